@@ -25,20 +25,21 @@ class Code:
 
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:
+        """Each node -> the one around it, the outermost nodes first."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @cached_property
-    def _by_place(self) -> dict[tuple[int, int, int, int], list[ast.AST]]:
-        found: dict[tuple[int, int, int, int], list[ast.AST]] = {}
-        for node in ast.walk(self.tree):
+    def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:
+        found: dict[int, list[ast.expr | ast.stmt]] = {}
+        for node in self._parents:
             if isinstance(node, (ast.expr, ast.stmt)):
-                found.setdefault(self.place(node), []).append(node)
+                found.setdefault(node.lineno, []).append(node)
         return found
 
     def at(self, location: Location) -> list[ast.AST]:
         """Return the nodes that begin and end with a finding's span, the outermost first."""
         place = (location.line, location.column, location.end_line, location.end_column)
-        return self._by_place.get(place, [])
+        return [node for node in self._by_line.get(location.line, ()) if self.place(node) == place]
 
     def place(self, node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
         """Return the first line and column, the last line, and the column after the last: from 1, in code points."""

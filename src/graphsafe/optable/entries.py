@@ -6,9 +6,9 @@ argument open (`*args`, a value of unknown kind) the answer is "perhaps", never 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, Literal
 
 from graphsafe.rulebook.versions import version_matches
@@ -151,9 +151,9 @@ class ResultCase:
     result: Result
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Op:
-    """One entry of the table."""
+    """One entry of the table. It has no slots, so that it can keep what every call of it asks for."""
 
     aten: str | None
     "`aten::nonzero`; `None` for a function that exists in Python only."
@@ -203,11 +203,41 @@ class Op:
     evidence: tuple[str, ...]
     "Snippets of rules/ops/torch-X.Y.json."
 
-    @property
+    @cached_property
     def is_factory(self) -> bool:
-        """Return whether it makes a tensor from sizes and values (`zeros`), so that tensors among them do not decide
-        its device."""
+        """Whether it makes a tensor from sizes and values (`zeros`), so that tensors among them do not decide its
+        device."""
         return any(effect.how == "factory" for effect in self.effects)
+
+    @cached_property
+    def reads_clock(self) -> bool:
+        """Whether its result is a value of the host that differs from step to step."""
+        return any(effect.kind == "host-value" for effect in self.effects)
+
+    @cached_property
+    def compares_texts(self) -> bool:
+        """Whether an effect depends on the source texts of arguments."""
+        return any(condition.same for condition in self._conditions)
+
+    @cached_property
+    def asks_contexts(self) -> bool:
+        """Whether an effect depends on the context managers around the call."""
+        return any(condition.inside for condition in self._conditions)
+
+    @property
+    def _conditions(self) -> Iterator[Condition]:
+        for effect in self.effects:
+            yield from (one for one in (effect.when, effect.unless) if one is not None)
+
+    @cached_property
+    def _places(self) -> Mapping[str, tuple[int, bool, Sequence[str]]]:
+        """Each name of a parameter -> its position, whether it takes all remaining arguments, and all its names."""
+        places: dict[str, tuple[int, bool, Sequence[str]]] = {}
+        for position, declared in enumerate(self.params):
+            names = declared.removesuffix("*").split("|")
+            for name in names:
+                places.setdefault(name, (position, declared.endswith("*"), names))
+        return places
 
     def effects_of(self, call: Call) -> tuple[Hit, ...]:
         hits = []
@@ -228,14 +258,12 @@ class Op:
     def arguments(self, call: Call, param: str) -> Sequence[Argument]:
         """Return the arguments that `call` passes for `param` (any of its names): one, several for a `size*`, or
         none."""
-        for position, declared in enumerate(self.params):
-            names = declared.removesuffix("*").split("|")
-            if param in names:
-                keyword = next((call.keywords[name] for name in names if name in call.keywords), None)
-                if keyword is not None:
-                    return (keyword,)
-                return call.positional[position : None if declared.endswith("*") else position + 1]
-        return (call.keywords[param],) if param in call.keywords else ()
+        position, takes_rest, names = self._places.get(param, (None, False, (param,)))
+        if call.keywords:
+            keyword = next((call.keywords[name] for name in names if name in call.keywords), None)
+            if keyword is not None:
+                return (keyword,)
+        return () if position is None else call.positional[position : None if takes_rest else position + 1]
 
     def _holds(self, condition: Condition, call: Call) -> bool | None:
         parts = []

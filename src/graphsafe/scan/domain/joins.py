@@ -49,9 +49,12 @@ def join_all(values: Iterable[Value]) -> Value:
 
 def join(a: Value, b: Value) -> Value:
     """Join two values of which one exists at run time, depending on the path."""
-    if a is b or a == b:
+    if a is b:
         return a
-    if isinstance(a, Unknown) or isinstance(b, Unknown):
+    kind, other = type(a), type(b)
+    if kind is other and a == b:
+        return a
+    if kind is Unknown or other is Unknown:
         return _join_unknown(a, b)
     merged = _join_alike(a, b)
     if merged is not None:
@@ -59,7 +62,8 @@ def join(a: Value, b: Value) -> Value:
     options: list[Value] = []
     for value in (*_options(a), *_options(b)):
         for i, known in enumerate(options):
-            alike = known if known == value else _join_alike(known, value)
+            same = known is value or (type(known) is type(value) and known == value)
+            alike = known if same else _join_alike(known, value)
             if alike is not None:
                 options[i] = alike
                 break
@@ -74,9 +78,9 @@ def join(a: Value, b: Value) -> Value:
 
 def _join_unknown(a: Value, b: Value) -> Value:
     """Return a value of which nothing is known beyond one of the two; the other one would be a guess."""
-    if isinstance(b, NoneValue):
+    if type(b) is NoneValue:
         return a
-    if isinstance(a, NoneValue):
+    if type(a) is NoneValue:
         return b
     functions = tuple(dict.fromkeys(option for value in (a, b) for option in _options(value) if _can_be_called(option)))
     if functions and len(functions) <= MAX_FUNCTIONS:
@@ -96,7 +100,7 @@ def _is_kept(value: Value) -> bool:
 
 
 def _can_be_called(value: Value) -> bool:
-    return (isinstance(value, Function) and value.node is None) or isinstance(value, ClassValue)
+    return type(value) is ClassValue or (type(value) is Function and value.node is None)
 
 
 def _join_alike(a: Value, b: Value) -> Value | None:

@@ -106,6 +106,7 @@ class Shared:
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
+        self._reads: dict[str, Read] = {}
         self._calls: dict[tuple[str, str, int, bool, CompileTest | None], CallEdge] = {}
         self._events: dict[Place, Placed] = {}
 
@@ -115,6 +116,12 @@ class Shared:
         except TypeError:
             # It holds a constant without a hash.
             return item
+
+    def read(self, key: str) -> Read:
+        known = self._reads.get(key)
+        if known is None:
+            known = self._reads[key] = Read(key)
+        return known
 
     def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:
         key = callee, caller, line, guarded, compile_test

@@ -347,15 +347,13 @@ def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
 def depends_on_step(value: Value, depth: int = 0) -> bool:
     if isinstance(value, (Tensor, Unknown, Instance)):
         return value.step
-    if depth > 4:
+    if isinstance(value, (Number, NoneValue)) or depth > 4:
         return False
     if isinstance(value, Sequence):
         return depends_on_step(value.elem, depth + 1)
     if isinstance(value, Dict):
         return depends_on_step(value.elem, depth + 1) or any(depends_on_step(v, depth + 1) for _, v in value.items)
-    if isinstance(value, Union):
-        return any(depends_on_step(option, depth + 1) for option in value.options)
-    return False
+    return isinstance(value, Union) and any(depends_on_step(option, depth + 1) for option in value.options)
 
 
 def holds_device(value: Value, depth: int = 0) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from graphsafe.scan.domain.numbers import type_of
 from graphsafe.scan.domain.values import Function, Unknown, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 BLOCKS = ("body", "orelse", "finalbody")
@@ -78,7 +78,7 @@ def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
 @memoize_on_node
 def _works_in_place(function: ast.AST) -> bool:
     """Return whether a function itself calls a function of torch or changes a tensor in place."""
-    calls = (inner for inner in ast.walk(function) if isinstance(inner, ast.Call))
+    calls = inside(function, ast.Call)
     return any(changes_in_place(call) or (dotted(call.func) or "").startswith("torch.") for call in calls)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.symbols.project import Project
 
 IN_TRAINING = "`if self.training`"
@@ -51,20 +52,18 @@ def only_in_training(frame: Frame, node: ast.Call) -> bool:
     """Return whether `self.training` is asked before the draw, or before each use of the drawn number."""
     if frame.node is None:
         return False
-    asked = list(_training_lines(frame.node))
+    asked = _training_lines(frame.node)
     if _covered(asked, node.lineno):
         return True
     names = {
         target.id
-        for inner in ast.walk(frame.node)
-        if isinstance(inner, ast.Assign) and inner.lineno <= node.lineno <= (inner.end_lineno or inner.lineno)
+        for inner in inside(frame.node, ast.Assign)
+        if inner.lineno <= node.lineno <= (inner.end_lineno or inner.lineno)
         for target in inner.targets
         if isinstance(target, ast.Name)
     }
     looks = [
-        inner.lineno
-        for inner in ast.walk(frame.node)
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load) and inner.id in names
+        inner.lineno for inner in inside(frame.node, ast.Name) if isinstance(inner.ctx, ast.Load) and inner.id in names
     ]
     return bool(looks) and all(_covered(asked, line) for line in looks)
 
@@ -74,22 +73,23 @@ def called_in_training(project: Project, record: Record, ref: str) -> bool:
     edges = list(record.edges.get(ref, ()))
     callers = {edge.caller: project.function_node(edge.caller) for edge in edges}
     return bool(edges) and all(
-        (caller := callers[edge.caller]) is not None and _covered(list(_training_lines(caller)), edge.line)
-        for edge in edges
+        (caller := callers[edge.caller]) is not None and _covered(_training_lines(caller), edge.line) for edge in edges
     )
 
 
-def _training_lines(function: ast.AST) -> Iterator[tuple[int, int]]:
-    """Yield the first and last line of code after, or beside, a test of the module's training flag."""
-    for inner in ast.walk(function):
-        tests = inner.values if isinstance(inner, ast.BoolOp) and isinstance(inner.op, ast.And) else []
-        if isinstance(inner, (ast.If, ast.IfExp)):
-            tests = [inner.test]
-        if isinstance(inner, ast.expr | ast.stmt) and any(TRAINING.search(ast.unparse(test)) for test in tests):
-            yield inner.lineno, inner.end_lineno or inner.lineno
+@memoize_on_node
+def _training_lines(function: ast.AST) -> Sequence[tuple[int, int]]:
+    """Return the first and last lines of code after, or beside, a test of the module's training flag."""
+    tests: list[tuple[ast.expr | ast.stmt, ast.expr]] = [(node, node.test) for node in inside(function, ast.If)]
+    tests += [(node, node.test) for node in inside(function, ast.IfExp)]
+    tests += [
+        (node, part) for node in inside(function, ast.BoolOp) if isinstance(node.op, ast.And) for part in node.values
+    ]
+    asking = [node for node, test in tests if TRAINING.search(source_text(test))]
+    return [(node.lineno, node.end_lineno or node.lineno) for node in asking]
 
 
-def _covered(ranges: list[tuple[int, int]], line: int) -> bool:
+def _covered(ranges: Sequence[tuple[int, int]], line: int) -> bool:
     return any(first <= line <= last for first, last in ranges)
 
 

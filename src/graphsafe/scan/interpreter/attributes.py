@@ -47,7 +47,8 @@ class AttributeTables:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
         "The values that calls of plain-field classes put into the fields, as far as they are known."
-        self._under_construction: dict[Instance, Effects] = {}
+        self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
+        "The class and the constructor's arguments of each object whose constructors are being read."
         self.marked: Marked = {}
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
@@ -110,14 +111,14 @@ class AttributeTables:
 
         `level` bounds the chain of methods that are read because another one asks for their attributes.
         """
-        owner = Instance(owner.ref, given=owner.given)
-        if owner in self._under_construction:
+        made = owner.ref, owner.given
+        if self._under_construction and made in self._under_construction:
             # Constructors ask while they run, and get what they have assigned so far. It changes, so it is not
             # memoised.
-            return self.work_out(owner, name, level)
+            return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
-            ("attribute", owner.ref, owner.given, name, level),
-            lambda: self.work_out(owner, name, level),
+            ("attribute", *made, name, level),
+            lambda: self.work_out(Instance(owner.ref, given=owner.given), name, level),
             lambda: None,
             level,
         )
@@ -191,14 +192,14 @@ class AttributeTables:
     def _construct(self, owner: Instance) -> Constructed | UnderConstruction:
         engine = self._engine
         outer, engine.effects = engine.effects, Effects()
-        self._under_construction[owner] = engine.effects
+        self._under_construction[owner.ref, owner.given] = engine.effects
         try:
             for call in self._constructor_calls(owner):
                 engine.read(call, out_of_scope=self._out_of_scope(call.ref))
             return all_constructed(owner.ref, engine.effects)
         finally:
             engine.effects = outer
-            del self._under_construction[owner]
+            del self._under_construction[owner.ref, owner.given]
 
     def _constructor_calls(self, owner: Instance) -> Iterator[Call]:
         """Yield the calls that make an object, with the known arguments."""
@@ -232,7 +233,7 @@ class AttributeTables:
         now."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
-        begun, ref = self._under_construction[owner], owner.ref
+        begun, ref = self._under_construction[owner.ref, owner.given], owner.ref
         while effects is not None and effects is not begun:
             calling.append(effects)
             effects = effects.outer

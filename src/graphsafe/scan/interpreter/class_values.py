@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from graphsafe.scan.domain.values import Instance, Unknown, Value
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.attributes import CONSTRUCTORS
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 
 def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
@@ -35,12 +35,10 @@ def _assigned(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[st
     """Map each attribute of the receiver to the last line of the statement that assigns it first."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, int] = {}
-    for statement in ast.walk(constructor):
-        if not isinstance(statement, ast.Assign):
-            continue
+    for statement in inside(constructor, ast.Assign):
         for target in statement.targets:
-            for part in ast.walk(target):
-                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.value.id == receiver:
+            for part in inside(target, ast.Attribute):
+                if isinstance(part.value, ast.Name) and part.value.id == receiver:
                     last = statement.end_lineno or statement.lineno
                     found[part.attr] = min(last, found.get(part.attr, last))
     return found

@@ -155,6 +155,10 @@ class Interpreter:
         """Note an effect of which only the first counts among equal ones."""
         self._note_shared(self._shared.item(item))
 
+    def note_read(self, key: str) -> None:
+        """Record that hot code reads an attribute or a global."""
+        self._note_shared(self._shared.read(key))
+
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
         """Record that hot code calls a function; `line` is given if the node has none."""
         line = getattr(node, "lineno", line)

@@ -12,7 +12,6 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in, kept, not_held
 from graphsafe.scan.domain.naming import HOST_NAME, known_by
-from graphsafe.scan.domain.state_log import Read
 from graphsafe.scan.domain.values import (
     ARRAY,
     INT,
@@ -118,7 +117,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         return _of_method(frame, node, owner, method, name, text)
     key = frame.attributes.key(owner.ref, name)
     if frame.hot:
-        frame.engine.note_once(Read(key))
+        frame.engine.note_read(key)
     found = class_values.before_assignment(frame, node, owner, name)
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)

@@ -22,17 +22,23 @@ MAX_BINDINGS = 8
 class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._meant: dict[tuple[str, str], Value] = {}
+        "The meaning of names that no assignment binds: it rests on no other answer."
 
     def value(self, file: Module, name: str) -> Value:
-        return self._engine.queries.ask(
-            ("global", file.path, name), lambda: self._resolved(file, name), lambda: UNKNOWN
-        )
-
-    def _resolved(self, file: Module, name: str) -> Value:
+        key = file.path, name
+        meant = self._meant.get(key)
+        if meant is not None:
+            return meant
         binding = self._engine.project.resolve(file, name)
         if binding is None:
-            return Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
-        return self.bound(binding)
+            meant = Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
+        elif binding.kind == "assign":
+            return self._engine.queries.ask(("global", *key), lambda: self.bound(binding), lambda: UNKNOWN)
+        else:
+            meant = self.bound(binding)
+        self._meant[key] = meant
+        return meant
 
     def bound(self, binding: Binding) -> Value:
         if binding.kind == "lib":

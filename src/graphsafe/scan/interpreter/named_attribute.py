@@ -9,8 +9,10 @@ from graphsafe.scan.domain.naming import MASK_NAME, where_of
 from graphsafe.scan.domain.values import Dict, Number, Tensor, Union, Value
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 
-Marked = dict[str, tuple[Value, Value]]
-"Maps an attribute to a container, and to the same container marked as state of that name."
+Marked = dict[tuple[str, str], tuple[Value, Value]]
+"Maps an attribute and its spelling to its value, and to the same value as expressions see it."
+_CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
+"The kinds of values that a name, or being held, changes."
 MODULE_ATTRIBUTES: dict[str, Value] = {
     "training": Number(type="bool", overridable_by="attribute"),
 }
@@ -19,8 +21,18 @@ MODULE_ATTRIBUTES: dict[str, Value] = {
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
     """Return an attribute's value as an expression sees it: with its name and its identity, and as state of the host.
 
-    `known` memoises the containers that have been marked as state, since marking is the costly part.
+    `known` memoises the values that were marked so.
     """
+    if not isinstance(value, _CHANGED):
+        return value
+    before, marked = known.get((key, text), (None, None))
+    if before is not value or marked is None:
+        marked = _marked(value, text, key)
+        known[key, text] = value, marked
+    return marked
+
+
+def _marked(value: Value, text: str, key: str) -> Value:
     if isinstance(value, Tensor):
         name = text.rpartition(".")[2]
         where = where_of(name, value.where)
@@ -28,16 +40,10 @@ def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
         if dtype is None and MASK_NAME.search(name) and name != "attention_mask":
             dtype = "bool"
         return replace(value, name=text, attr=key, fresh=False, where=where, dtype=dtype)
-    if isinstance(value, Number):
+    if isinstance(value, (Number, SequenceValue, Dict)):
         return held_in(value, key)
-    if isinstance(value, (SequenceValue, Dict)):
-        before, marked = known.get(key, (None, None))
-        if before is not value or marked is None:
-            marked = held_in(value, key)
-            known[key] = value, marked
-        return marked
     if isinstance(value, Union):
-        options = [named_attribute(option, text, key, known) for option in value.options]
+        options = [_marked(option, text, key) for option in value.options]
         result = options[0]
         for option in options[1:]:
             result = join(result, option)

@@ -185,15 +185,15 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
     for env in envs[1:]:
         if env is merged:
             continue
-        result: Env = {}
+        result = dict(merged)
         for name, a in merged.items():
             b = env.get(name)
             if b is a:
-                result[name] = a
-            elif b is not None:
+                continue
+            if b is not None:
                 result[name] = join(a, b)
-            elif "." not in name:
-                result[name] = a
+            elif "." in name:
+                del result[name]
         for name in env.keys() - merged.keys():
             if "." not in name:
                 result[name] = env[name]

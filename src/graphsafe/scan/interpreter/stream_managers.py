@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from graphsafe.scan.domain.values import Function, Instance, RuntimeObject, Value, options
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.hazards.side_stream import WAITS
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 JOINS = WAITS | {"synchronize"}
@@ -30,7 +30,7 @@ def _leads_aside(frame: Frame, expression: ast.expr, manager: Value) -> bool:
         if enter is None or not _sets_side_stream(frame.engine, Function(enter, manager)):
             return False
         left = frame.project.function_node(leave) if leave is not None else None
-        return left is None or not _waits(ast.walk(left))
+        return left is None or not _waits(inside(left, ast.Call))
     called = frame.evaluate_quietly(expression.func) if isinstance(expression, ast.Call) else None
     return any(
         type(option) is Function and _yields_unjoined(frame.engine, option) and _sets_side_stream(frame.engine, option)
@@ -43,20 +43,20 @@ def _sets_side_stream(engine: Engine, function: Function) -> bool:
     file = engine.project.file(path)
     if node is None or file is None:
         return False
-    inside = Frame(engine, file, function.ref, {}, hot=False, level=0)
+    frame = Frame(engine, file, function.ref, {}, hot=False, level=0)
     if node.args.args and function.bound is not None:
-        inside.env[node.args.args[0].arg] = function.bound
+        frame.env[node.args.args[0].arg] = function.bound
     return any(
         type(option) is RuntimeObject and option.kind == "stream" and option.detail == "side"
         for stream in _streams_set(node)
-        for option in options(inside.evaluate_quietly(stream))
+        for option in options(frame.evaluate_quietly(stream))
     )
 
 
 @memoize_on_node
 def _streams_set(function: ast.AST) -> tuple[ast.expr, ...]:
-    calls = (inner for inner in ast.walk(function) if isinstance(inner, ast.Call) and inner.args)
-    return tuple(call.args[0] for call in calls if (dotted(call.func) or "").endswith(SETS_STREAM))
+    calls = inside(function, ast.Call)
+    return tuple(call.args[0] for call in calls if call.args and (dotted(call.func) or "").endswith(SETS_STREAM))
 
 
 def _yields_unjoined(engine: Engine, function: Function) -> bool:
@@ -64,26 +64,23 @@ def _yields_unjoined(engine: Engine, function: Function) -> bool:
     facts, node = engine.project.function_facts(function.ref), engine.project.function_node(function.ref)
     if facts is None or node is None or not any(name.endswith("contextmanager") for name in facts.decorators):
         return False
-    yields = [inner.lineno for inner in ast.walk(node) if isinstance(inner, ast.Yield)]
+    yields = [inner.lineno for inner in inside(node, ast.Yield)]
     if not yields or not _streams_set(node):
         return False
-    return not _waits(inner for inner in ast.walk(node) if getattr(inner, "lineno", 0) > max(yields))
+    return not _waits([call for call in inside(node, ast.Call) if call.lineno > max(yields)])
 
 
-def _waits(nodes: Iterable[ast.AST]) -> bool:
-    return any(
-        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in JOINS
-        for inner in nodes
-    )
+def _waits(calls: Sequence[ast.Call]) -> bool:
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr in JOINS for call in calls)
 
 
 def _is_joined(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, block: ast.With | ast.AsyncWith) -> bool:
     """Return whether the function waits for a stream or an event after the block, or calls a function that does."""
     last = block.end_lineno or block.lineno
-    after = [inner for inner in ast.walk(function) if isinstance(inner, ast.Call) and inner.lineno > last]
+    after = [call for call in inside(function, ast.Call) if call.lineno > last]
     if _waits(after):
         return True
     called = (frame.evaluate_quietly(call.func) for call in after)
     refs = {option.ref for value in called for option in options(value) if type(option) is Function}
     nodes = (frame.project.function_node(ref) for ref in refs)
-    return any(node is not None and _waits(ast.walk(node)) for node in nodes)
+    return any(node is not None and _waits(inside(node, ast.Call)) for node in nodes)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from itertools import chain, repeat
 
-from graphsafe.optable import Argument, Call, Condition, Effect, EffectKind, Hit, Op, Result
+from graphsafe.optable import Argument, Call, Effect, EffectKind, Hit, Op, Result
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.events import EventKind
@@ -71,7 +71,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
             fixed_device.named(frame, node)
         if op.effects:
             called.emit_effects()
-    if any(effect.kind == "host-value" for effect in op.effects):
+    if op.reads_clock:
         return host_clock.read(frame, node)
     if name.startswith(_DISTRIBUTIONS) and any(tensor.where != "host" for tensor in called.tensors):
         checks_values = any(hit.effect.rule for hit in op.effects_of(called.call))
@@ -150,19 +150,19 @@ class _Called:
         op, node, arguments = self._op, self._node, self._arguments
         if not op.effects and not op.cases:
             return Call()
-        nodes: list[ast.expr] = list(node.args)
-        if self._receiver is not None and isinstance(node.func, ast.Attribute):
-            nodes.insert(0, node.func.value)
-        texts = [ast.unparse(part) for part in nodes] if _needs_text(op) else []
-        texts += [""] * (len(self._values) - len(texts))
-        positional = [argument(value, text) for value, text in zip(self._values, texts, strict=False)]
+        if op.compares_texts:
+            nodes: list[ast.expr] = list(node.args)
+            if self._receiver is not None and isinstance(node.func, ast.Attribute):
+                nodes.insert(0, node.func.value)
+            texts = chain(map(ast.unparse, nodes), repeat(""))
+            positional = [argument(value, text) for value, text in zip(self._values, texts, strict=False)]
+        else:
+            positional = [argument(value) for value in self._values]
         keywords = {name: argument(value) for name, value in arguments.keywords.items()}
         if self._where == "device" and op.placement == "argument":
             # Also if text or an ordinal names it, or `with torch.device("cuda")` sets it for the call.
             keywords["device"] = Argument("device")
-        return Call(
-            positional, keywords, arguments.open, inside=self._entered() if _needs_contexts(op) else frozenset()
-        )
+        return Call(positional, keywords, arguments.open, inside=self._entered() if op.asks_contexts else frozenset())
 
     def _entered(self) -> frozenset[str]:
         """Return the full names of the library's context managers that this function has entered around the call."""
@@ -329,19 +329,6 @@ def _may_be_host(device: Value | None) -> bool:
 
 def _is_known_number(value: Value) -> bool:
     return type_of(value) in ("int", "float", "bool")
-
-
-def _needs_text(op: Op) -> bool:
-    return any(condition.same for condition in _conditions(op))
-
-
-def _needs_contexts(op: Op) -> bool:
-    return any(condition.inside for condition in _conditions(op))
-
-
-def _conditions(op: Op) -> Iterator[Condition]:
-    for effect in op.effects:
-        yield from (one for one in (effect.when, effect.unless) if one is not None)
 
 
 def _is_pinned(value: Value | None) -> bool:

@@ -153,6 +153,7 @@ def roots_of(
                 facts = engine.project.function_facts(method)
                 if facts is not None and not paths.is_cold(file.path, file.module, facts):
                     yield method, Instance(ref), FORWARD
+    methods = _methods(frozenset(entry_points))
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
         # A caller may call it on an instance of a subclass.
@@ -161,20 +162,24 @@ def roots_of(
             continue
         if why := paths.hot_because(file.path, file.module, facts):
             yield ref, receiver, why
-        elif region := _region_of_entry_point(engine, ref, facts.name, entry_points):
+        elif region := _region_of_entry_point(engine, ref, facts.name, entry_points, methods):
             yield ref, receiver, ENTRY_POINT if region == "captured" else AROUND_GRAPHS
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, f"{COMPILED} that captures"
 
 
 def _region_of_entry_point(
-    engine: Engine, ref: str, qualified: str, entry_points: Mapping[str, Region]
+    engine: Engine,
+    ref: str,
+    qualified: str,
+    entry_points: Mapping[str, Region],
+    methods: Mapping[str, Seq[tuple[str, str, str]]],
 ) -> Region | None:
     """Return the region of an entry point, or None for another function."""
     name = qualified.rpartition(".")[2]
     if name in entry_points:
         return entry_points[name]
-    for pattern, parameter, entry in _methods(frozenset(entry_points)).get(name, ()):
+    for pattern, parameter, entry in methods.get(name, ()):
         if fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref)):
             return entry_points[entry]
     return None

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Set
 from graphsafe.scan.hazards.graph_syntax import own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.roots.step_names import SEED, StepNames, takes_surely
+from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import StepTakers, is_short
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
@@ -25,15 +25,16 @@ _BESIDE_STEPS = re.compile(
     r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
 )
 "Words in the names of functions that run a model beside the steps."
+_BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file's text may hold such a loop or step."""
-    if takes_surely(data):
-        return True
-    return _LOOP.search(data) is not None and (SEED.search(data) is not None or names.may_be_called_in(data))
+    return takes_surely(data) or (
+        (may_take_step(data) or names.may_be_called_in(data)) and _LOOP.search(data) is not None
+    )
 
 
 class LoopRoots:
@@ -150,10 +151,16 @@ class _File:
                 yield name, loops
             elif strength in ("replays", "trains") and not facts.captures and self._may_be_called_in_loop(name):
                 yield name, ()
-        if _SCRIPT.search(self._text) is not None:
+        if _SCRIPT.search(self._text) is not None and self._has_own_loop():
             loops = self._loops_in("", None)
             if loops:
                 yield "", loops
+
+    def _has_own_loop(self) -> bool:
+        """Return whether a line outside of all functions may begin a loop, before the whole file is parsed for it."""
+        begins = (number for number, line in enumerate(self._text.split("\n"), 1) if _BEGINS_LOOP.match(line))
+        functions = self._file.functions.values()
+        return any(not any(facts.line <= line <= facts.end_line for facts in functions) for line in begins)
 
     def replays(self, name: str) -> bool:
         """Return whether a function, or a loop of it, replays a graph."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.tensor_arguments import Definition, tensor_parameters, undeclared
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
 
 MAX_CALLS = 3
@@ -71,9 +71,9 @@ def _handed_on(function: ast.AST) -> tuple[_Call, ...]:
 
 def _calls_with(function: Definition) -> Iterator[_Call]:
     own = {*undeclared(function)}
-    for inner in ast.walk(function):
-        called = dotted(inner.func) if isinstance(inner, ast.Call) else None
-        if called is None or not isinstance(inner, ast.Call):
+    for inner in inside(function, ast.Call) if own else ():
+        called = dotted(inner.func)
+        if called is None:
             continue
         given: list[tuple[int | str, str]] = []
         for position, argument in enumerate(inner.args):

@@ -10,7 +10,7 @@ import ast
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.passed_on import takes_tensors_at_last
 from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
@@ -52,7 +52,7 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
 
 @memoize_on_node
 def _asks_clock(function: ast.AST) -> bool:
-    calls = (dotted(inner.func) or "" for inner in ast.walk(function) if isinstance(inner, ast.Call))
+    calls = (dotted(call.func) or "" for call in inside(function, ast.Call))
     return any(called.endswith(_CLOCKS) for called in calls)
 
 
@@ -61,26 +61,19 @@ def _reads(method: ast.AST) -> frozenset[str]:
     """Return the attributes of `self` that a function reads."""
     return frozenset(
         inner.attr
-        for inner in ast.walk(method)
-        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load) and _is_self(inner.value)
+        for inner in inside(method, ast.Attribute)
+        if isinstance(inner.ctx, ast.Load) and _is_self(inner.value)
     )
 
 
 @memoize_on_node
 def _fills(method: ast.AST) -> frozenset[str]:
     """Return the attributes of `self` that a function assigns, or whose list, set or dict it adds to."""
-    found = set()
-    for inner in ast.walk(method):
-        held: ast.AST | None = None
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _GATHERING:
-            held = inner.func.value
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            held = inner.value
-        elif isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store):
-            held = inner
-        if isinstance(held, ast.Attribute) and _is_self(held.value):
-            found.add(held.attr)
-    return frozenset(found)
+    gathers = [call.func for call in inside(method, ast.Call) if isinstance(call.func, ast.Attribute)]
+    held: list[ast.expr] = [function.value for function in gathers if function.attr in _GATHERING]
+    held += [inner.value for inner in inside(method, ast.Subscript) if isinstance(inner.ctx, ast.Store)]
+    held += [inner for inner in inside(method, ast.Attribute) if isinstance(inner.ctx, ast.Store)]
+    return frozenset(each.attr for each in held if isinstance(each, ast.Attribute) and _is_self(each.value))
 
 
 def _is_self(node: ast.AST) -> bool:

@@ -47,9 +47,11 @@ def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
     for facts in file.functions.values():
         if facts.owner is None and any(_enters(project, file, decorator) for decorator in facts.decorators):
             yield facts.name
-    for name, bound in file.assigns.items():
-        if name.isupper() and len(bound) == 1:
-            statement = project.statement(file.path, *bound[0])
+    tables = [bound[0] for name, bound in file.assigns.items() if name.isupper() and len(bound) == 1]
+    source = project.source(file.path) if tables else None
+    for first, last in tables:
+        if source is not None and any("{" in line for line in source.lines_of(first, last)):
+            statement = project.statement(file.path, first, last)
             value = getattr(statement, "value", None)
             if isinstance(value, ast.Dict):
                 names = [item.id for item in value.values if isinstance(item, ast.Name)]

@@ -13,7 +13,8 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.interpreter.calls.constructors import kept_parameters
-from graphsafe.scan.roots.step_names import MODEL, SEED, StepNames
+from graphsafe.scan.roots.step_names import MODEL, StepNames, may_take_step
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
@@ -39,9 +40,14 @@ class StepTakers:
         self.engine = engine
         self.names = names
         self._files: dict[tuple[str, int], FileTakers] = {}
+        self._perhaps: dict[str, bool] = {}
+        "Path -> whether the file's text may hold a call that takes a step."
 
-    def may_take_step(self, data: bytes) -> bool:
-        return SEED.search(data) is not None or self.names.may_be_called_in(data)
+    def _may_take_step(self, path: str) -> bool:
+        if path not in self._perhaps:
+            data = self.engine.project.files.data(path) or b""
+            self._perhaps[path] = may_take_step(data) or self.names.may_be_called_in(data)
+        return self._perhaps[path]
 
     def of(self, file: FileIndex, between: int = _CALLS_BETWEEN) -> FileTakers:
         """Return the functions of a file, if calls may lead through `between` other files at most."""
@@ -54,8 +60,7 @@ class StepTakers:
         """Return the way in which a function of another file takes a step, or None."""
         path, _, name = ref.partition("::")
         file = self.engine.project.files.index(path)
-        data = self.engine.project.files.data(path) if file is not None else None
-        if file is None or data is None or between < 0 or not self.may_take_step(data):
+        if file is None or between < 0 or not self._may_take_step(path):
             return None
         return self.of(file, between).takes.get(name)
 
@@ -122,7 +127,7 @@ class FileTakers:
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
             calls_others = elsewhere is not None and elsewhere.search(text) is not None
-            if self._makes_callables or calls_others or SEED.search(text):
+            if self._makes_callables or calls_others or may_take_step(text):
                 self._note(name)
         known: dict[str, Strength] = {}
         while known != self.takes:
@@ -282,8 +287,8 @@ class FileTakers:
         """Return the classes of the objects that a function binds to a name, or that a parameter's annotation names."""
         named = [*self._makers(around).get(name, ())]
         body = self.node(around)
-        for argument in () if isinstance(body, ast.Module) else ast.walk(body.args):
-            if isinstance(argument, ast.arg) and argument.arg == name and argument.annotation is not None:
+        for argument in () if isinstance(body, ast.Module) else inside(body.args, ast.arg):
+            if argument.arg == name and argument.annotation is not None:
                 named.append(argument.annotation)
         return [ref for written in named if (ref := self._class_named(written)) is not None]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 
 from graphsafe.optable import OpTable
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 _TORCH = ("torch.", "F.")
@@ -77,25 +77,24 @@ def _names(annotation: ast.expr) -> Iterator[str]:
 @memoize_on_node
 def _operands(function: ast.AST) -> Set[str]:
     """Return the names that are operands, compared or indexed."""
-    found = set(_copied(function))
-    for inner in ast.walk(function):
-        operands: list[ast.expr] = []
-        if isinstance(inner, ast.BinOp) and (_is_number(inner.left) or _is_number(inner.right)):
+    operands: list[ast.expr] = []
+    for sum_ in inside(function, ast.BinOp):
+        if _is_number(sum_.left) or _is_number(sum_.right):
             continue
-        if isinstance(inner, ast.BinOp) and not isinstance(inner.left, (ast.Constant, ast.JoinedStr)):
-            operands = [inner.left, inner.right]
-        elif isinstance(inner, ast.BinOp) and isinstance(inner.left, ast.Constant):
-            operands = [] if isinstance(inner.left.value, str) else [inner.right]
-        elif isinstance(inner, ast.Compare) and isinstance(inner.ops[0], _ORDERS):
-            operands = [inner.left, *inner.comparators]
-        elif isinstance(inner, ast.Subscript) and isinstance(inner.slice, (ast.Compare, ast.Tuple, ast.Slice)):
-            operands = [inner.value]
-        elif isinstance(inner, ast.Call) and (dotted(inner.func) or "").startswith(_TORCH):
-            operands = [part for given in inner.args for part in _parts_of(given)]
-        elif isinstance(inner, ast.Assign) and any(map(_is_sliced, inner.targets)):
-            operands = [inner.value]
-        found.update(operand.id for operand in operands if isinstance(operand, ast.Name))
-    return frozenset(found)
+        if not isinstance(sum_.left, (ast.Constant, ast.JoinedStr)):
+            operands += [sum_.left, sum_.right]
+        elif isinstance(sum_.left, ast.Constant) and not isinstance(sum_.left.value, str):
+            operands.append(sum_.right)
+    for test in inside(function, ast.Compare):
+        operands += [test.left, *test.comparators] if isinstance(test.ops[0], _ORDERS) else ()
+    for entry in inside(function, ast.Subscript):
+        operands += [entry.value] if isinstance(entry.slice, (ast.Compare, ast.Tuple, ast.Slice)) else ()
+    for call in inside(function, ast.Call):
+        if (dotted(call.func) or "").startswith(_TORCH):
+            operands += [part for given in call.args for part in _parts_of(given)]
+    for assignment in inside(function, ast.Assign):
+        operands += [assignment.value] if any(map(_is_sliced, assignment.targets)) else ()
+    return _copied(function) | {operand.id for operand in operands if isinstance(operand, ast.Name)}
 
 
 def _is_number(operand: ast.expr) -> bool:
@@ -108,8 +107,8 @@ def _with_sides(function: ast.AST) -> Set[str]:
     """Return the names whose `size` is unpacked, as that of an image is; a tensor's `size` is a method."""
     return frozenset(
         inner.value.value.id
-        for inner in ast.walk(function)
-        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Attribute) and inner.value.attr == "size"
+        for inner in inside(function, ast.Assign)
+        if isinstance(inner.value, ast.Attribute) and inner.value.attr == "size"
         if isinstance(inner.value.value, ast.Name) and any(isinstance(target, ast.Tuple) for target in inner.targets)
     )
 
@@ -127,8 +126,8 @@ def _copied(function: ast.AST) -> Set[str]:
     """Return the names that are given to a method that works in place, as in `best.copy_(loss)`."""
     return frozenset(
         argument.id
-        for inner in ast.walk(function)
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute)
+        for inner in inside(function, ast.Call)
+        if isinstance(inner.func, ast.Attribute)
         if inner.func.attr.endswith("_") and not inner.func.attr.startswith("_")
         for argument in inner.args
         if isinstance(argument, ast.Name)

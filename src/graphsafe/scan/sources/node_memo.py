@@ -1,13 +1,14 @@
-"""Memoised functions of syntax nodes; the answers live as long as the node."""
+"""Memoised functions of syntax nodes, such as the nodes inside one; the answers live as long as the node."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
 Question = TypeVar("Question", bound=Callable[..., Any])
+Node = TypeVar("Node", bound=ast.AST)
 
 
 def memoize_on_node(question: Question) -> Question:
@@ -40,6 +41,23 @@ def _of_node_alone(question: Question, name: str) -> Question:
         return answers[name]
 
     return ask  # type: ignore[return-value]
+
+
+def inside(node: ast.AST, kind: type[Node]) -> Sequence[Node]:
+    """Return the nodes of one kind that `ast.walk` meets, in its order. All kinds share one walk."""
+    found: Sequence[Any] = _by_kind(node).get(kind, ())
+    return (node, *found) if type(node) is kind else found
+
+
+@memoize_on_node
+def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
+    """Return the nodes inside a node, without itself, by their kind."""
+    found: dict[type[ast.AST], list[ast.AST]] = {}
+    waiting = [*ast.iter_child_nodes(node)]
+    for inner in waiting:
+        found.setdefault(type(inner), []).append(inner)
+        waiting += ast.iter_child_nodes(inner)
+    return found
 
 
 source_text = memoize_on_node(ast.unparse)

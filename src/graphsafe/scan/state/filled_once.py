@@ -9,7 +9,7 @@ from functools import partial
 
 from graphsafe.scan.domain.values import Instance, RuntimeObject, as_tensor, depends_on_step
 from graphsafe.scan.execution.frame import Frame, LazyTest
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import CONSTRUCTORS, bound_to, identified_by
 from graphsafe.scan.symbols.blocks import statements_within
@@ -84,9 +84,9 @@ def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
     methods = (frame.project.find_method(frame.owner, writer) for writer in sorted(writers)) if frame.owner else ()
     nodes = filter(None, (frame.project.function_node(method) for method in methods if method is not None))
     return any(
-        isinstance(inner, ast.AugAssign) and isinstance(inner.op, ast.Add) and dotted(inner.target) == f"self.{name}"
+        isinstance(inner.op, ast.Add) and dotted(inner.target) == f"self.{name}"
         for node in nodes
-        for inner in statements_within(node)
+        for inner in inside(node, ast.AugAssign)
     )
 
 
@@ -94,7 +94,7 @@ def _is_filled_global(frame: Frame, test: LazyTest, name: str) -> bool:
     """Return whether a function fills a global that the rest of the file only drops: `if plan is None: plan = …`."""
     if frame.node is None:
         return False
-    stores = [n for n in ast.walk(frame.node) if isinstance(n, ast.Name) and n.id == name and _is_stored(n)]
+    stores = [n for n in inside(frame.node, ast.Name) if n.id == name and _is_stored(n)]
     put = re.compile(rf"^[ \t]+(?:\w+ = )*{name} = (?:\w+ = )*(?!None\b|\w+ = )", re.M)
     return any(store.lineno > test.line for store in stores) and (
         len(frame.project.files.search(frame.path, put)) <= len(stores)
@@ -111,7 +111,7 @@ def _is_filled_in_module(frame: Frame, test: LazyTest, missing: str) -> bool:
     )
     if not is_module or frame.node is None or missing not in _follows(frame.node, test.line)[1]:
         return False
-    here = sum(isinstance(n, ast.Attribute) and n.attr == name and _is_stored(n) for n in ast.walk(frame.node))
+    here = sum(n.attr == name and _is_stored(n) for n in inside(frame.node, ast.Attribute))
     return len(frame.project.files.search(frame.path, re.compile(rf"\.{name}\b\s*[-+*/]?=(?!=)"))) == here
 
 
@@ -193,24 +193,25 @@ def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[st
 
     If its own branch leaves the function, the code after it is the other branch.
     """
-    test = next((node for node in ast.walk(function) if isinstance(node, ast.If) and node.lineno == line), None)
+    test = next((node for node in inside(function, ast.If) if node.lineno == line), None)
     if test is None:
         return frozenset(), frozenset(), frozenset()
-    asked = {dotted(node) or "" for node in ast.walk(test.test) if isinstance(node, ast.Attribute)}
-    leaves = isinstance(test.body[-1], ast.Return)
-    within = [node for node in ast.walk(function if leaves else test) if getattr(node, "lineno", 0) >= line]
-    assigned = {dotted(n) or "" for n in within if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    asked = {dotted(node) or "" for node in inside(test.test, ast.Attribute)}
+    within = function if isinstance(test.body[-1], ast.Return) else test
+    stored = (node for node in inside(within, ast.Attribute) if node.lineno >= line and _is_stored(node))
+    assigned = {dotted(node) or "" for node in stored}
     called: set[str] = set()
-    for node in within:
-        if isinstance(node, ast.Call):
-            owner, _, name = (dotted(node.func) or "").rpartition(".")
-            if name in ("register_buffer", "setattr") and (key := _constant_key(node)) is not None:
-                assigned.add(f"self.{key}")
-            elif owner == "self":
-                called.add(name)
-            elif name.endswith("_"):
-                # The flag may be a buffer: `self.ready.data.fill_(True)`.
-                assigned.add(owner.removesuffix(".data"))
+    for node in inside(within, ast.Call):
+        owner, _, name = (dotted(node.func) or "").rpartition(".")
+        if node.lineno < line:
+            continue
+        if name in ("register_buffer", "setattr") and (key := _constant_key(node)) is not None:
+            assigned.add(f"self.{key}")
+        elif owner == "self":
+            called.add(name)
+        elif name.endswith("_"):
+            # The flag may be a buffer: `self.ready.data.fill_(True)`.
+            assigned.add(owner.removesuffix(".data"))
     return frozenset(asked), frozenset(assigned), frozenset(called)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import as_tensor
 from graphsafe.scan.execution.frame import Frame, LazyTest
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
 from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
@@ -56,10 +56,10 @@ def identifies_object(frame: Frame, key: ast.expr) -> bool:
 def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
     """Yield the objects that such a key stands for."""
     made = bound_expression(frame, key)
-    for inner in ast.walk(made) if made is not None else ():
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
+    for inner in inside(made, ast.Call) if made is not None else ():
+        if isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
             yield inner.func.value
-        elif isinstance(inner, ast.Call) and dotted(inner.func) == "id" and inner.args:
+        elif dotted(inner.func) == "id" and inner.args:
             yield inner.args[0]
 
 
@@ -81,8 +81,8 @@ def is_put_back(frame: Frame, text: str) -> bool:
 
 @memoize_on_node
 def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str]:
-    ends = [part for node in ast.walk(function) if isinstance(node, ast.Try) for part in node.finalbody]
-    stores = [node for part in ends for node in ast.walk(part) if isinstance(node, ast.Assign)]
+    ends = [part for node in inside(function, ast.Try) for part in node.finalbody]
+    stores = [node for part in ends for node in inside(part, ast.Assign)]
     assigned = _assignments(function) if stores else {}
     found = set()
     for store in stores:

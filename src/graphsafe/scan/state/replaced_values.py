@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import bound_expression
 from graphsafe.scan.symbols.index import dotted
@@ -18,8 +18,8 @@ JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack"
 @memoize_on_node
 def mentions(node: ast.expr, text: str) -> bool:
     """Return whether an expression reads the attribute or element that the code calls `text`."""
-    kinds = (ast.Name,) if text.isidentifier() else (ast.Attribute, ast.Subscript)
-    return any(isinstance(inner, kinds) and source_text(inner) == text for inner in ast.walk(node))
+    kinds: tuple[type[ast.expr], ...] = (ast.Name,) if text.isidentifier() else (ast.Attribute, ast.Subscript)
+    return any(source_text(inner) == text for kind in kinds for inner in inside(node, kind))
 
 
 def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
@@ -31,8 +31,8 @@ def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
 def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
     """Yield an expression, and those that the local names in it were bound to."""
     yield node
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+    for inner in inside(node, ast.Name):
+        if isinstance(inner.ctx, ast.Load):
             bound = bound_expression(frame, inner)
             if bound is not None and bound is not inner:
                 yield bound
@@ -42,12 +42,11 @@ def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
 def _looks_up(node: ast.expr, text: str) -> bool:
     """Return whether an expression has `table.get(key)` in it, where `text` is `table[key]`."""
     return any(
-        isinstance(inner, ast.Call)
-        and isinstance(inner.func, ast.Attribute)
+        isinstance(inner.func, ast.Attribute)
         and inner.func.attr == "get"
         and bool(inner.args)
         and f"{source_text(inner.func.value)}[{source_text(inner.args[0])}]" == text
-        for inner in ast.walk(node)
+        for inner in inside(node, ast.Call)
     )
 
 
@@ -68,8 +67,7 @@ def keeps_largest(node: ast.expr | None, text: str) -> bool:
     """Return whether an expression is one like `max(n, self.limit)`: after a test of the limit, most steps change
     nothing."""
     return node is not None and any(
-        isinstance(inner, ast.Call) and dotted(inner.func) == "max" and mentions(inner, text)
-        for inner in ast.walk(node)
+        dotted(inner.func) == "max" and mentions(inner, text) for inner in inside(node, ast.Call)
     )
 
 
@@ -77,11 +75,10 @@ def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
     """Return whether an expression has `getattr(owner, name)` in it."""
     wanted = source_text(owner), source_text(name)
     return any(
-        isinstance(inner, ast.Call)
-        and dotted(inner.func) == "getattr"
+        dotted(inner.func) == "getattr"
         and len(inner.args) > 1
         and (source_text(inner.args[0]), source_text(inner.args[1])) == wanted
-        for inner in ast.walk(node)
+        for inner in inside(node, ast.Call)
     )
 
 

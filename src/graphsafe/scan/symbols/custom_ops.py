@@ -44,7 +44,6 @@ def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
 
 def operators_in(data: bytes) -> Iterator[tuple[str, str]]:
     """Yield the operators that a file registers, each with the name of its function."""
-    if any(word in data for word in (b"custom_op(", b"op_name", b".impl(")):
-        for pattern in (_DECORATED, _REGISTERED, _IMPLEMENTED):
-            for operator, function in pattern.findall(data):
-                yield operator.decode(), function.decode()
+    for word, pattern in ((b"custom_op(", _DECORATED), (b"op_name", _REGISTERED), (b".impl(", _IMPLEMENTED)):
+        for operator, function in pattern.findall(data) if word in data else ():
+            yield operator.decode(), function.decode()

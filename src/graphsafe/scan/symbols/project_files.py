@@ -30,6 +30,11 @@ MAX_TREE_LINES = 8_000
 "Most lines of recently used whole files: a file's hot code is usually read right after the file itself."
 
 
+_Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]
+"The lines of a file, and the statements of the module and of its classes, by first and last line."
+_NO_TREE: _Tree = 0, {}
+
+
 class Files:
     def __init__(self, paths: Iterable[Path], buffers: Mapping[str, bytes] = MappingProxyType({})) -> None:
         """`buffers` are unsaved contents of files, from an editor."""
@@ -45,8 +50,7 @@ class Files:
         "Files with syntax newer than the running Python; newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
         self._node_lines = 0
-        self._trees: OrderedDict[str, Mapping[tuple[int, int], ast.stmt]] = OrderedDict()
-        "Path -> the statements of the module and of its classes, by first and last line."
+        self._trees: OrderedDict[str, _Tree] = OrderedDict()
         self._tree_lines = 0
         self._tables: dict[str, object] = {}
         self._found: dict[tuple[str, re.Pattern[str]], list[str]] = {}
@@ -100,10 +104,11 @@ class Files:
         return build_index(source, tree, name, is_package)
 
     def _keep_tree(self, path: str, tree: ast.Module) -> None:
-        self._trees[path] = statements_by_line(tree.body)
-        self._tree_lines += _length(self._trees[path])
+        lines = tree.body[-1].end_lineno or 0 if tree.body else 0
+        self._trees[path] = lines, statements_by_line(tree.body)
+        self._tree_lines += lines
         while self._tree_lines > MAX_TREE_LINES:
-            self._tree_lines -= _length(self._trees.popitem(last=False)[1])
+            self._tree_lines -= self._trees.popitem(last=False)[1][0]
 
     def forget_trees(self) -> None:
         """Forget all statements, when hardly any of them will be needed again."""
@@ -175,7 +180,8 @@ class Files:
         try:
             if path in self._trees:
                 self._trees.move_to_end(path)
-            parsed = self._trees.get(path, {}).get((first, last))
+            _, statements = self._trees.get(path, _NO_TREE)
+            parsed = statements.get((first, last))
             node = parsed if parsed is not None else self.source(path).slice_tree(first, last)
         except (SyntaxError, ValueError, IndexError, KeyError, RecursionError, MemoryError, Unreadable):
             node = None
@@ -185,10 +191,6 @@ class Files:
             (_, start, end), _ = self._nodes.popitem(last=False)
             self._node_lines -= end - start + 1
         return node
-
-
-def _length(statements: Mapping[tuple[int, int], ast.stmt]) -> int:
-    return max((last for _, last in statements), default=0)
 
 
 def build(path: Path, module: str, is_package: bool) -> FileIndex | None:

@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.frame import Engine, Frame
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 MAX_COMPOSED = 4
 "Most levels of objects in objects whose constructors' arguments are known."
@@ -122,8 +122,8 @@ def _is_object(value: Value) -> bool:
 @memoize_on_node
 def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a constructor calls anything but Python's builtins."""
-    calls = (inner.func for inner in ast.walk(constructor) if isinstance(inner, ast.Call))
-    return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in calls)
+    called = (call.func for call in inside(constructor, ast.Call))
+    return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in called)
 
 
 @memoize_on_node

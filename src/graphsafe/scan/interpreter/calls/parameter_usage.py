@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from graphsafe.optable import OpTable, TensorHint
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 _FUNCTIONS_OF = {
@@ -65,16 +65,16 @@ _NO_USES = _Uses()
 @memoize_on_node
 def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
     found: dict[str, _Uses] = {}
-    for node in ast.walk(function):
-        method = node.func if isinstance(node, ast.Call) else None
+    for call in inside(function, ast.Call):
+        method = call.func
         if isinstance(method, ast.Attribute) and isinstance(method.value, ast.Name) and _is_private(method.attr):
             found.setdefault(method.value.id, _Uses()).private_methods.add(method.attr)
-        for used, how in _uses(node):
-            uses = found.setdefault(used, _Uses())
-            if isinstance(how, str):
-                uses.names.add(how)
-            else:
-                uses.places.add(how)
+    for used, how in _uses(function):
+        uses = found.setdefault(used, _Uses())
+        if isinstance(how, str):
+            uses.names.add(how)
+        else:
+            uses.places.add(how)
     return found
 
 
@@ -82,18 +82,18 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in _OF_TENSORS
 
 
-def _uses(node: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
-    if isinstance(node, ast.Attribute):
-        if isinstance(node.value, ast.Name):
-            yield node.value.id, node.attr
-    elif isinstance(node, ast.Call):
-        yield from _arguments(node)
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-        for side in (node.left, node.right):
-            if isinstance(side, ast.Name):
-                yield side.id, "__matmul__"
-    elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and _selects_along(node.slice):
-        yield node.value.id, SLICED
+def _uses(function: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
+    for read in inside(function, ast.Attribute):
+        if isinstance(read.value, ast.Name):
+            yield read.value.id, read.attr
+    for call in inside(function, ast.Call):
+        yield from _arguments(call)
+    for product in inside(function, ast.BinOp):
+        sides = (product.left, product.right) if isinstance(product.op, ast.MatMult) else ()
+        yield from ((side.id, "__matmul__") for side in sides if isinstance(side, ast.Name))
+    for entry in inside(function, ast.Subscript):
+        if isinstance(entry.value, ast.Name) and _selects_along(entry.slice):
+            yield entry.value.id, SLICED
 
 
 def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 
 from graphsafe.scan.domain.arguments import Arguments
-from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.joins import join, join_all, sequence
 from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
 from graphsafe.scan.domain.values import (

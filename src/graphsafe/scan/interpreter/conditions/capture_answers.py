@@ -36,14 +36,14 @@ MAX_STATEMENTS = 12
 
 def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
     """Return the truth of a test during a capture (`compiled`: under torch.compile), or None for any other test."""
+    if isinstance(test, ast.Call):
+        return _call(frame, test, compiled)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = answer(frame, test.operand, compiled)
         return None if inner is None else not inner
     if isinstance(test, ast.BoolOp):
         parts = [answer(frame, part, compiled) for part in test.values]
         return _either(parts) if isinstance(test.op, ast.Or) else _all(parts)
-    if isinstance(test, ast.Call):
-        return _call(frame, test, compiled)
     return None
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass
 
 from graphsafe.scan.domain.events import CompileTest
-from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     NONE,
