@@ -130,7 +130,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Found:
-    """What a bucket finds before its first step, and construction of the bucket did not make."""
+    """State that a bucket finds before its first step, but that its construction did not make."""
 
     born: Mapping[str, Any]
     "Path -> digest of a tensor, or text of a host value."

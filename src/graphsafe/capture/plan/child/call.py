@@ -74,7 +74,7 @@ class Call:
     beyond: frozenset[str] = frozenset()
     "Variables that it is not handed and does not hand over."
     latest: Any = None
-    "What it returned last."
+    "Its latest result."
     taken: dict[str, Call] = field(default_factory=dict)
     "Variables bound to what an earlier break returns."
     _inputs: dict[str, Any] = field(default_factory=dict)
