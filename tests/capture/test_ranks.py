@@ -67,7 +67,7 @@ def test_each_rank_is_proven_and_told_in_one_report(device: str, command: Comman
     assert "rank 1" in answer.out
 
 
-@pytest.mark.parametrize("target", ["counts", "counts_slowly"])
+@pytest.mark.parametrize("target", ["counts", "counts_slowly", "decides_later"])
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_verdict_is_that_of_the_worst_rank(device: str, target: str, command: Command) -> None:
     report, answer = proven(command, target, device)

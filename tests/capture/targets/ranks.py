@@ -66,6 +66,21 @@ def counts_slowly(device):
     return made(CountsSlowly, device)
 
 
+class DecidesLater(Sharded):
+    """In rank 1 the twentieth step does something else."""
+
+    steps = 0
+
+    def forward(self, x):
+        self.steps += 1
+        y = super().forward(x)
+        return y * 2 if dist.get_rank() == 1 and self.steps >= 20 else y
+
+
+def decides_later(device):
+    return made(DecidesLater, device)
+
+
 class Raises(Sharded):
     def forward(self, x):
         if dist.get_rank() == 1:
