@@ -73,6 +73,7 @@ def test_the_verdict_is_that_of_the_worst_rank(device: str, target: str, command
     report, answer = proven(command, target, device)
     assert answer.code == 1
     assert [one["verdict"] for one in report["devices"]] == ["ready", "not-ready"]
+    assert report["devices"][0]["probes"]["horizon"]["status"] == "pass"
     assert codes(report) == [("GS702", f"{device}:1")]
 
 
