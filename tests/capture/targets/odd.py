@@ -283,7 +283,11 @@ class Node:
 
 
 def many_objects(device):
-    nodes = [Node(number) for number in range(210_000)]
+    """More objects than are looked at. That number is lowered here: dozens of walks over so many would take a minute."""
+    from graphsafe.capture.child.state import walk
+
+    walk.MOST_OBJECTS = 2_000
+    nodes = [Node(number) for number in range(8_000)]
     return functools.partial(lambda nodes, x: x * 2, nodes), (floats(device),)
 
 
@@ -291,7 +295,7 @@ def many_inputs(device):
     def step(parts):
         return torch.stack(parts).sum(0)
 
-    return step, ([floats(device) * number for number in range(1, 2_001)],)
+    return step, ([floats(device) * number for number in range(1, 601)],)
 
 
 # The world around.
