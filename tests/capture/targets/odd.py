@@ -283,7 +283,7 @@ class Node:
 
 
 def many_objects(device):
-    """More objects than are looked at. That number is lowered here: dozens of walks over so many would take a minute."""
+    """More objects than are looked at. That number is lowered here, for dozens of walks over so many take a minute."""
     from graphsafe.capture.child.state import walk
 
     walk.MOST_OBJECTS = 2_000
