@@ -3,6 +3,7 @@ their name says otherwise."""
 
 import collections
 import functools
+import importlib
 import os
 import sys
 import tempfile
@@ -284,8 +285,7 @@ class Node:
 
 def many_objects(device):
     """More objects than are looked at. That number is lowered here, for dozens of walks over so many take a minute."""
-    from graphsafe.capture.child.state import walk
-
+    walk = importlib.import_module("graphsafe.capture.child.state.walk")
     walk.MOST_OBJECTS = 2_000
     nodes = [Node(number) for number in range(8_000)]
     return functools.partial(lambda nodes, x: x * 2, nodes), (floats(device),)
