@@ -7,6 +7,7 @@ rules, and the versions of the tools that read them. In any doubt, the project i
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -119,6 +120,7 @@ def _forget_old(own: Path) -> None:
             old.unlink()
 
 
+@functools.cache
 def _tools() -> str:
     """Return a digest of the tools that read the code: the modules of the scan (developers change them), Python and
     libcst."""
