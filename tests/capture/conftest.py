@@ -82,7 +82,7 @@ def command(
 def _started(
     folder: Path, arguments: Sequence[str], env: Mapping[str, str], options: Mapping[str, Any]
 ) -> tuple[int, str, str]:
-    environment = {**os.environ, **env, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **env}
     command = [sys.executable, "-m", "graphsafe", "capture", *arguments]
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False, **options

@@ -120,16 +120,18 @@ def _forget_old(own: Path) -> None:
             old.unlink()
 
 
-@functools.cache
 def _tools() -> str:
     """Return a digest of the tools that read the code: the modules of the scan (developers change them), Python and
     libcst."""
-    found = hashlib.blake2b(digest_size=8)
-    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(file.read_bytes())
+    found = hashlib.blake2b(_own_modules(), digest_size=8)
     libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
     found.update(f"{__version__} {sys.version} {libcst}".encode())
     return found.hexdigest()
+
+
+@functools.cache
+def _own_modules() -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(Path(__file__).parents[1].rglob("*.py")))
 
 
 def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
