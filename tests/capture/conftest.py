@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 
 from graphsafe import cli  # noqa: E402
 from graphsafe.capture.api import capture_all  # noqa: E402
+from graphsafe.capture.parent.supervision.servers import Server  # noqa: E402
 from graphsafe.capture.request import CaptureRequest  # noqa: E402
 from graphsafe.config import Config  # noqa: E402
 from graphsafe.report.json_form import render_json  # noqa: E402
@@ -36,9 +37,11 @@ Prove = Callable[..., list[Report]]
 def prove(valid_report: Callable[[str], Any]) -> Prove:
     """Reports, as JSON that holds to the schema, of targets on one device."""
 
-    def prove(targets: Sequence[str], device: str, root: Path = TARGETS, **options: Any) -> list[Report]:
+    def prove(
+        targets: Sequence[str], device: str, root: Path = TARGETS, kept: Server | None = None, **options: Any
+    ) -> list[Report]:
         requests = [CaptureRequest(target, Config(root=root), devices=(device,), **options) for target in targets]
-        return [valid_report(render_json(report)) for report in capture_all(requests)]
+        return [valid_report(render_json(report)) for report in capture_all(requests, kept=kept)]
 
     return prove
 
