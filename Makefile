@@ -4,6 +4,9 @@ JOBS ?= 2
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
+# Tests start hundreds of processes; each would compile graphsafe anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo quick test test-gpu docs clean
 
 demo: .venv/demo-ready

@@ -6,13 +6,17 @@ import functools
 import json
 import os
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
 from graphsafe.report.schema import report_schema
+
+if TYPE_CHECKING:
+    from graphsafe.capture.parent.supervision.servers import Server
+    from graphsafe.capture.parent.supervision.shared_servers import SharedServers
 
 # Test processes fill the cores; torch's own threads would wait for each other, spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -49,6 +53,46 @@ def _only_marked_tests_start_children(request: pytest.FixtureRequest, monkeypatc
 
     if request.node.get_closest_marker("child") is None:
         monkeypatch.setattr("graphsafe.capture.parent.supervision.supervisor.Supervisor.start", start)
+
+
+@pytest.fixture(scope="session")
+def torch_server() -> Iterator[Server | None]:
+    """Start a process that has imported torch, which takes seconds; give None on systems that cannot fork."""
+    from graphsafe.capture.api import kept_server
+
+    with kept_server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _captures_fork_from_one_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let captures of this process import torch once for all tests.
+
+    Their children are forked anew for each capture, so nothing passes from one to the next. A capture has a server of
+    its own, as it has for users, where the environment has changed since the common one began, or that one has died.
+    A command that a test starts as a process imports torch for itself.
+    """
+    if request.node.get_closest_marker("child") is None:
+        return
+    from graphsafe.capture import api
+
+    own = api.SharedServers
+
+    def shared(folder: str, kept: Server | None = None) -> SharedServers:
+        if kept is None and _environment() == _ENVIRONMENT:
+            kept = request.getfixturevalue("torch_server")
+        if kept is not None:
+            kept.messages()  # among them its end
+        return own(folder, None if kept is None or kept.gone else kept)
+
+    monkeypatch.setattr(api, "SharedServers", shared)
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+_ENVIRONMENT = _environment()
 
 
 @pytest.fixture(scope="session")

@@ -6,33 +6,20 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Set
 from functools import cache
-from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "src" / "graphsafe"
+from own_source import SOURCE, children, modules
 
 
 @cache
-def parsed() -> Mapping[str, ast.Module]:
-    """Return the tree of each module by its path below `SOURCE`, in order."""
-    files = sorted(SOURCE.rglob("*.py"))
-    return {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in files}
-
-
-def modules(*folders: str) -> Iterator[tuple[str, ast.Module]]:
-    """Yield the modules in these folders, or all; each with its path."""
-    within_folders = tuple(f"{folder}/" for folder in folders) or ("",)
-    yield from ((name, tree) for name, tree in parsed().items() if name.startswith(within_folders))
-
-
-def imports(tree: ast.Module, *, for_types: bool = False) -> set[str]:
+def imports(tree: ast.Module, *, for_types: bool = False) -> frozenset[str]:
     """Names of imported modules; those under `if TYPE_CHECKING:` run never."""
     names: set[str] = set()
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING") and not for_types:
+        if isinstance(node, ast.If) and not for_types and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             left += node.orelse
             continue
         if isinstance(node, ast.Import):
@@ -40,11 +27,11 @@ def imports(tree: ast.Module, *, for_types: bool = False) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-        left += ast.iter_child_nodes(node)
-    return names
+        left += children(node)
+    return frozenset(names)
 
 
-def within(names: set[str], *packages: str) -> set[str]:
+def within(names: Set[str], *packages: str) -> set[str]:
     return {name for name in names if any(name == p or name.startswith(p + ".") for p in packages)}
 
 
@@ -95,7 +82,7 @@ def test_the_parent_of_a_capture_imports_no_child_and_a_child_no_parent() -> Non
 
 
 def test_only_the_command_line_prints() -> None:
-    for name, tree in modules():
+    for name, tree in modules(holding="print("):
         if name in ("cli.py", "console.py", "entry.py"):
             continue
         for node in ast.walk(tree):

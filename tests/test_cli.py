@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -33,6 +34,8 @@ class Step(nn.Module):
 """
 COLD = "def helper():\n    return 1\n"
 
+
+Piped = Callable[..., tuple[int, str]]
 
 SAME = {**os.environ, "PYTHONPATH": str(Path(graphsafe.__file__).resolve().parents[1])}
 "A process that starts in another folder has the graphsafe that the tests have."
@@ -277,12 +280,20 @@ def test_a_file_has_the_same_findings_from_every_folder(
         assert found(*paths) == whole
 
 
-def piped(text: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "graphsafe", "scan", "-", *arguments]
-    return subprocess.run(command, cwd=cwd, env=SAME, input=text, capture_output=True, text=True, encoding="utf-8")
+@pytest.fixture
+def piped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str]]:
+    """Scan a text from stdin in this process; exit code and stdout."""
+
+    def scan(text: str, *arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        return here(capsys, "scan", "-", *arguments)[:2]
+
+    return scan
 
 
-def test_stdin_stands_for_a_file_of_the_project(project: Path, valid_report: Any) -> None:
+def test_stdin_stands_for_a_file_of_the_project(
+    project: Path, valid_report: Any, piped: Piped, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As an editor asks about a buffer that is not saved: what is hot and what calls mean is the project's matter."""
     (project / "ops.py").write_text("def scaled(x):\n    return x\n", encoding="utf-8")
     (project / "hot.py").write_text(
@@ -293,31 +304,31 @@ def test_stdin_stands_for_a_file_of_the_project(project: Path, valid_report: Any
     )
     saved_files = {path: path.read_bytes() for path in project.glob("*.py")}
     buffer = "def scaled(x):\n    # not saved\n    return x * x.max().item()\n"
-    scanned = piped(buffer, "--stdin-filename", "ops.py", cwd=project)
-    assert scanned.returncode == 1 and "ops.py:3:16 in scaled" in scanned.stdout
-    assert "3 |     return x * x.max().item()" in scanned.stdout
-    found = valid_report(piped(buffer, "--stdin-filename", "./ops.py", "--format", "json", cwd=project).stdout)[
-        "findings"
-    ]
+    code, out = piped(buffer, "--stdin-filename", "ops.py")
+    assert code == 1 and "ops.py:3:16 in scaled" in out
+    assert "3 |     return x * x.max().item()" in out
+    found = valid_report(piped(buffer, "--stdin-filename", "./ops.py", "--format", "json")[1])["findings"]
     (project / "ops.py").write_text(buffer, encoding="utf-8")
-    assert found == json.loads(run("scan", "ops.py", "--format", "json", cwd=project).stdout)["findings"]
+    assert found == json.loads(here(capsys, "scan", "ops.py", "--format", "json")[1])["findings"]
     (project / "ops.py").write_bytes(saved_files[project / "ops.py"])
-    assert run("scan", "ops.py", cwd=project).returncode == 0
+    assert here(capsys, "scan", "ops.py")[0] == 0
     assert {path: path.read_bytes() for path in project.glob("*.py")} == saved_files
 
 
-def test_stdin_without_a_name_or_of_a_new_file(project: Path) -> None:
-    assert piped(HOT, "--format", "concise", cwd=project).stdout.startswith("-:7:20: GS101")
-    named = piped(HOT, "--format", "concise", "--stdin-filename", "new/x.py", "-j", "2", cwd=project)
-    assert named.stdout.startswith("new/x.py:7:20: GS101") and named.returncode == 1
-    assert piped("def (:", "--format", "concise", cwd=project).stdout.startswith("-:1:5: GS900")
-    assert piped("", cwd=project).returncode == 0
+def test_stdin_without_a_name_or_of_a_new_file(project: Path, piped: Piped) -> None:
+    command = [sys.executable, "-m", "graphsafe", "scan", "-", "--format", "concise"]
+    started = subprocess.run(command, cwd=project, env=SAME, input=HOT, capture_output=True, text=True)
+    assert started.stdout.startswith("-:7:20: GS101")
+    code, out = piped(HOT, "--format", "concise", "--stdin-filename", "new/x.py", "-j", "2")
+    assert out.startswith("new/x.py:7:20: GS101") and code == 1
+    assert piped("def (:", "--format", "concise")[1].startswith("-:1:5: GS900")
+    assert piped("")[0] == 0
 
 
-def test_stdin_knows_the_baseline_of_its_file(project: Path) -> None:
-    assert run("scan", "--write-baseline", cwd=project).returncode == 0
-    assert piped("# A comment.\n" + HOT, "--stdin-filename", "hot.py", cwd=project).returncode == 0
-    assert piped(HOT, "--stdin-filename", "other.py", cwd=project).returncode == 1
+def test_stdin_knows_the_baseline_of_its_file(project: Path, piped: Piped, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(capsys, "scan", "--write-baseline")[0] == 0
+    assert piped("# A comment.\n" + HOT, "--stdin-filename", "hot.py")[0] == 0
+    assert piped(HOT, "--stdin-filename", "other.py")[0] == 1
 
 
 def test_statistics_count_findings_by_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -369,6 +380,7 @@ def test_the_schema_of_reports_is_printed(project: Path, capsys: pytest.CaptureF
     assert code == 0 and json.loads(out)["$schema"].endswith("draft/2020-12/schema")
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     ("environment", "colour"),
     [
@@ -385,6 +397,7 @@ def test_colour_without_a_terminal_is_a_matter_of_the_environment(
         assert ("\x1b[" in run(*arguments, cwd=project, **environment).stdout) == colour
 
 
+@pytest.mark.child
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
 @pytest.mark.parametrize(
     ("environment", "colour"), [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"NO_COLOR": "1"}, False)]
@@ -402,6 +415,7 @@ def test_a_terminal_has_colour_unless_it_is_dumb_or_told_otherwise(
     os.close(main)
 
 
+@pytest.mark.child
 def test_a_shell_can_complete_commands_options_and_forms() -> None:
     def completed(words: str) -> set[str]:
         given = {"_GRAPHSAFE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
@@ -624,6 +638,7 @@ def test_ctrl_c_is_one_line(project: Path, capsys: pytest.CaptureFixture[str], m
     assert (code, out, err.strip()) == (130, "", "graphsafe: interrupted")
 
 
+@pytest.mark.child
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "graphsafe", "explain", "GS101"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -634,6 +649,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     process.wait(timeout=60)
 
 
+@pytest.mark.child
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
 @pytest.mark.parametrize(
     "arguments",
@@ -648,6 +664,7 @@ def test_a_full_disk_is_one_line(project: Path, arguments: list[str]) -> None:
     assert process.stderr.startswith("graphsafe: ")
 
 
+@pytest.mark.child
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full disk")
 @pytest.mark.parametrize("arguments", [["scan", "absent"], ["scan", "--absent"], ["explain", "nothing such"]])
 def test_a_full_disk_behind_stderr_changes_no_exit_code(project: Path, arguments: list[str]) -> None:
@@ -656,6 +673,7 @@ def test_a_full_disk_behind_stderr_changes_no_exit_code(project: Path, arguments
         assert subprocess.run(command, stderr=full, cwd=project, env=SAME).returncode == 2
 
 
+@pytest.mark.child
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell that closes files")
 def test_closed_streams_change_no_exit_code(project: Path) -> None:
     command = f"{shlex.quote(sys.executable)} -m graphsafe scan . >&- 2>&-"
@@ -667,6 +685,7 @@ def test_what_is_said_on_stderr_moves_no_cursor(project: Path, capsys: pytest.Ca
     assert (code, one_line(err)) == (2, "graphsafe: a?[2J??b.py: no such file or folder\n")
 
 
+@pytest.mark.child
 def test_output_is_utf8_safe_on_a_terminal_that_is_not(project: Path) -> None:
     (project / "hot.py").write_text(HOT.replace("x.sum()", "x.sum('überlänge')"), encoding="utf-8")
     scanned = run("scan", "hot.py", cwd=project, PYTHONIOENCODING="ascii:strict", PYTHONUTF8="0")

@@ -89,6 +89,7 @@ PIECES = [
 NAMES = ["a", "b", "ab", "aab", "x.py", "ba", "*", "c", "]", "a b", "aXb", "a "]
 
 
+@pytest.mark.child
 def test_patterns_match_what_git_ignores(tmp_path: Path) -> None:
     git = ["git", "-C", str(tmp_path), "-c", "core.excludesFile="]
     subprocess.run([*git, "init", "-q"], check=True)

@@ -134,6 +134,7 @@ def test_a_reason_that_a_comment_cannot_say_is_refused(project: Project, reason:
     assert (code, out) == (2, "") and "a reason is one line of text" in err
 
 
+@pytest.mark.child
 def test_the_bad_cases_of_all_rules_are_clean_afterwards(project: Project) -> None:
     folder = project.file.parent
     sources: dict[Path, str] = {}

@@ -68,6 +68,7 @@ def test_codes_are_given_to_what_breaks_a_capture_and_to_nothing_else(entries: E
             assert snippet.judgement is not None, name
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("wrapping", ["buffers", "attributes"])
 def test_rules_find_what_was_measured_to_break_a_capture(accuracy: ModuleType, wrapping: str, tmp_path: Path) -> None:
     wrong = {}

@@ -243,6 +243,7 @@ def test_a_missing_table_is_said_to_be_missing(tmp_path: Path) -> None:
         load_op_table(tmp_path)
 
 
+@pytest.mark.child
 def test_the_committed_table_is_what_its_script_builds() -> None:
     torch = pytest.importorskip("torch")
     built_with = json.loads((ROOT / "rules" / "ops" / "aten-known.json").read_text(encoding="utf-8"))["torch"]

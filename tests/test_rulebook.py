@@ -237,6 +237,7 @@ def test_a_broken_or_unwritable_cache_costs_only_time(tmp_path: Path, own_cache:
     assert "OUR101" in load_rulebook([path]).rules
 
 
+@pytest.mark.child
 def test_processes_that_start_together_on_an_empty_cache_agree(own_cache: Path) -> None:
     script = "from graphsafe.rulebook.book import load_rulebook; print(load_rulebook().digest)"
     started = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(4)]

@@ -15,7 +15,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from graphsafe import cli  # noqa: E402
 from graphsafe.capture.api import capture_all  # noqa: E402
+from graphsafe.capture.parent.supervision.servers import Server  # noqa: E402
 from graphsafe.capture.request import CaptureRequest  # noqa: E402
 from graphsafe.config import Config  # noqa: E402
 from graphsafe.report.json_form import render_json  # noqa: E402
@@ -35,9 +37,11 @@ Prove = Callable[..., list[Report]]
 def prove(valid_report: Callable[[str], Any]) -> Prove:
     """Reports, as JSON that holds to the schema, of targets on one device."""
 
-    def prove(targets: Sequence[str], device: str, root: Path = TARGETS, **options: Any) -> list[Report]:
+    def prove(
+        targets: Sequence[str], device: str, root: Path = TARGETS, kept: Server | None = None, **options: Any
+    ) -> list[Report]:
         requests = [CaptureRequest(target, Config(root=root), devices=(device,), **options) for target in targets]
-        return [valid_report(render_json(report)) for report in capture_all(requests)]
+        return [valid_report(render_json(report)) for report in capture_all(requests, kept=kept)]
 
     return prove
 
@@ -51,26 +55,42 @@ class Answer:
 
 
 @pytest.fixture
-def command(tmp_path: Path, valid_report: Callable[[str], Any]) -> Callable[..., Answer]:
-    """`graphsafe capture` as a user runs it, in an empty folder."""
+def command(
+    tmp_path: Path,
+    valid_report: Callable[[str], Any],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Callable[..., Answer]:
+    """`graphsafe capture` as a user runs it, in an empty folder.
+
+    With an environment of its own or other options it is a process of its own; else it runs here, where torch is
+    imported once for all tests.
+    """
 
     def run(*arguments: str, env: Mapping[str, str] = MappingProxyType({}), **options: Any) -> Answer:
-        environment = {**os.environ, **env, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        done = subprocess.run(
-            [sys.executable, "-m", "graphsafe", "capture", *arguments],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-            **options,
-        )
+        if env or options:
+            code, out, err = _started(tmp_path, arguments, env, options)
+        else:
+            monkeypatch.chdir(tmp_path)
+            capfd.readouterr()
+            code = cli.main(["capture", *arguments])
+            out, err = capfd.readouterr()
         written = tmp_path / "graphsafe-report.json"
         report = valid_report(written.read_text(encoding="utf-8")) if written.exists() else None
-        return Answer(done.returncode, done.stdout, done.stderr, report)
+        return Answer(code, out, err, report)
 
     return run
+
+
+def _started(
+    folder: Path, arguments: Sequence[str], env: Mapping[str, str], options: Mapping[str, Any]
+) -> tuple[int, str, str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **env}
+    command = [sys.executable, "-m", "graphsafe", "capture", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False, **options
+    )
+    return done.returncode, done.stdout, done.stderr
 
 
 def probes_of(report: Report) -> dict[str, Any]:

@@ -90,12 +90,12 @@ def test_the_command_ends_as_it_should(name: str, code: int, command: Callable[.
 
 
 def test_more_state_than_can_be_walked(prove: Prove) -> None:
-    [report] = prove([f"{ODD}:many_objects"], "sim:0", timeout=200.0)
+    [report] = prove([f"{ODD}:many_objects"], "sim:0")
     assert report["verdict"] == "ready"
     limits: dict[str, Any] = {limit["kind"]: limit for limit in report["limits"]}
     assert "more than" in limits["not-compared"]["why"]
 
 
 def test_many_inputs(prove: Prove) -> None:
-    [report] = prove([f"{ODD}:many_inputs"], "sim:0", timeout=200.0)
+    [report] = prove([f"{ODD}:many_inputs"], "sim:0")
     assert report["verdict"] == "ready"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.parent.supervision.shared_servers import SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.shared.job import Job
@@ -202,3 +203,16 @@ def test_an_import_that_ends_in_any_way_is_answered(tmp_path: Path, servers: Sha
             (tmp_path / name).mkdir()
             child = supervisor.run(Job("build", str(tmp_path / name), f"{tmp_path}/{name}.py:build", "sim:0"))
             assert child.ended.how == ending and "in phase: import" in child.ended.why
+
+
+@pytest.mark.parametrize("does", ["", "os.chdir('below')\n"], ids=["stays", "moves"])
+def test_children_of_a_kept_server_work_where_their_user_does_or_where_their_module_goes(
+    does: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, torch_server: Server
+) -> None:
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path)
+    source = f"import os\n{does}" + END.replace("    return", "    open('made', 'w').close()\n    return")
+    (tmp_path / "steps.py").write_text(source)
+    with SharedServers(str(tmp_path), torch_server) as servers, Supervisor(servers) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build") == ["done"]
+    assert Path("below" if does else ".", "made").exists()

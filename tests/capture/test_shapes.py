@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from graphsafe.capture.api import kept_server
+
 from .conftest import Answer, Prove
 
 TARGETS = '''
@@ -109,7 +111,8 @@ def reports(prove: Prove, tmp_path_factory: pytest.TempPathFactory) -> Reports:
     file = tmp_path_factory.mktemp("shapes") / "model.py"
     file.write_text(TARGETS)
     names = [*STANDS_IN_THE_WAY, *NOTHING_DOES]
-    found = prove([f"{file}:{name}" for name in names], "sim:0", file.parent, shapes=True)
+    with kept_server() as server:  # once it has ended, the memory of its children is known
+        found = prove([f"{file}:{name}" for name in names], "sim:0", file.parent, server, shapes=True)
     return dict(zip(names, found, strict=True))
 
 
@@ -143,7 +146,7 @@ def test_sizes_are_true_and_weights_take_no_memory(reports: Reports) -> None:
     assert memory["pool_bytes"] > 0 and memory["pool"]["lines"][0]["place"].endswith(f"model.py:{line}")
     assert launches >= 49
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    assert children < 2 << 20, "kilobytes of the largest process"
+    assert 100 << 10 < children < 2 << 20, "kilobytes of the largest process"
 
 
 def test_options_that_need_values_are_refused(tmp_path: Path, command: Any) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from .benchmark import ROOT, benchmark
 
 
+@pytest.mark.child
 def test_findings_do_not_depend_on_what_went_before(tmp_path: Path) -> None:
     identical = benchmark("scan/identical_reports")
     project = identical.project_of(str(ROOT / "examples"), tmp_path)

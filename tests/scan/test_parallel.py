@@ -16,12 +16,14 @@ from .projects import text
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
+@pytest.mark.child
 def test_two_processes_write_the_same_report() -> None:
     one, two = (scan_paths([EXAMPLES], load_config(EXAMPLES), jobs=jobs) for jobs in (1, 2))
     assert text(one) == text(two)
     assert one.findings
 
 
+@pytest.mark.child
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="elsewhere one process reads")
 def test_a_process_that_is_killed_costs_time_and_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     config, own, read = load_config(EXAMPLES), os.getpid(), Driver.read

@@ -132,6 +132,7 @@ def test_captures_of_other_devices_are_captures(folder: Path, graph: str, block:
     assert by_mark(scan(folder, source), source)["block"] == ("GS101", "error", "captured")
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("where", ["option", "configuration"])
 def test_one_region_alone(folder: Path, where: str) -> None:
     source = SERVING.replace("# read", "# graphsafe: ignore[GS101] read once a request")

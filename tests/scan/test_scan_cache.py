@@ -169,6 +169,7 @@ def test_a_row_that_does_not_match_its_checksum_is_thrown_away(project: Path, da
     assert complaints == []
 
 
+@pytest.mark.child
 def test_no_flipped_bit_changes_a_report(project: Path) -> None:
     (project / "helper.py").write_text(HELPER.replace("x.sum()", "x.sum().item()"))
     expected = text(scan(project, project / FOLDER))

@@ -68,6 +68,7 @@ def test_it_is_known_with_a_cache_too(project: Path, tmp_path: Path) -> None:
     assert unmatched(project, setting, cache=cache) == []
 
 
+@pytest.mark.child
 def test_the_command_says_so_and_refuses_notebooks(project: Path) -> None:
     (project / "graphsafe.toml").write_text('hot-paths = ["gone/"]')
     (project / "look.ipynb").write_text('{"cells": []}')

@@ -54,6 +54,7 @@ def test_an_ignore_file_that_is_too_long_is_followed_up_to_a_line() -> None:
     assert 90 < faults[0][0] < 110 and brackets.match("b" * 10)
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     "body",
     [

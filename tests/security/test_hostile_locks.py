@@ -63,6 +63,7 @@ def is_one_line(said: str) -> bool:
     return said.count("\n") == 1 and said.endswith("\n") and said[:-1].isprintable()
 
 
+@pytest.mark.child
 def test_a_drawn_lock_is_read_or_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

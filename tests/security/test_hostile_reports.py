@@ -44,6 +44,10 @@ def _listen(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_listen)
 
 
+SEEDS = pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 200), marks=pytest.mark.child)], ids=str)
+"`make quick` draws fewer."
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working directory with a secret beside it, and links and pipes in it."""
@@ -69,9 +73,10 @@ def opened() -> Iterator[list[str]]:
     _OPENED = None
 
 
-def test_every_form_of_drawn_reports(project: Path, opened: list[str]) -> None:
+@SEEDS
+def test_every_form_of_drawn_reports(seeds: range, project: Path, opened: list[str]) -> None:
     before: Report | None = None
-    for seed in range(200):
+    for seed in seeds:
         saved = Drawn(seed, str(project)).report()
         report = parse_reports(json.dumps(saved))
         assert isinstance(report, Report)
@@ -88,8 +93,9 @@ def test_every_form_of_drawn_reports(project: Path, opened: list[str]) -> None:
     assert not {path for path in outside if "/graphsafe/" not in path}
 
 
-def test_every_form_of_drawn_ledgers(project: Path, opened: list[str]) -> None:
-    for seed in range(200):
+@SEEDS
+def test_every_form_of_drawn_ledgers(seeds: range, project: Path, opened: list[str]) -> None:
+    for seed in seeds:
         saved = Drawn(seed, str(project)).ledger()
         Path("saved.json").write_text(json.dumps(saved))
         ledger = read_saved(Path("saved.json"))
@@ -237,6 +243,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.child
 def test_what_is_not_of_the_schema_is_refused_in_one_line(project: Path) -> None:
     """One value or key of a drawn report is replaced or taken away; what is read nevertheless can be shown."""
     random = Random(0)

@@ -25,6 +25,7 @@ sys.path.insert(0, {source!r})
 sys.argv = ["graphsafe", *{words!r}]
 runpy.run_module("graphsafe", run_name="__main__")
 """
+pytestmark = pytest.mark.child
 IMPORTED = ["graphsafe.cli", "click", "graphsafe.commands.scan"]
 STEP = "import torch\n\n\ndef build(device):\n    return torch.relu, (torch.ones(3, device=device),)\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,10 @@ def painter(colour: bool) -> Paint:
 
 def printable(text: str) -> str:
     """Return one line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
-    return "".join("?" if unicodedata.category(c) in _UNPRINTABLE else c for c in text.expandtabs(4))
+    line = text.expandtabs(4)
+    if line.isprintable():  # of all categories that this excludes, some may stay
+        return line
+    return "".join("?" if unicodedata.category(c) in _UNPRINTABLE else c for c in line)
 
 
 def without_commands(text: str) -> str:
@@ -47,6 +51,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else sum(map(_cells, text))
 
 
+@functools.lru_cache(maxsize=4096)
 def _cells(character: str) -> int:
     if unicodedata.category(character) in ("Mn", "Me"):
         return 0
@@ -118,6 +123,8 @@ def listed(parts: Iterable[str], most: int = 12) -> str:
 
 def _head(word: str, room: int) -> str:
     """Return as much of the word's beginning as fits, at least a character."""
+    if word.isascii():
+        return word[: max(room, 1)]
     taken = 0
     for at, character in enumerate(word):
         taken += _cells(character)

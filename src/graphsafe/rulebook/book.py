@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,8 +191,8 @@ class Rulebook:
 
 def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
     """Load graphsafe's own rules, and those of a project's packs (files, or folders of them). Raises RulebookError."""
-    data = _own()
-    rules = [_rule(item) for item in data["rules"]]
+    data, own = _own()
+    rules = [*own]
     libraries = list(data["libraries"])
     digests = [data["digest"]]
     for pack in packs:
@@ -211,11 +211,11 @@ def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
 
     This is how a rule is tried before it is in use. Raises RulebookError.
     """
-    data = _own()
+    data, own = _own()
     compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])
     tried = [_rule(item) for item in compiled["rules"]]
     codes = frozenset(rule.code for rule in tried)
-    others = [rule for rule in map(_rule, data["rules"]) if rule.code not in codes]
+    others = [rule for rule in own if rule.code not in codes]
     libraries = [*data["libraries"], *compiled["libraries"]]
     return _rulebook(
         [*others, *tried], {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"
@@ -259,11 +259,18 @@ def _home() -> Path:
     return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
 
 
-def _own() -> Mapping[str, Any]:
-    if _home() == _PACKAGED:
-        data: Mapping[str, Any] = json.loads((_PACKAGED / COMPILED).read_text(encoding="utf-8"))
-        return data
-    return _compiled(_own_files(_CHECKOUT))
+def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
+    """Return graphsafe's own data, and its rules."""
+    packaged = _PACKAGED / COMPILED
+    files = [(packaged, packaged.read_bytes())] if _home() == _PACKAGED else _own_files(_CHECKOUT)
+    return _own_of(tuple(files))
+
+
+@lru_cache(maxsize=1)
+def _own_of(files: tuple[tuple[Path, bytes], ...]) -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
+    """Read them once a process, which may scan many times."""
+    data = json.loads(files[0][1]) if files[0][0].name == COMPILED else _compiled(files)
+    return data, tuple(map(_rule, data["rules"]))
 
 
 def _own_files(folder: Path) -> list[tuple[Path, bytes]]:

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ..conftest import ROOT, TARGETS
+import graphsafe
+
+from ..conftest import ROOT, TARGETS, Answer, Report
 
 pytestmark = pytest.mark.child
 
 FILE = TARGETS / "planned.py"
+SIM = ("--device", "sim")
+Command = Callable[..., Answer]
 HAS_PACKAGE = importlib.util.find_spec("breakable_cuda_graphs") is not None
 needs_package = pytest.mark.skipif(not HAS_PACKAGE, reason="needs breakable-cuda-graphs")
 
 
-def capture(folder: Path, target: str, *options: str) -> tuple[subprocess.CompletedProcess[str], dict]:
-    command = [sys.executable, "-m", "graphsafe", "capture", target, "--device", "sim", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    report = folder / "graphsafe-report.json"
-    return done, json.loads(report.read_text(encoding="utf-8")) if report.exists() else {}
-
-
-def emit_limits(report: dict) -> list[str]:
+def emit_limits(report: Report | None) -> list[str]:
+    assert report is not None
     return [limit["why"] for limit in report["limits"] if limit["kind"] == "emit"]
 
 
-def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Path) -> None:
-    done, report = capture(tmp_path, f"{FILE}:growing_cache", "--emit", "plan.py")
-    assert done.returncode == 1 and emit_limits(report) == []
+def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Path, command: Command) -> None:
+    answer = command(f"{FILE}:growing_cache", *SIM, "--emit", "plan.py")
+    assert answer.code == 1 and emit_limits(answer.report) == []
     code = (tmp_path / "plan.py").read_text(encoding="utf-8")
     tree = ast.parse(code)
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
@@ -45,9 +43,9 @@ def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Pa
     assert {"apply", "capture", "GrowingCache_attend"} <= functions
 
 
-def test_what_cannot_be_emitted_is_said(tmp_path: Path) -> None:
-    _, report = capture(tmp_path, f"{FILE}:rebinding", "--emit", "plan.py")
-    assert report["plan"]["verified"]
+def test_what_cannot_be_emitted_is_said(tmp_path: Path, command: Command) -> None:
+    report = command(f"{FILE}:rebinding", *SIM, "--emit", "plan.py").report
+    assert report is not None and report["plan"]["verified"]
     (why,) = emit_limits(report)
     assert why.startswith("no code was written: ") and "assigns a variable of the function around it" in why
     assert not (tmp_path / "plan.py").exists()
@@ -56,8 +54,8 @@ def test_what_cannot_be_emitted_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("engine", "mark"), [("vllm", "@eager_break_during_capture"), ("sglang", "@eager_on_graph(True)")]
 )
-def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path) -> None:
-    capture(tmp_path, f"{FILE}:stack", "--emit", "marks.txt", "--emit-for", engine)
+def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path, command: Command) -> None:
+    command(f"{FILE}:stack", *SIM, "--emit", "marks.txt", "--emit-for", engine)
     text = (tmp_path / "marks.txt").read_text(encoding="utf-8")
     assert text.count(mark) == 1 and "Block.load" in text and "GS201" in text
 
@@ -74,15 +72,15 @@ def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path) -> None:
     ],
     ids=lambda target: target.rpartition(":")[2],
 )
-def test_emitted_code_gives_what_eager_steps_give(target: str, tmp_path: Path) -> None:
-    _, report = capture(tmp_path, target, "--emit", "plan.py", "--check")
-    assert report["plan"]["verified"], report["plan"]["reason"]
+def test_emitted_code_gives_what_eager_steps_give(target: str, tmp_path: Path, command: Command) -> None:
+    report = command(target, *SIM, "--emit", "plan.py", "--check").report
+    assert report is not None and report["plan"]["verified"], report
     assert emit_limits(report) == []
     assert (tmp_path / "plan.py").exists()
 
 
 @needs_package
-def test_the_check_finds_code_that_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_finds_code_that_is_wrong(tmp_path: Path, command: Command) -> None:
     """The emitted runtime with its copies left out: replays then keep what the first pass gave."""
     spoiled = tmp_path / "sitecustomize.py"
     spoiled.write_text(
@@ -97,8 +95,7 @@ def test_the_check_finds_code_that_is_wrong(tmp_path: Path, monkeypatch: pytest.
         encoding="utf-8",
     )
     path = f"{tmp_path}:{':'.join(part for part in sys.path if part)}"
-    monkeypatch.setenv("PYTHONPATH", path)
-    _, report = capture(tmp_path, f"{FILE}:stack", "--emit", "plan.py", "--check")
+    report = command(f"{FILE}:stack", *SIM, "--emit", "plan.py", "--check", env={"PYTHONPATH": path}).report
     assert any("differ from the reference" in why for why in emit_limits(report))
 
 
@@ -109,9 +106,9 @@ def test_the_check_finds_code_that_is_wrong(tmp_path: Path, monkeypatch: pytest.
         (["--emit", "no/such/folder/plan.py"], "cannot be written"),
     ],
 )
-def test_options_that_do_not_go_together(options: list[str], text: str, tmp_path: Path) -> None:
-    done, _ = capture(tmp_path, f"{FILE}:stack", *options)
-    assert done.returncode == 2 and text in done.stderr
+def test_options_that_do_not_go_together(options: list[str], text: str, command: Command) -> None:
+    answer = command(f"{FILE}:stack", *SIM, *options)
+    assert answer.code == 2 and text in answer.err
 
 
 def test_without_the_package_the_check_says_what_to_install(tmp_path: Path) -> None:
@@ -128,12 +125,8 @@ def test_without_the_package_the_check_says_what_to_install(tmp_path: Path) -> N
     assert done.returncode == 2 and 'pip install "graphsafe[plan]"' in done.stderr
 
 
-def test_as_a_call(tmp_path: Path) -> None:
-    script = (
-        "import graphsafe\n"
-        f"planned = graphsafe.plan({f'{FILE}:growing_cache'!r}, 'sim')\n"
-        "print(planned.report.verdict, 'def GrowingCache_attend' in planned.code)\n"
-        f"print(graphsafe.plan({f'{FILE}:all_read'!r}, 'sim').code)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["ready-with-breaks", "True", "None"], done.stderr
+def test_as_a_call() -> None:
+    planned = graphsafe.plan(f"{FILE}:growing_cache", "sim")
+    assert planned.report.verdict == "ready-with-breaks"
+    assert planned.code is not None and "def GrowingCache_attend" in planned.code
+    assert graphsafe.plan(f"{FILE}:all_read", "sim").code is None

@@ -10,7 +10,7 @@ from graphsafe.capture.plan.shared.parts import calls_on, edits
 from graphsafe.capture.plan.shared.regions import functions_in
 
 from ..conftest import TARGETS, Prove, Report
-from .test_emit import capture, emit_limits, needs_package
+from .test_emit import SIM, Command, emit_limits, needs_package
 
 FILE = TARGETS / "broken.py"
 LEAST = {
@@ -67,9 +67,9 @@ def test_an_iterator_that_a_break_uses_up_is_made_in_the_break(reports: dict[str
 @needs_package
 @pytest.mark.child
 @pytest.mark.parametrize("name", ["private", "on_def_line", "nested", "inference"])
-def test_emitted_code_stands_for_functions_of_all_kinds(name: str, tmp_path: Path) -> None:
-    _, report = capture(tmp_path, f"{FILE}:{name}", "--emit", "plan.py")
-    assert emit_limits(report) == [] and report["plan"]["verified"]
+def test_emitted_code_stands_for_functions_of_all_kinds(name: str, tmp_path: Path, command: Command) -> None:
+    report = command(f"{FILE}:{name}", *SIM, "--emit", "plan.py").report
+    assert report is not None and emit_limits(report) == [] and report["plan"]["verified"]
     assert report["plan"]["coverage"] >= 0.9
     assert (tmp_path / "plan.py").exists()
 

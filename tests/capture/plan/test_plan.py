@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ..conftest import DEVICES, TARGETS, Prove, Report
+from graphsafe import cli
+
+from ..conftest import DEVICES, TARGETS, Answer, Prove, Report
 
 pytestmark = pytest.mark.child
 
@@ -110,17 +111,15 @@ def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: dict[str, 
     assert breaks(report) == ["hidden = scaled(hidden)"]
 
 
-def test_the_terminal_shows_the_plan_at_eighty_columns(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "graphsafe", "capture", f"{FILE}:stack", "--device", "sim", "--plan"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 1, done.stderr
-    text = done.stdout
+def test_the_terminal_shows_the_plan_at_eighty_columns(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    answer = command(f"{FILE}:stack", "--device", "sim", "--plan")
+    assert answer.code == 1, answer.err
+    text = answer.out
     assert "plan: verified, 93 % of the operations in 7 graphs, 6 eager breaks" in text
     assert "GS201): coverage 93 % to 100 %" in " ".join(text.split())
     assert all(len(line) <= 80 for line in text.partition("plan: ")[2].splitlines())
     html = tmp_path / "plan.html"
-    report = [sys.executable, "-m", "graphsafe", "report", "graphsafe-report.json", "-o", str(html)]
-    assert subprocess.run(report, cwd=tmp_path, check=False).returncode in (0, 1)
+    assert cli.main(["report", "graphsafe-report.json", "-o", str(html)]) in (0, 1)
     assert "<h2>Plan</h2>" in html.read_text(encoding="utf-8")
 
 

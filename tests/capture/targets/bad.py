@@ -126,9 +126,8 @@ def patches_python(device):
 
 
 def removes_its_folder(device):
-    import shutil
-
-    shutil.rmtree(os.getcwd())
+    # Only an empty one: wherever it runs, there must be nothing in it.
+    os.rmdir(os.getcwd())
     return (lambda x: x * 2), (torch.randn(3, device=device),)
 
 

@@ -109,6 +109,9 @@ def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, 
     parent.close()
     die_with_parent()
     _become(output)
+    if request["folder"] is not None:
+        with contextlib.suppress(OSError):
+            os.chdir(request["folder"])
     what = request["branch"]
 
     def prepare() -> None:

@@ -85,8 +85,8 @@ class Session:
             self.seed(FIRST_SEED + k)
             self.step()
 
-    def put_inputs(self, k: int) -> None:
-        """Set the inputs of replay `k`, and seed everything by `k`."""
+    def put_inputs(self, k: int, seed: int | None = None) -> None:
+        """Set the inputs of replay `k`, and seed everything by `seed` or by `k`."""
         if self.subject.refresh is not None:
             self.seed(k)
             with users_code("step", "refresh failed"):
@@ -95,7 +95,7 @@ class Session:
             inputs = inputs_of(self.subject)
             for path, values in self.sets[k - 1].items():
                 self.device.store(inputs[path], values)
-        self.seed(k)
+        self.seed(k if seed is None else seed)
 
     def offset(self) -> int | None:
         state = self.device.random_states().get(self.device_key)

@@ -7,6 +7,7 @@ rules, and the versions of the tools that read them. In any doubt, the project i
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -122,12 +123,15 @@ def _forget_old(own: Path) -> None:
 def _tools() -> str:
     """Return a digest of the tools that read the code: the modules of the scan (developers change them), Python and
     libcst."""
-    found = hashlib.blake2b(digest_size=8)
-    for file in sorted(Path(__file__).parents[1].rglob("*.py")):
-        found.update(file.read_bytes())
+    found = hashlib.blake2b(_own_modules(), digest_size=8)
     libcst = sorted(entry.name for folder in sys.path for entry in Path(folder or ".").glob("libcst-*.dist-info"))
     found.update(f"{__version__} {sys.version} {libcst}".encode())
     return found.hexdigest()
+
+
+@functools.cache
+def _own_modules() -> bytes:
+    return b"".join(file.read_bytes() for file in sorted(Path(__file__).parents[1].rglob("*.py")))
 
 
 def _index_key(path: str, module: str, is_package: bool, content: str) -> str:

@@ -23,24 +23,22 @@ _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 def clocks_ahead(seconds: float) -> Iterator[None]:
     """Let the clocks of `time` and `datetime` run `seconds` ahead inside."""
     replaced: list[tuple[dict[Any, Any], Any, Any]] = []
+    ahead = {id(original): shifted for original, shifted in _shifted(seconds)}
+    before, later = datetime.datetime, _datetime_ahead(seconds)
     gc.unfreeze()  # also search objects that were frozen before the fork
-    for original, shifted in _shifted(seconds):
-        for holder in gc.get_referrers(original):
-            names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
-            if type(names) is not dict:
-                continue
-            for name, value in list(names.items()):
-                if value is original and isinstance(name, str):
-                    names[name] = shifted
-                    replaced.append((names, name, original))
-    before = datetime.datetime
-    later = _datetime_ahead(seconds)
-    for holder in gc.get_referrers(before):
-        if type(holder) is dict and "__name__" in holder and "__spec__" in holder:
-            for name, value in list(holder.items()):
-                if value is before:
-                    holder[name] = later
-                    replaced.append((holder, name, before))
+    # One search for all of them: it goes through everything that is alive.
+    for holder in gc.get_referrers(*_clocks(), before):
+        names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
+        if type(names) is not dict:
+            continue
+        is_module = names is holder and "__name__" in names and "__spec__" in names
+        for name, value in list(names.items()):
+            new = ahead.get(id(value)) if isinstance(name, str) else None
+            if value is before and is_module:
+                new = later
+            if new is not None:
+                names[name] = new
+                replaced.append((names, name, value))
     try:
         yield
     finally:
@@ -48,13 +46,13 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
             names[name] = original
 
 
+def _clocks() -> list[Callable[[], Any]]:
+    return [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns")]
+
+
 def _shifted(seconds: float) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
     nanoseconds = int(seconds * 1_000_000_000)
-    pairs: list[tuple[Callable[[], Any], Callable[[], Any]]] = []
-    for name in _SECONDS:
-        pairs.append((getattr(time, name), _Clock(getattr(time, name), seconds)))
-        pairs.append((getattr(time, f"{name}_ns"), _Clock(getattr(time, f"{name}_ns"), nanoseconds)))
-    return pairs
+    return [(clock, _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds)) for clock in _clocks()]
 
 
 class _Clock:

@@ -94,15 +94,19 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
-        seen = _Arguments()
+        seen, name = _Arguments(), str(func)
         with outside_modes():
-            self._read(values, seen, copies=str(func).startswith(_COPIES))
+            self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
-        with outside_modes():
-            if seen.on_device or any(self._on_device(tensor) for tensor in _tensors(result)):
-                self._sink(Operation(str(func), tuple(seen.numbers), tuple(seen.shapes), tuple(seen.memory)))
+        if seen.on_device or self._is_made_on_device(result):
+            self._sink(Operation(name, tuple(seen.numbers), tuple(seen.shapes), tuple(seen.memory)))
+            if isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
                 self._note_written(func, args, kwargs or {})
         return result
+
+    def _is_made_on_device(self, result: Any) -> bool:
+        with outside_modes():
+            return any(self._on_device(tensor) for tensor in _tensors(result))
 
     def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
         for value in values[:_MOST_ELEMENTS]:
@@ -120,13 +124,12 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 seen.numbers.append(repr(value))
 
     def _note_written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        if not isinstance(func, torch._ops.OpOverload):
-            return
-        for position, argument in enumerate(func._schema.arguments):
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
-            written = argument.alias_info is not None and argument.alias_info.is_write
-            if written and isinstance(value, torch.Tensor) and self._is_readable(value):
-                self.host_written.setdefault(value.data_ptr(), value.detach())
+        with outside_modes():
+            for position, argument in enumerate(func._schema.arguments):
+                value = args[position] if position < len(args) else kwargs.get(argument.name)
+                written = argument.alias_info is not None and argument.alias_info.is_write
+                if written and isinstance(value, torch.Tensor) and self._is_readable(value):
+                    self.host_written.setdefault(value.data_ptr(), value.detach())
 
     def _is_readable(self, tensor: torch.Tensor) -> bool:
         return not (self._on_device(tensor) or is_valueless(tensor))

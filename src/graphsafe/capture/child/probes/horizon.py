@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STEPS = 256
 "Number of further steps, if there is time for them."
-_CPU_SECONDS, _SECONDS = 4.0, 20.0
+_CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step begins after this much CPU time of the process, or this much time in all."
 _EARLY = 3
 "Number of first steps whose changes are left to twin captures, which know whether a change has an effect."
@@ -185,10 +185,10 @@ class _Ahead:
     def _step(self, sink: Callable[[Operation], None]) -> None:
         session = self._session
         # A refresh may load weights or change a choice in a later round; new inputs of ours would decide nothing here.
-        session.put_inputs(1 if session.subject.refresh is None else max(self._number, 1))
+        round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
+        session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
-        session.seed(_SEED + self._number)
         with OperationsSeen(sink, self._lasting, self._is_on_gpu) as seen:
             session.path_step()
         self._host_written = list(seen.host_written.values())

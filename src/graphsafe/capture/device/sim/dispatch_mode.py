@@ -36,6 +36,7 @@ __tracebackhide__ = True  # of pytest: a failure ends at the user's line
 
 
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -74,8 +75,9 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not isinstance(func, torch._ops.OpOverload):
                 return run_opaque(self.world, func, args, kwargs)
             if _is_composite(func):
+                # In C++, as on a GPU: `decompose` may prefer Python, and then imports sympy amid the user's step.
                 with SimDispatchMode(self.world):
-                    return func.decompose(*args, **kwargs)
+                    return func._op_dk(_COMPOSITE, *args, **kwargs)
             return run(self.world, func, args, kwargs)
 
 
@@ -83,8 +85,8 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def _is_composite(func: Any) -> bool:
     """Return whether an operation consists of others. Autograd takes it apart before it comes here; inference mode does
     not."""
-    key = "CompositeImplicitAutograd"
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)) and func.namespace == "aten"
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
+    return bool(has_kernel) and func.namespace == "aten"
 
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

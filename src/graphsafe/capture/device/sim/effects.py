@@ -215,7 +215,7 @@ def _is_host_scalar(value: Any) -> bool:
 
 
 def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Happening, ...]:
-    if entry is None or not any(effect.kind in STOPS or effect.kind == "copies" for effect in entry.effects):
+    if entry is None or not _may_happen(func, entry):
         return ()
     found = []
     for hit in entry.effects_of(_call(func, args, kwargs)):
@@ -225,6 +225,29 @@ def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[st
         if kind is not None:
             found.append(Happening(kind, of_hidden_wait(hit.effect), data={"certain": hit.certain}))
     return tuple(found)
+
+
+_possible: dict[tuple[int, Any], bool] = {}
+
+
+def _may_happen(func: Any, entry: Op) -> bool:
+    """Return whether any call of an op can have an effect of the table that stops or copies. An effect of a tensor that
+    is given as a number is that of the Python function: the op itself is given the number."""
+    key = (id(entry), func)
+    if key not in _possible:
+        tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
+        _possible[key] = any(
+            (effect.kind in STOPS or effect.kind == "copies")
+            and (
+                effect.when is None or all(_can_be(kinds, name in tensors) for name, kinds in effect.when.kinds.items())
+            )
+            for effect in entry.effects
+        )
+    return _possible[key]
+
+
+def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
+    return takes_tensors or not {"tensor", "tensors", "mask"}.issuperset(kinds)
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:

@@ -58,14 +58,17 @@ class Server:
                 server.close()
         return server if server.ready else None
 
-    def branch(self, what: Literal["prepare", "follow"] | None, job: Job | None, output: int) -> Server | None:
+    def branch(
+        self, what: Literal["prepare", "follow"] | None, job: Job | None, output: int, folder: str | None = None
+    ) -> Server | None:
         """Fork another server from this one, alike or with the job's imports made; return None if this one is gone.
 
-        The new server becomes `ready` or `gone` some time later. Several threads may call this at once.
+        The new server works in `folder`, or where this one does. It becomes `ready` or `gone` some time later. Several
+        threads may call this at once.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            request = {"branch": what, "job": None if job is None else job.to_json()}
+            request = {"branch": what, "job": None if job is None else job.to_json(), "folder": folder}
             if self._ask(request, theirs.fileno(), output):
                 return Server(ours)
         ours.close()

@@ -28,7 +28,8 @@ class SharedServers:
     its own supervisor, may use it."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
-        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object."""
+        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object; it
+        may have begun when this process worked in another folder."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -37,7 +38,7 @@ class SharedServers:
 
     def __enter__(self) -> SharedServers:
         if self._kept is not None:
-            self._clean = branch(self._kept, None, None)
+            self._clean = branch(self._kept, None, None, _working_folder())
         else:
             self._clean = Server.start(self.folder, with_torch=True) if sys.platform == "linux" else None
         return self
@@ -84,10 +85,19 @@ def _patient(lock: threading.Lock, check: Callable[[], None]) -> Iterator[None]:
         lock.release()
 
 
-def branch(server: Server, what: Literal["prepare", "follow"] | None, job: Job | None) -> Server | None:
+def _working_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:  # it was removed
+        return None
+
+
+def branch(
+    server: Server, what: Literal["prepare", "follow"] | None, job: Job | None, folder: str | None = None
+) -> Server | None:
     """Call `Server.branch` and discard what the new server prints."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
-        return server.branch(what, job, nothing)
+        return server.branch(what, job, nothing, folder)
     finally:
         os.close(nothing)
