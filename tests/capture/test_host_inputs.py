@@ -13,7 +13,7 @@ SOUND = ("sigma", "guidance", "logged_flag", "request")
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = (*UNSOUND, *IN_OBJECTS, "stubborn", *SOUND)
+    names = (*UNSOUND, *IN_OBJECTS, "stubborn", "share", *SOUND)
     found = prove([f"{TARGETS}/host_inputs.py:build_{name}" for name in names], request.param)
     return dict(zip(names, found, strict=True))
 
@@ -26,6 +26,10 @@ def test_a_step_that_reads_the_host_is_not_ready(reports: dict[str, Report], nam
 def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: dict[str, Report]) -> None:
     assert reports["stubborn"]["verdict"] == "inconclusive"
     assert probes_of(reports["stubborn"])["replay"]["unvaried_host"] == ["args[1]"]
+
+
+def test_values_that_lead_to_no_number_accuse_nobody(reports: dict[str, Report]) -> None:
+    assert reports["share"]["verdict"] == "inconclusive" and reports["share"]["findings"] == []
 
 
 @pytest.mark.parametrize("name", SOUND)

@@ -126,3 +126,12 @@ def build_request(device: torch.device) -> Built:
     """Sound: the only input lies inside an object of the user's own class."""
     layer = torch.nn.Linear(8, 8).to(device)
     return lambda request: torch.tanh(layer(request.hidden)).detach(), (Request(device),)
+
+
+def build_share(device: torch.device) -> Built:
+    """The share of one weight is always 1; that of a weight of zero is no number."""
+
+    def step(x: torch.Tensor, weights: Any) -> torch.Tensor:
+        return x.add(x.roll(1), alpha=float((weights / weights.sum())[0]))
+
+    return step, (torch.randn(8, device=device), numpy.array([0.6]))

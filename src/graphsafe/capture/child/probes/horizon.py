@@ -38,6 +38,7 @@ _EARLY = 3
 _SEED = 50_000
 _CLOCK_STEPS = 2
 _MOST_PROPOSALS = 8
+_NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
 def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -> Horizon:
@@ -158,6 +159,8 @@ class _Ahead:
                     self._departure = None
                     if not self._works():
                         return
+                if self._departure is not None and self._departure.after in _NOT_FINITE:
+                    self._departure = None  # nor were these legal: shares of a sum of zero, for one
                 if self._departure is not None:
                     return
             self._given = {}
