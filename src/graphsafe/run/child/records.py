@@ -85,6 +85,8 @@ class GraphRecord:
     "Whether memory that it uses may have been lost."
     looks: int = 0
     "Number of checks of its memory."
+    stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
+    "Some calls that led to replays."
     next_look: float = 0.0
     "The time of the next check of its memory."
 

@@ -42,6 +42,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.overwritten()
         writer.replays()
         writer.eager()
+        writer.turned_off()
         writer.waits()
         found += writer.found
         limits += writer.limits
@@ -58,6 +59,7 @@ class _Writer:
     def __init__(self, process: SeenProcess, book: Rulebook) -> None:
         self._process = process
         self._book = book
+        self._replays = {graph.facts["number"]: graph.count.replays for graph in process.graphs}
         self.found: list[Finding] = []
         self.limits: list[Limit] = []
 
@@ -274,13 +276,29 @@ class _Writer:
             words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
+    def turned_off(self) -> None:
+        """Add steps that ran without a graph by a call that replayed one of their size before."""
+        for step in self._process.facts.get("steps", ()):
+            off: Mapping[str, int] = step["off"]
+            steps, captured = sum(off.values()), step["captured"]
+            replays = {size: sum(self._replays.get(one, 0) for one in captured[size]) for size in captured}
+            if steps <= _SELDOM * (sum(replays[size] for size in off) + steps):
+                continue
+            data = {"steps": steps, "sizes": dict(off), "captured_sizes": list(map(int, captured)), "replays": replays}
+            before = count(sum(replays[size] for size in off), "replay")
+            words = {
+                "expr": f"{count(steps, 'step')} of size {listed(off, most=6)}",
+                "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
+            }
+            frame = step["off_at"][-1] if step["off_at"] else None
+            self.add("GS616", frame, words, data, certain=False, number=steps)
+
     def eager(self) -> None:
         """Add steps that ran without a graph, at sizes that no graph covers."""
-        counts = {graph.facts["number"]: graph.count.replays for graph in self._process.graphs}
         told = set()
         for step in self._process.facts.get("steps", ()):
             sizes: Mapping[str, int] = step["sizes"]
-            replays = {size: sum(counts.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()}
+            replays = {size: sum(self._replays.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()}
             steps = sum(sizes.values())
             if steps <= _SELDOM * (sum(replays.values()) + steps):
                 continue
