@@ -100,6 +100,8 @@ class Book:
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
+        before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
+        record.is_again = before is not None and record.repeats(before)
         record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: setattr(record, "dropped", True))
         self.steps.captured(contents.step, record.number)

@@ -30,7 +30,7 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
 def _loop(path: str, line: int) -> tuple[int, int] | None:
     """Return the first and last line of the innermost loop around a line, in the function that holds it."""
     found: tuple[int, int] | None = None
-    todo: list[ast.AST] = [_tree(path)]
+    todo: list[ast.AST] = [file_tree(path)]
     while todo:
         for child in ast.iter_child_nodes(todo.pop()):
             first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
@@ -41,5 +41,6 @@ def _loop(path: str, line: int) -> tuple[int, int] | None:
 
 
 @functools.lru_cache(maxsize=16)
-def _tree(path: str) -> ast.Module:
+def file_tree(path: str) -> ast.Module:
+    """Return the syntax tree of a file of the program."""
     return tree_of(file_lines(path))

@@ -1,5 +1,5 @@
-"""Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the same
-size by a call that replayed the graph before, and does so no longer.
+"""Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the
+same size by a call that replayed the graph before and does so no longer.
 
 On the simulated device a step is identified by the first operation of its capture, on a GPU by the function that was
 captured (`calls.py`); either with the shapes that it was given.

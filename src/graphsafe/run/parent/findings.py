@@ -251,8 +251,9 @@ class _Writer:
     def _recapture(self, recapture: Recapture) -> None:
         graphs = recapture.graphs
         frame = graphs[0].facts["frames"][-1] if graphs[0].facts["frames"] else None
-        replays = sum(graph.count.replays for graph in graphs)
+        replays = recapture.replays
         value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
+        value += ", each for another tensor of the same size" if recapture.for_inputs else ""
         data = {"graphs": [graph.name for graph in graphs], "captures": len(graphs), "replays": replays}
         words = {"expr": "this step", "value": value}
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
@@ -298,7 +299,9 @@ class _Writer:
         told = set()
         for step in self._process.facts.get("steps", ()):
             sizes: Mapping[str, int] = step["sizes"]
-            replays = {size: sum(self._replays.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()}
+            replays = {
+                size: sum(self._replays.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()
+            }
             steps = sum(sizes.values())
             if steps <= _SELDOM * (sum(replays.values()) + steps):
                 continue
