@@ -222,6 +222,10 @@ class Book:
             "steps": self.steps.facts(),
             "waits": self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
+            "outdated": [
+                {"what": one.text, "source": one.written, "frames": sites(one.frames), "replays": one.replays}
+                for one in self.sight.outdated()
+            ],
             "by_line": self.safely(self.sight.by_line),
             "limits": limits,
             "evidence": self.sight.evidence,

@@ -37,6 +37,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.failures()
         writer.lost_memory()
         writer.keys()
+        writer.outdated()
         writer.refills()
         writer.outputs()
         writer.overwritten()
@@ -188,6 +189,20 @@ class _Writer:
             words = {"expr": f"`{stale['name']}`", "value": value}
             frame = graph.facts["frames"][-1]
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
+
+    def outdated(self) -> None:
+        """Add writes after which a graph reads what was computed from the old values."""
+        by_line: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
+        for one in self._process.facts.get("outdated", ()):
+            by_line[tuple(one["frames"][-1].values()) if one["frames"] else ()].append(one)
+        for same in by_line.values():
+            source, what = same[0]["source"], listed(dict.fromkeys(f"`{one['what']}`" for one in same), most=3)
+            replays = max(one["replays"] for one in same)
+            value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"
+            data = {"what": [one["what"] for one in same], "source": source, "replays_since": replays}
+            words = {"expr": f"a write to `{source}`", "value": value}
+            frame = same[0]["frames"][-1] if same[0]["frames"] else None
+            self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def refills(self) -> None:
         """Add writes that no stream orders against a replay that reads them."""
