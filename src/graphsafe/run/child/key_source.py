@@ -40,15 +40,15 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
 def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType] | None:
     """Return the Python function that a call runs, with its object or None; no code of the program runs for that."""
     value = _value(call.func, names)
-    if isinstance(value, MethodType):
-        return (value.__self__, value.__func__) if isinstance(value.__func__, FunctionType) else None
-    if isinstance(value, FunctionType):
-        is_method = isinstance(call.func, ast.Attribute) and value.__name__ not in attributes_of(
-            _value(call.func.value, names)
-        )
-        return (_value(call.func.value, names) if is_method else None), value  # type: ignore[attr-defined]
-    run = inspect.getattr_static(type(value), "forward" if isinstance(value, torch.nn.Module) else "__call__", None)
-    return (value, run) if isinstance(run, FunctionType) else None
+    kind = type(value)  # not `isinstance`, which asks the object for its class
+    if kind is MethodType:
+        return (value.__self__, value.__func__) if type(value.__func__) is FunctionType else None
+    if kind is FunctionType:
+        owner = _value(call.func.value, names) if isinstance(call.func, ast.Attribute) else None
+        is_method = isinstance(call.func, ast.Attribute) and call.func.attr not in attributes_of(owner)
+        return (owner if is_method else None), value
+    run = inspect.getattr_static(kind, "forward" if issubclass(kind, torch.nn.Module) else "__call__", None)
+    return (value, run) if type(run) is FunctionType else None
 
 
 def attributes_read(function: FunctionType) -> list[str]:
