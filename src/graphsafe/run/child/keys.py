@@ -100,23 +100,27 @@ class Key:
         return None
 
     def _argument(self, held: _Held, frames: Sequence[FrameType]) -> Any:
-        """Return the object that now has the place of one at the capture, if its value did not choose the graph."""
+        """Return the object that now has the place of one at the capture, if its value did not choose the graph: an
+        argument of a function that led to the capture, or of another method of the object that captured."""
         for frame in frames:
             value = locals_of(frame).get(held.name) if held.name in _parameters(frame) else None
             if type(value) is held.kind:
-                known = frame.f_code in self._codes or ignores(frame, held.name, held.attribute)
-                return value if known else None
+                is_free = self._is_ours(frame) and ignores(frame, held.name, held.attribute)
+                return value if frame.f_code in self._codes or is_free else None
         return None
+
+    def _is_ours(self, frame: FrameType) -> bool:
+        owner = None if self._owner is None else self._owner()
+        return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> _Found | None:
         """Look at the nearest method of the object that captured. A whole number may be the size that was padded to; so
         only a larger one is another value."""
-        owner = None if self._owner is None else self._owner()
         captured = {name: value for values in self._values.values() for name, value in values.items()}
-        for frame in frames if owner is not None else ():
+        for frame in frames if captured else ():
             given = _arguments(frame)
             known = {name: value for name, value in captured.items() if name in given}
-            if known and locals_of(frame).get("self") is owner:
+            if known and self._is_ours(frame):
                 larger = {one: value for one, value in known.items() if type(value) is not int or given[one] > value}
                 return _changed({name: value for name, value in larger.items() if ignores(frame, name)}, given)
         return None

@@ -20,9 +20,9 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     for depth in reversed(range(len(one))):
         loop = _loop(one[depth].path, one[depth].line)
         if loop is not None:
-            there = other[depth] if depth < len(other) else None
-            same = there is not None and one[:depth] == other[:depth] and one[depth].path == there.path
-            return same and there is not None and loop[0] <= there.line <= loop[1]
+            if depth >= len(other) or one[:depth] != other[:depth]:
+                return False
+            return one[depth].path == other[depth].path and loop[0] <= other[depth].line <= loop[1]
     return False
 
 
