@@ -48,6 +48,11 @@ def test_a_bar_is_as_long_as_its_size_ran_often() -> None:
     ]
 
 
+def test_a_captured_size_that_ran_without_its_graph_says_both() -> None:
+    (row,) = rows({"sizes": {"4": 18}, "captured_sizes": [4], "replays": {"4": 12}})
+    assert row.text == "captured, 12 replays; no graph, 18 steps"
+
+
 def test_of_many_sizes_the_frequent_ones_are_shown_and_the_others_counted() -> None:
     data = {"steps": 0, "sizes": {str(size): size for size in range(1, 101)}, "captured_sizes": []}
     assert [row.size for row in rows(data)] == list(range(77, 101)) and left_out(data) == 76

@@ -33,6 +33,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "stale": None,
         "held_outputs": {"collected": [], "compared": [], "overwritten": [], "by": None},
         "keeps_pool": False,
+        "is_again": False,
         "dropped": False,
         "begun": 0,
         "seconds": 0.0,

@@ -100,7 +100,8 @@ def _sizes(finding: Finding, width: int) -> Iterator[str]:
     more = traffic.left_out(data)
     if more:
         yield f"    and {count(more, 'more size')}"
-    yield from wrapped(traffic.advice(data.get("cover"), data.get("waste")), width, "      ", "      ")
+    advice = traffic.advice(data.get("cover"), data.get("waste"))
+    yield from wrapped(advice, width, "      ", "      ") if advice else ()
 
 
 def _place(location: Location | None) -> str:

@@ -37,8 +37,10 @@ def rows(data: Mapping[str, Any]) -> list[Row]:
     most = max(times.values(), default=0)
     found = []
     for size in shown:
-        known = f"captured, {count(times[size], 'replay')}" if replays else "captured"
-        text = f"no graph, {count(times[size], 'step')}" if size in eager else known
+        known = f"captured, {count(replays.get(size, 0), 'replay')}" if replays else "captured"
+        without = f"no graph, {count(eager.get(size, 0), 'step')}"
+        here = [known] * (size in data["captured_sizes"]) + [without] * (size in eager)
+        text = "; ".join(here)
         found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), text))
     return found
 

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -32,6 +32,8 @@ from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
 Result = TypeVar("Result")
 _FIRST = 16
 "Number of first replays of each graph before which its memory is checked."
+_MOST_STACKS = 4
+"Number of different calls to a graph's replays that are kept."
 _PATIENCE = 500
 "On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
 
@@ -44,7 +46,7 @@ class Book:
         self._tell = tell
         self.graphs: list[GraphRecord] = []
         self.failed: list[FailedRecord] = []
-        self.steps = Steps()
+        self.steps = Steps(self)
         self.waits = Waits(self._replays)
         self._problems: dict[tuple[str, str, str], None] = {}
         "Limits: kind, what, why."
@@ -98,6 +100,8 @@ class Book:
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
+        before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
+        record.is_again = before is not None and record.repeats(before)
         record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: setattr(record, "dropped", True))
         self.steps.captured(contents.step, record.number)
@@ -137,10 +141,20 @@ class Book:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             if record.outputs.look() or self._is_stale(record):
                 self._tell(False)
+        if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
+            record.stacks.add(user_frames()[0])
         record.looks += 1
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def replays(self, graph: int) -> int:
+        """Return how often a graph was replayed."""
+        return int(self.counters.cells[slot_of(graph)])
+
+    def stacks(self, graph: int) -> Collection[tuple[CallSite, ...]]:
+        """Return some calls that led to a graph's replays."""
+        return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
 
     def ordering(self) -> Callable[[GraphRecord], None] | None:
         """Return what is to be called before each replay, if the order of writes and replays is followed."""
@@ -208,6 +222,10 @@ class Book:
             "steps": self.steps.facts(),
             "waits": self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
+            "outdated": [
+                {"what": one.text, "source": one.written, "frames": sites(one.frames), "replays": one.replays}
+                for one in self.sight.outdated()
+            ],
             "by_line": self.safely(self.sight.by_line),
             "limits": limits,
             "evidence": self.sight.evidence,

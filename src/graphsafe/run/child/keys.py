@@ -1,25 +1,28 @@
 """Finds host values that a capture froze, and replays for which the program has other values: the graph's key is too
 coarse.
 
-The values are arguments of the function that captures, read in the captured statements, and the same names in its
-callers. A replay under one of these functions, called with another value, replays a graph for the old value.
+The values are arguments of the function that captures, read in the captured statements, the same names in its callers,
+and numbers that objects hold. A replay under one of these functions, called with another value, replays a graph for the
+old value. So does a replay under another method of the same object that has the argument and does not look at it.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
-from graphsafe.report.source import file_lines
-from graphsafe.run.child.names import locals_of
+from graphsafe.run.child.key_source import attributes_read, called, captured_statements, given_by, ignores
+from graphsafe.run.child.names import attributes_of, locals_of
 
 _SCALARS = (bool, int, float, str)
+_Found = tuple[str, str, str]
+"A name, the value at capture and the value now."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,67 +36,165 @@ class Stale:
     "The frames of the replay."
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A number or text that an object holds, and that a capture read."""
+
+    name: str
+    "The argument that was the object."
+    attribute: str
+    value: Any
+    owner: weakref.ref[Any]
+    kind: type
+    is_own: bool
+    "Whether it belongs to the object whose methods capture and replay, or run in the capture."
+
+
 class Key:
     """The values that one capture froze: function -> its arguments and their values."""
 
     def __init__(self, frames: Sequence[FrameType] = ()) -> None:
         """`frames` are the user's, from the capturing one outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
+        self._held: list[_Held] = []
+        self._codes = {frame.f_code for frame in frames}
+        self._owner: weakref.ref[Any] | None = None
         used: Mapping[str, Any] | None = None
         for frame in frames:
             given = _arguments(frame)
             if used is None:
-                names = _names_in_capture(frame.f_code.co_filename, frame.f_lineno)
+                body = captured_statements(frame.f_code.co_filename, frame.f_lineno)
+                names = {node.id for node in _nodes(body, ast.Name) if isinstance(node.ctx, ast.Load)}
                 used = {name: value for name, value in given.items() if name in names}
+                shown = locals_of(frame)
+                self._owner = _weak(shown.get("self"))
+                self._held += [*_read_in(body, shown), *_read_by_calls(body, {**frame.f_globals, **shown})]
             passed_on = {name: value for name, value in given.items() if name in used and _same(used[name], value)}
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
+        self._held += _passed(frames, used or {})
 
     def texts(self) -> dict[str, str]:
         """Return the arguments and their values, those of inner functions first."""
-        found: dict[str, str] = {}
+        found = {f"{one.name}.{one.attribute}": repr(one.value)[:80] for one in self._held if not one.is_own}
         for values in self._values.values():
             found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}
         return found
 
-    def differs(self, frames: Sequence[FrameType]) -> tuple[str, str, str] | None:
+    def differs(self, frames: Sequence[FrameType]) -> _Found | None:
         """Return the name, the value at capture and the value now, if a replay under `frames` has another value; else
         None."""
         for frame in frames if self._values else ():
             captured = self._values.get(frame.f_code)
-            if captured is None:
-                continue
-            given = _arguments(frame)
-            for name, value in captured.items():
-                if name in given and not _same(given[name], value):
-                    return name, repr(value), repr(given[name])
-            return None
+            if captured is not None:
+                changed = _changed(captured, _arguments(frame))
+                return changed or self._object_differs(frames)
+        return self._object_differs(frames) or self._method_differs(frames)
+
+    def _object_differs(self, frames: Sequence[FrameType]) -> _Found | None:
+        for one in self._held:
+            owner = one.owner() if one.is_own else self._argument(one, frames)
+            now = attributes_of(owner).get(one.attribute)
+            if type(now) is type(one.value) and not _same(now, one.value):
+                return f"{one.name}.{one.attribute}", repr(one.value), repr(now)
         return None
+
+    def _argument(self, held: _Held, frames: Sequence[FrameType]) -> Any:
+        """Return the object that now has the place of one at the capture, if its value did not choose the graph: an
+        argument of a function that led to the capture, or of another method of the object that captured."""
+        for frame in frames:
+            value = locals_of(frame).get(held.name) if held.name in _parameters(frame) else None
+            if type(value) is held.kind:
+                is_free = self._is_ours(frame) and ignores(frame, held.name, held.attribute)
+                return value if frame.f_code in self._codes or is_free else None
+        return None
+
+    def _is_ours(self, frame: FrameType) -> bool:
+        owner = None if self._owner is None else self._owner()
+        return owner is not None and locals_of(frame).get("self") is owner
+
+    def _method_differs(self, frames: Sequence[FrameType]) -> _Found | None:
+        """Look at the nearest method of the object that captured. A whole number may be the size that was padded to; so
+        only a larger one is another value."""
+        captured = {name: value for values in self._values.values() for name, value in values.items()}
+        for frame in frames if captured else ():
+            given = _arguments(frame)
+            known = {name: value for name, value in captured.items() if name in given}
+            if known and self._is_ours(frame):
+                larger = {one: value for one, value in known.items() if type(value) is not int or given[one] > value}
+                return _changed({name: value for name, value in larger.items() if ignores(frame, name)}, given)
+        return None
+
+
+def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> _Found | None:
+    for name, value in captured.items():
+        if name in given and not _same(given[name], value):
+            return name, repr(value), repr(given[name])
+    return None
+
+
+def _read_in(body: Sequence[ast.stmt], shown: Mapping[str, Any]) -> Iterator[_Held]:
+    """Yield what the captured statements read off arguments: `adapter.scaling`."""
+    for node in _nodes(body, ast.Attribute):
+        if isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield from _held(node.value.id, node.attr, shown.get(node.value.id), is_own=node.value.id == "self")
+
+
+def _read_by_calls(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> Iterator[_Held]:
+    """Yield what the methods that are captured read off their own object."""
+    for call in _nodes(body, ast.Call):
+        owner, function = called(call, names) or (None, None)
+        if owner is not None and function is not None:
+            is_method = isinstance(call.func, ast.Attribute) and call.func.attr == function.__name__
+            name = ast.unparse(call.func.value if is_method else call.func)
+            for attribute in attributes_read(function):
+                yield from _held(name, attribute, owner, is_own=True)
+
+
+def _passed(frames: Sequence[FrameType], used: Mapping[str, Any]) -> Iterator[_Held]:
+    """Yield what callers read off objects to hand it on: `self.build(batch, adapter.scaling)`."""
+    followed = set(used)
+    for inner, outer in pairwise(frames):
+        given = given_by(outer, inner.f_code)
+        expressions = [given[name] for name in followed if name in given]
+        followed = {one.id for one in expressions if isinstance(one, ast.Name)}
+        shown = locals_of(outer) if expressions else {}
+        for one in expressions:
+            if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name):
+                name = one.value.id
+                yield from _held(name, one.attr, shown.get(name), is_own=name == "self")
+
+
+def _held(name: str, attribute: str, owner: Any, *, is_own: bool) -> Iterator[_Held]:
+    """Yield a value that no later call has a reason to change if it is frozen: whole numbers may be counters and padded
+    sizes, and flags of an object may be about the capture itself."""
+    value, reference = attributes_of(owner).get(attribute), _weak(owner)
+    if reference is not None and type(value) in ((float,) if is_own else (float, bool, str)):
+        yield _Held(name, attribute, value, reference, type(owner), is_own)
+
+
+def _nodes(body: Sequence[ast.stmt], kind: type[Any]) -> Iterator[Any]:
+    return (node for statement in body for node in ast.walk(statement) if isinstance(node, kind))
+
+
+def _weak(value: Any) -> weakref.ref[Any] | None:
+    try:
+        return None if value is None else weakref.ref(value)
+    except TypeError:
+        return None
+
+
+def _parameters(frame: FrameType) -> tuple[str, ...]:
+    code = frame.f_code
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
     """Return the numbers and texts with which a function was called."""
-    code = frame.f_code
-    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = _parameters(frame)
     shown = locals_of(frame) if names else {}
     return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}
 
 
 def _same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other or one != one)
-
-
-@functools.lru_cache(maxsize=64)
-def _names_in_capture(path: str, line: int) -> frozenset[str]:
-    """Return the names that the statements of a `with torch.cuda.graph(...)` read; none for captures written in another
-    way."""
-    tree = tree_of(file_lines(path))
-    withs = [node for node in ast.walk(tree) if isinstance(node, ast.With) and _holds(node, line)]
-    inner = max(withs, key=lambda node: node.lineno, default=None)
-    body = [] if inner is None else [node for statement in inner.body for node in ast.walk(statement)]
-    return frozenset(node.id for node in body if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load))
-
-
-def _holds(node: ast.With, line: int) -> bool:
-    head = any("graph" in ast.unparse(item.context_expr) for item in node.items)
-    return head and node.lineno <= line <= (node.end_lineno or line)

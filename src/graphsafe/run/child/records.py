@@ -85,6 +85,10 @@ class GraphRecord:
     "Whether memory that it uses may have been lost."
     looks: int = 0
     "Number of checks of its memory."
+    is_again: bool = False
+    "Whether the capture of this line before it differs in nothing but one tensor outside the pool."
+    stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
+    "Some calls that led to replays."
     next_look: float = 0.0
     "The time of the next check of its memory."
 
@@ -107,8 +111,21 @@ class GraphRecord:
             "collectives": self.collectives,
             "subgroups": self.subgroups,
             "keeps_pool": self.keeps_pool,
+            "is_again": self.is_again,
             "dropped": self.dropped,
         }
+
+    def repeats(self, earlier: GraphRecord) -> bool:
+        """Return whether it does the work of another graph, for one other tensor of the same size: a variable of a
+        function, since weights of another layer may differ too."""
+        ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
+        new = [use for memory, use in ours.items() if memory not in theirs]
+        old = [use for memory, use in theirs.items() if memory not in ours]
+        if not self.nodes or self.nodes != earlier.nodes or not len(new) == len(old) == 1 < len(ours):
+            return False
+        (one,), (other,) = new, old
+        same = (one.memory.bytes, one.access) == (other.memory.bytes, other.access)
+        return same and any(name.root is None and not name.way for name in one.memory.names)
 
     def _stale_facts(self, stale: Stale) -> Facts:
         return {

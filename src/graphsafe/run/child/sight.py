@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.derived import Outdated
     from graphsafe.run.child.names import Name
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.steps import Step, Steps
@@ -83,6 +84,10 @@ class Sight(Protocol):
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         """Return the lines of a write and of a replay that reads it, without an order between them; and the storage."""
+        ...
+
+    def outdated(self) -> Sequence[Outdated]:
+        """Return the tensors that graphs read although others from which they were computed have been written."""
         ...
 
     def end(self) -> None:

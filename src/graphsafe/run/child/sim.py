@@ -23,6 +23,7 @@ from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.derived import Derived, Outdated
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.sim_order import note_writes, watch_order
@@ -47,6 +48,7 @@ class SimSight:
         self._compared: Callable[[object], None] | None = None
         self._world.stepping = True
         self._refills = Refills()
+        self._derived = Derived()
         self._end_order = watch_order(world, self._refills)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "Storage -> the number of tensors by which each graph holds it."
@@ -77,6 +79,7 @@ class SimSight:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 self._touch(graph, tensor, access, found)
         self._refills.captured(found)
+        self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
         self._aliases[graph] = Counter(number for one in aliases.values() if (number := _number(one)) is not None)
@@ -141,9 +144,10 @@ class SimSight:
     def watch_steps(self, steps: Steps) -> None:
         """Call `steps` for each eager operation that is the first one of a captured step."""
 
-        def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-            note_writes(self._world, self._refills, func, args, kwargs)
+        def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
+            written = note_writes(self._world, self._refills, func, args, kwargs)
             name = op_name(func)
+            self._derived.ran(name, tensors_in([args, dict(kwargs)]), written, outputs)
             if name in _COMPARE and self._compared is not None and (session := _same_result(args)) is not None:
                 self._compared(session)
             if name not in steps.names:
@@ -159,12 +163,16 @@ class SimSight:
     def ordering(self) -> Callable[[Mapping[int, Access]], None]:
         def replaying(uses: Mapping[int, Access]) -> None:
             stream = self._world.stream()
+            self._derived.replayed(uses)
             self._refills.replayed((stream.device_index, stream.number), uses, user_frames()[0])
 
         return replaying
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         return self._refills.found()
+
+    def outdated(self) -> Sequence[Outdated]:
+        return self._derived.found()
 
     def end(self) -> None:
         self._end_order()

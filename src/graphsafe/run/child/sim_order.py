@@ -49,16 +49,19 @@ def watch_order(world: World, refills: Refills) -> Callable[[], None]:
     return end
 
 
-def note_writes(world: World, refills: Refills, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Report an operation that ran eagerly."""
+def note_writes(
+    world: World, refills: Refills, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """Report an operation that ran eagerly, and return the tensors that it wrote."""
     if not isinstance(func, torch._ops.OpOverload):
-        return
+        return []
     written = written_by(func, table_entry(func, world.table), args, kwargs)
     if written:
         storages = [number for tensor in written if (number := storage_number(tensor)) is not None]
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:
             refills.wrote(_key(world.stream(device)), storages)
+    return written
 
 
 def _key(stream: Stream) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""Finds steps that ran without a graph although their process has captured the same step at other sizes.
+"""Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the
+same size by a call that replayed the graph before and does so no longer.
 
 On the simulated device a step is identified by the first operation of its capture, on a GPU by the function that was
 captured (`calls.py`); either with the shapes that it was given.
@@ -8,15 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.loops import same_loop
 
 Key = tuple[str, str, int]
 """The first operation or the function, by name; then a line (path and number), or nothing and a number: of the storage
 that the operation reads, or of the step."""
 Shapes = tuple[tuple[int, ...], ...]
+Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
+_ENOUGH = 8
+"Number of eager steps of a captured size, in a row without a replay of it, after which its graph counts as turned off."
+
+
+class Played(Protocol):
+    """The replays of a process's graphs, by their numbers."""
+
+    def replays(self, graph: int) -> int:
+        """Return how often a graph was replayed."""
+        ...
+
+    def stacks(self, graph: int) -> Collection[Stack]:
+        """Return some calls that led to its replays."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +55,31 @@ class _Eager:
 
 
 @dataclass(slots=True)
+class _Row:
+    """Eager steps of a captured size, without a replay of its graphs between them."""
+
+    replays: int
+    "Replays before."
+    length: int = 0
+    counts: bool = False
+
+
+@dataclass(slots=True)
 class _Seen:
     frames: tuple[CallSite, ...]
     recorded: bool
     captured: dict[Shapes, list[int]] = field(default_factory=dict)
     "Shapes -> the numbers of the graphs."
     eager: dict[Shapes, _Eager] = field(default_factory=dict)
+    rows: dict[Shapes, _Row] = field(default_factory=dict)
+    off: dict[Shapes, _Eager] = field(default_factory=dict)
+    "Eager steps of captured sizes, whose graphs were turned off."
 
 
 class Steps:
-    def __init__(self) -> None:
+    def __init__(self, played: Played | None = None) -> None:
+        """Without `played`, steps of captured sizes are not counted."""
+        self._played = played
         self._seen: dict[Key, _Seen] = {}
         self.names: set[str] = set()
         "The first operations or functions of captured steps."
@@ -61,6 +93,7 @@ class Steps:
             return
         seen = self._of(step.keys) or _Seen(step.frames, step.recorded)
         seen.captured.setdefault(step.shapes, []).append(graph)
+        seen.rows.pop(step.shapes, None)
         self.names.update(name for name, _, _ in step.keys)
         self._seen.update(dict.fromkeys(step.keys, seen))
 
@@ -69,15 +102,35 @@ class Steps:
     ) -> None:
         """Count a step that ran without a graph; `frames` returns the calls that led to it."""
         seen = self._of(keys)
-        if seen is None or shapes in seen.captured:
+        if seen is None:
+            return
+        if shapes in seen.captured:
+            if self._played is not None and recorded == seen.recorded:
+                self._without(self._played, seen, shapes, frames)
             return
         if seen.recorded and not recorded:  # an evaluation begins like the training step that was captured
             return
         known = seen.eager.get(shapes)
         if known is None and len(seen.eager) < _MOST_SHAPES:
-            known = seen.eager[shapes] = _Eager(_caller(frames(), seen.frames))
+            known = seen.eager[shapes] = _Eager((_own(frames(), seen.frames) or (None,))[-1])
         if known is not None:
             known.count += 1
+
+    def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
+        """Count a step of a captured size, if it is one of many since the last replay, in the loop that replayed."""
+        graphs = seen.captured[shapes]
+        replays = sum(map(played.replays, graphs))
+        row = seen.rows.get(shapes)
+        if row is None or row.replays != replays:
+            row = seen.rows[shapes] = _Row(replays)
+        row.length += 1
+        if replays and row.length == _ENOUGH:
+            own = _own(frames(), seen.frames)
+            row.counts = any(same_loop(own, stack) for graph in graphs for stack in played.stacks(graph))
+            if row.counts:
+                seen.off.setdefault(shapes, _Eager(own[-1])).count += _ENOUGH
+        elif row.counts:
+            seen.off[shapes].count += 1
 
     def _of(self, keys: Sequence[Key]) -> _Seen | None:
         return next((self._seen[key] for key in keys if key in self._seen), None)
@@ -96,29 +149,33 @@ class Steps:
                     sizes[size] = sizes.get(size, 0) + eager.count
                     place = place or eager.place
             captured: dict[int, list[int]] = {}
+            off: dict[int, int] = {}
             for shapes, graphs in known.items():
                 for at, axis in axes[:1]:
                     captured.setdefault(shapes[at][axis], []).extend(graphs)
+                    if shapes in seen.off:
+                        off[shapes[at][axis]] = off.get(shapes[at][axis], 0) + seen.off[shapes].count
             found.append(
                 {
                     "place": [] if place is None else [_site(place)],
                     "sizes": {str(size): sizes[size] for size in sorted(sizes)},
                     "captured": {str(size): captured[size] for size in sorted(captured)},
+                    "off": {str(size): off[size] for size in sorted(off)},
+                    "off_at": [_site(one.place) for one in seen.off.values() if one.place is not None][:1],
                 }
             )
         return found
 
 
-def _caller(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> CallSite | None:
-    """Return the line of an eager step that makes the same call as the capture: the last frame that the two stacks do
-    not share."""
+def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
+    """Return the calls of an eager step down to the one that the capture made too: without the frames that the two
+    stacks share at their inner end."""
     shared = 0
     for one, other in zip(reversed(frames), reversed(captured), strict=False):
         if (one.path, one.function, one.line) != (other.path, other.function, other.line):
             break
         shared += 1
-    rest = frames[: len(frames) - shared]
-    return rest[-1] if rest else None
+    return tuple(frames[: len(frames) - shared])
 
 
 def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:

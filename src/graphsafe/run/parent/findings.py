@@ -37,11 +37,13 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.failures()
         writer.lost_memory()
         writer.keys()
+        writer.outdated()
         writer.refills()
         writer.outputs()
         writer.overwritten()
         writer.replays()
         writer.eager()
+        writer.turned_off()
         writer.waits()
         found += writer.found
         limits += writer.limits
@@ -58,6 +60,7 @@ class _Writer:
     def __init__(self, process: SeenProcess, book: Rulebook) -> None:
         self._process = process
         self._book = book
+        self._replays = {graph.facts["number"]: graph.count.replays for graph in process.graphs}
         self.found: list[Finding] = []
         self.limits: list[Limit] = []
 
@@ -187,6 +190,20 @@ class _Writer:
             frame = graph.facts["frames"][-1]
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
 
+    def outdated(self) -> None:
+        """Add writes after which a graph reads what was computed from the old values."""
+        by_line: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
+        for one in self._process.facts.get("outdated", ()):
+            by_line[tuple(one["frames"][-1].values()) if one["frames"] else ()].append(one)
+        for same in by_line.values():
+            source, what = same[0]["source"], listed(dict.fromkeys(f"`{one['what']}`" for one in same), most=3)
+            replays = max(one["replays"] for one in same)
+            value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"
+            data = {"what": [one["what"] for one in same], "source": source, "replays_since": replays}
+            words = {"expr": f"a write to `{source}`", "value": value}
+            frame = same[0]["frames"][-1] if same[0]["frames"] else None
+            self.add("GS712", frame, words, data, certain=False, number=len(same))
+
     def refills(self) -> None:
         """Add writes that no stream orders against a replay that reads them."""
         for refill in self._process.facts.get("refills", ()):
@@ -249,8 +266,9 @@ class _Writer:
     def _recapture(self, recapture: Recapture) -> None:
         graphs = recapture.graphs
         frame = graphs[0].facts["frames"][-1] if graphs[0].facts["frames"] else None
-        replays = sum(graph.count.replays for graph in graphs)
+        replays = recapture.replays
         value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
+        value += ", each for another tensor of the same size" if recapture.for_inputs else ""
         data = {"graphs": [graph.name for graph in graphs], "captures": len(graphs), "replays": replays}
         words = {"expr": "this step", "value": value}
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
@@ -274,13 +292,31 @@ class _Writer:
             words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
+    def turned_off(self) -> None:
+        """Add steps that ran without a graph by a call that replayed one of their size before."""
+        for step in self._process.facts.get("steps", ()):
+            off: Mapping[str, int] = step["off"]
+            steps, captured = sum(off.values()), step["captured"]
+            replays = {size: sum(self._replays.get(one, 0) for one in captured[size]) for size in captured}
+            if steps <= _SELDOM * (sum(replays[size] for size in off) + steps):
+                continue
+            data = {"steps": steps, "sizes": dict(off), "captured_sizes": list(map(int, captured)), "replays": replays}
+            before = count(sum(replays[size] for size in off), "replay")
+            words = {
+                "expr": f"{count(steps, 'step')} of size {listed(off, most=6)}",
+                "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
+            }
+            frame = step["off_at"][-1] if step["off_at"] else None
+            self.add("GS616", frame, words, data, certain=False, number=steps)
+
     def eager(self) -> None:
         """Add steps that ran without a graph, at sizes that no graph covers."""
-        counts = {graph.facts["number"]: graph.count.replays for graph in self._process.graphs}
         told = set()
         for step in self._process.facts.get("steps", ()):
             sizes: Mapping[str, int] = step["sizes"]
-            replays = {size: sum(counts.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()}
+            replays = {
+                size: sum(self._replays.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()
+            }
             steps = sum(sizes.values())
             if steps <= _SELDOM * (sum(replays.values()) + steps):
                 continue

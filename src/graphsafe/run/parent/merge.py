@@ -68,8 +68,8 @@ def _unwatched(parts: Sequence[Part]) -> list[Limit]:
 def _process(process: SeenProcess) -> Process:
     facts = process.facts
     steps = facts.get("steps", ())
-    steps = [step for step in steps if step["sizes"]] or steps
-    sizes = {int(size): count for step in steps for size, count in step["sizes"].items()}
+    steps = [step for step in steps if step["sizes"] or step["off"]] or steps
+    sizes = {int(size): count for step in steps for size, count in {**step["off"], **step["sizes"]}.items()}
     pools = [graph.facts["pool_bytes"] for graph in process.graphs if not graph.facts["dropped"]]
     return Process(
         name=process.name,

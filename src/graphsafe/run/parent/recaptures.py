@@ -15,11 +15,19 @@ _ENOUGH = 4
 replay."""
 _REPLAYS = 2
 "Number of replays below which a capture costs more than it saves."
+_REPLAYS_EACH = 3
+"The same for captures of which one graph would do: that of a static input."
 
 
 @dataclass(frozen=True, slots=True)
 class Recapture:
     graphs: tuple[SeenGraph, ...]
+    for_inputs: bool = False
+    "Whether they differ in nothing but a tensor of the same size."
+
+    @property
+    def replays(self) -> int:
+        return sum(graph.count.replays for graph in self.graphs)
 
     @property
     def seconds(self) -> float:
@@ -28,7 +36,8 @@ class Recapture:
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return lines with several captures in a row, each replayed before the next one and never after it: earlier graphs
-    were dropped, or there are hardly more replays than captures."""
+    were dropped, or there are hardly more replays than captures. Of captures that differ in nothing but a tensor of the
+    same size, each after the first replay of the one before, earlier graphs may be replayed later."""
     lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
     for graph in graphs:
         if graph.facts["nodes"] and graph.facts["frames"]:
@@ -36,11 +45,14 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     found = []
     for same in lines.values():
         in_turn = [one for one, later in pairwise(same) if _is_used_up(one, later)]
-        graphs_in_turn = (*in_turn, same[-1])
-        replays = sum(graph.count.replays for graph in graphs_in_turn)
+        again = Recapture((*in_turn, same[-1]))
+        anew = [pair for pair in pairwise(same) if pair[1].facts["is_again"] and _is_served(*pair)]
+        each = Recapture(tuple({graph.name: graph for pair in anew for graph in pair}.values()), for_inputs=True)
         dropped = all(graph.facts["dropped"] for graph in in_turn)
-        if len(graphs_in_turn) >= _ENOUGH and (dropped or replays < _REPLAYS * len(graphs_in_turn)):
-            found.append(Recapture(graphs_in_turn))
+        if len(again.graphs) >= _ENOUGH and (dropped or again.replays < _REPLAYS * len(again.graphs)):
+            found.append(again)
+        elif len(each.graphs) >= _ENOUGH and each.replays < _REPLAYS_EACH * len(each.graphs):
+            found.append(each)
     return found
 
 
@@ -48,3 +60,9 @@ def _is_used_up(one: SeenGraph, later: SeenGraph) -> bool:
     """Return whether the last replay of a graph came before the next capture of its line."""
     begun: int = later.facts["begun"]
     return 0 < one.count.last <= begun
+
+
+def _is_served(one: SeenGraph, later: SeenGraph) -> bool:
+    """Return whether a graph was replayed before the next capture of its line."""
+    begun: int = later.facts["begun"]
+    return 0 < one.count.first <= begun

@@ -135,7 +135,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         if node is not None:
             capturing.add(stream, node)
     elif session is None and world.ran is not None:
-        world.ran(func, args, kwargs)
+        world.ran(func, args, kwargs, outputs)
     return result
 
 

@@ -47,7 +47,7 @@ class Ledger:
 
 
 class Tag:
-    __slots__ = ("doubt", "index", "ledger", "nbytes", "session")
+    __slots__ = ("__weakref__", "doubt", "index", "ledger", "nbytes", "session")
 
     def __init__(self, index: int, nbytes: int, ledger: Ledger, session: object) -> None:
         self.index = index

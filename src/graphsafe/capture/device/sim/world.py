@@ -63,8 +63,8 @@ class World:
         "Graphs that exist."
         self.scope = Scope()
         self.sink: Callable[[StepEvent], None] | None = None
-        self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
-        "Called for each operation that ran eagerly on a device."
+        self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
+        "Called for each operation that ran eagerly on a device, with its results."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None
         "Called with the kind (`graph`, or that of a node) and the name of all work that is launched, if set."

@@ -41,6 +41,7 @@ from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
 if TYPE_CHECKING:
+    from graphsafe.run.child.derived import Outdated
     from graphsafe.run.child.names import Name
     from graphsafe.run.child.refills import Frames
 
@@ -145,6 +146,10 @@ class CudaSight:
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         return () if self._order is None else self._order.refills.found()
+
+    def outdated(self) -> Sequence[Outdated]:
+        """Return nothing: operations are not seen on a GPU."""
+        return ()
 
     def end(self) -> None:
         if self._calls is not None:

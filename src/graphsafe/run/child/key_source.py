@@ -1,0 +1,142 @@
+"""Reads in the source which values a capture is given, and whether a function that replays looks at an argument.
+
+A function that does not look at an argument cannot choose a graph by it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+from collections.abc import Iterator, Mapping
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from graphsafe.run.child.loops import file_tree
+from graphsafe.run.child.names import attributes_of, locals_of
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@functools.lru_cache(maxsize=64)
+def captured_statements(path: str, line: int) -> tuple[ast.stmt, ...]:
+    """Return the statements of a `with torch.cuda.graph(...)`; none for captures written in another way."""
+    withs = [node for node in ast.walk(file_tree(path)) if isinstance(node, ast.With) and _holds(node, line)]
+    inner = max(withs, key=lambda node: node.lineno, default=None)
+    return () if inner is None else tuple(inner.body)
+
+
+def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
+    """Return the expressions that a call in `outer` gives to the parameters of the function `inner`."""
+    function = _function(outer.f_code)
+    nodes = () if function is None else ast.walk(function)
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) == inner.co_name]
+    here = [call for call in calls if call.lineno <= outer.f_lineno <= (call.end_lineno or call.lineno)]
+    return _given(here[0], inner) if len(here) == 1 else {}
+
+
+def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType] | None:
+    """Return the Python function that a call runs, with its object or None; no code of the program runs for that."""
+    value = _value(call.func, names)
+    kind = type(value)  # not `isinstance`, which asks the object for its class
+    if kind is MethodType:
+        return (value.__self__, value.__func__) if type(value.__func__) is FunctionType else None
+    if kind is FunctionType:
+        owner = _value(call.func.value, names) if isinstance(call.func, ast.Attribute) else None
+        is_method = isinstance(call.func, ast.Attribute) and call.func.attr not in attributes_of(owner)
+        return (owner if is_method else None), value
+    run = inspect.getattr_static(kind, "forward" if issubclass(kind, torch.nn.Module) else "__call__", None)
+    return (value, run) if type(run) is FunctionType else None
+
+
+def attributes_read(function: FunctionType) -> list[str]:
+    """Return the attributes of its object that a method reads."""
+    code = function.__code__
+    node = _function(code)
+    owner = code.co_varnames[:1]
+    inside = [] if node is None else ast.walk(node)
+    return [one.attr for one in inside if isinstance(one, ast.Attribute) and _is_read(one.value, owner)]
+
+
+def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
+    """Return whether a function looks at its argument `name`, or at this attribute of it, in no other way than to write
+    it into a tensor or to hand it to a function that ignores it."""
+    function = _function(frame.f_code)
+    if function is None:
+        return False
+    values = {**frame.f_globals, **locals_of(frame)}
+    harmless = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and attribute not in (None, node.attr):
+            harmless.add(id(node.value))
+        elif isinstance(node, ast.Call):
+            harmless.update(id(one) for one in node.args if _is_read(one, (name,)) and _is_ignored(node, one, values))
+    reads = [node for node in ast.walk(function) if _is_read(node, (name,))]
+    return all(id(node) in harmless for node in reads)
+
+
+def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -> bool:
+    if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):  # `fill_` and others write a tensor
+        return True
+    known = called(call, values)
+    if known is None:
+        return False
+    code = known[1].__code__
+    parameter = next((name for name, one in _given(call, code).items() if one is argument), None)
+    function = _function(code)
+    return function is not None and parameter is not None and not any(_reads(function, parameter))
+
+
+def _given(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    if isinstance(call.func, ast.Attribute) and parameters[:1] == ("self",):
+        parameters = parameters[1:]
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        return {}
+    given = dict(zip(parameters, call.args, strict=False))
+    return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
+
+
+def _value(expression: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return what a name, or an attribute of it, means."""
+    if isinstance(expression, ast.Name):
+        return names.get(expression.id)
+    if not isinstance(expression, ast.Attribute):
+        return None
+    owner = _value(expression.value, names)
+    for table in (attributes_of(owner), attributes_of(owner).get("_modules") or {}):
+        if expression.attr in table:
+            return table[expression.attr]
+    return None if owner is None else inspect.getattr_static(type(owner), expression.attr, None)
+
+
+def _reads(function: ast.AST, name: str) -> Iterator[bool]:
+    return (True for node in ast.walk(function) if _is_read(node, (name,)))
+
+
+def _is_read(node: ast.AST, names: tuple[str, ...]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
+
+
+def _name(function: ast.expr) -> str | None:
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else None
+
+
+@functools.lru_cache(maxsize=256)
+def _function(code: CodeType) -> Function | None:
+    """Return the syntax tree of a function; None if its file does not have it."""
+    for node in ast.walk(file_tree(code.co_filename)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0] if node.decorator_list else node
+            if first.lineno == code.co_firstlineno:
+                return node
+    return None
+
+
+def _holds(node: ast.With, line: int) -> bool:
+    head = any("graph" in ast.unparse(item.context_expr) for item in node.items)
+    return head and node.lineno <= line <= (node.end_lineno or line)

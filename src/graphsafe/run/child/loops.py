@@ -1,0 +1,46 @@
+"""Finds the loop in which a line runs, so that the same call is told from one made elsewhere in the program."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Sequence
+
+from graphsafe.capture.shared.trees import tree_of
+from graphsafe.report.model import CallSite
+from graphsafe.report.source import file_lines
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
+    """Return whether `one`, calls from the outermost on, runs in a loop whose rounds may also make the calls `other`:
+    the innermost loop around `one`. A check, a benchmark or a warm-up has a loop of its own."""
+    for depth in reversed(range(len(one))):
+        loop = _loop(one[depth].path, one[depth].line)
+        if loop is not None:
+            if depth >= len(other) or one[:depth] != other[:depth]:
+                return False
+            return one[depth].path == other[depth].path and loop[0] <= other[depth].line <= loop[1]
+    return False
+
+
+@functools.lru_cache(maxsize=1024)
+def _loop(path: str, line: int) -> tuple[int, int] | None:
+    """Return the first and last line of the innermost loop around a line, in the function that holds it."""
+    found: tuple[int, int] | None = None
+    todo: list[ast.AST] = [file_tree(path)]
+    while todo:
+        for child in ast.iter_child_nodes(todo.pop()):
+            first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
+            if first is not None and last is not None and first <= line <= last:
+                found = None if isinstance(child, _FUNCTIONS) else (first, last) if isinstance(child, _LOOPS) else found
+                todo.append(child)
+    return found
+
+
+@functools.lru_cache(maxsize=16)
+def file_tree(path: str) -> ast.Module:
+    """Return the syntax tree of a file of the program."""
+    return tree_of(file_lines(path))

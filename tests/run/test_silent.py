@@ -1,0 +1,70 @@
+"""Faults that no error tells, on the simulated device: a program with each of them, and with sound code like it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.loops import same_loop
+from tests.conftest import ValidReport
+from tests.run.test_run import PROGRAMS, expected, ledger_in, run
+
+pytestmark = pytest.mark.child
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory, valid_report: ValidReport) -> Any:
+    folder = tmp_path_factory.mktemp("silent")
+    text = (PROGRAMS / "silent.py").read_text(encoding="utf-8")
+    (folder / "silent.py").write_text(text, encoding="utf-8")
+    ran = run(folder, "--", sys.executable, "silent.py")
+    assert ran.stdout == "done\n" and ran.returncode == 0, ran.stderr
+    return ledger_in(folder, valid_report)
+
+
+def of(ledger: Any, code: str) -> list[Any]:
+    return [finding for finding in ledger["findings"] if finding["code"] == code]
+
+
+def test_every_fault_is_named_with_its_line_and_no_sound_code(ledger: Any) -> None:
+    found = {(finding["code"], finding["location"]["line"]) for finding in ledger["findings"]}
+    assert found == expected(PROGRAMS / "silent.py")
+
+
+def test_a_graph_that_is_turned_off_is_told_with_its_replays(ledger: Any) -> None:
+    (finding,) = of(ledger, "GS616")
+    assert finding["data"]["sizes"] == {"4": 18} and finding["data"]["replays"] == {"4": 12}
+    assert "18 steps of size 4 ran without a graph; that size is captured" in finding["message"]
+    assert finding["confidence"] == "likely"
+
+
+def test_what_the_key_lacks_is_named(ledger: Any) -> None:
+    told = {one["data"]["argument"]: (one["data"]["captured"], one["data"]["now"]) for one in of(ledger, "GS713")}
+    assert told == {"self.scale": ("1.0", "2.0"), "adapter.scale": ("1.0", "4.0"), "length": ("16", "32")}
+
+
+def test_a_merged_weight_is_told_with_what_was_written(ledger: Any) -> None:
+    (finding,) = of(ledger, "GS712")
+    assert finding["data"]["source"] == "self.base" and finding["data"]["what"] == ["self.weight"]
+    assert finding["data"]["replays_since"] == 3
+
+
+def test_captures_for_each_tensor_are_counted(ledger: Any) -> None:
+    (finding,) = of(ledger, "GS617")
+    assert (finding["data"]["captures"], finding["data"]["replays"]) == (6, 12)
+
+
+def test_a_loop_is_the_same_only_under_the_same_calls(tmp_path: Path) -> None:
+    path = tmp_path / "loops.py"
+    path.write_text("for _ in x:\n    a()\n    b()\nfor _ in x:\n    def f():\n        b()\n    f()\nb()\n")
+
+    def at(*lines: int) -> list[CallSite]:
+        return [CallSite(str(path), line, None) for line in lines]
+
+    assert same_loop(at(3), at(2)) and same_loop(at(3, 8), at(3, 6)) and same_loop(at(3), at(2, 6))
+    assert not same_loop(at(3), at(7)) and not same_loop(at(8), at(8)) and not same_loop(at(6), at(7))
+    assert not same_loop(at(8, 3), at(3, 3)) and not same_loop(at(2, 3), at(2))
