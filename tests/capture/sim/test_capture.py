@@ -356,6 +356,17 @@ def test_what_the_table_does_not_know_is_unknown(sim: SimDevice) -> None:
         assert told(sim) == ["graphsafe_test::opaque"]
 
 
+def test_a_product_of_an_uncoalesced_sparse_tensor_is_unknown(sim: SimDevice) -> None:
+    with sim.entered():
+        at, x = torch.tensor([[0, 1, 1], [2, 0, 0]], device="cuda:1"), torch.ones(3, 2, device="cuda:1")
+        made = torch.sparse_coo_tensor(at, torch.ones(3, device="cuda:1"), (3, 3), check_invariants=False)
+        whole = made.coalesce()
+        sim.record(lambda: torch.sparse.mm(whole, x))
+        assert told(sim) == []
+        sim.record(lambda: torch.sparse.mm(made, x))
+        assert told(sim) == ["aten::_sparse_addmm (it may coalesce its sparse tensor first, which waits)"]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_scripted_code_is_unknown_where_a_step_runs_it(sim: SimDevice) -> None:
     @torch.jit.script

@@ -101,8 +101,8 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     world.touched.add(device)
     if func.namespace == NAMESPACE:
         return run_functional(world, func, args, kwargs, device)
-    if is_unknown(func, world.table):
-        world.cannot_vouch(op_name(func))
+    if (unknown := _unknown(world, func, inputs)) is not None:
+        world.cannot_vouch(unknown)
     doubts = _doubts(world, inputs) if world.doubted else []
     entry = table_entry(func, world.table)
     refuse_missing_kernel(func, entry, inputs)
@@ -137,6 +137,23 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     elif session is None and world.ran is not None:
         world.ran(func, args, kwargs, outputs)
     return result
+
+
+def _unknown(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> str | None:
+    """Return what the table cannot tell of an operation."""
+    if is_unknown(func, world.table):
+        return op_name(func)
+    sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
+    if sparse and func.overloadpacket not in _ON_PARTS and not all(one.is_coalesced() for one in sparse):
+        return f"{op_name(func)} (it may coalesce its sparse tensor first, which waits)"
+    return None
+
+
+_ON_PARTS = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
+)
+"Operations on sparse tensors that take their entries as they lie, or whose wait the table knows."
 
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
