@@ -6,7 +6,8 @@ refused under torch 2.11, whatever version is installed; `tests/capture/sim/test
 measured row.
 
 Not simulated: how a graph's pool reuses memory, the stream on which autograd accumulates into leaves first used on
-another one, compiled code (it runs uncompiled), CUDA's own list of autocast operations. Operations that run and are not
+another one, compiled code (it runs uncompiled), CUDA's own list of autocast operations, what CUDA refuses in
+deterministic mode. Operations that run and are not
 simulated faithfully are in `unknown_operations`, which makes a verdict inconclusive.
 """
 
