@@ -88,42 +88,44 @@ def without_line(told: Told) -> list[str]:
     return [change.name for change in changed if change.how in ("host", "changes") and not change.frames]
 
 
-def unexplained(paths: Sequence[str], lines: Mapping[str, tuple[CallSite, ...]]) -> str | None:
+def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
     """The first path whose line is unknown, and for which no other line of the same object is known either."""
-    known = {_object_of(path) for path, frames in lines.items() if frames}
-    return next((path for path in paths if not lines.get(path) and _object_of(path) not in known), None)
+    known = {_object_of(path) for path, found in lines.items() if any(found)}
+    return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
 
 
 def _object_of(path: str) -> str:
     return path.partition("[")[0].rpartition(".")[0]
 
 
-def host_causes(lines: Mapping[str, tuple[CallSite, ...]]) -> list[Cause]:
-    return [Cause("GS702", f"`{path}` changes in every step", frames) for path, frames in lines.items() if frames]
+def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cause]:
+    places = [(path, frames) for path, found in lines.items() for frames in found if frames]
+    return [Cause("GS702", f"`{path}` changes from step to step", frames) for path, frames in dict.fromkeys(places)]
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for every line that ran and reads state of these names. Its decision may change in a later step,
-    although it was the same in all steps that were looked at."""
-    names = {part for path in paths for part in re.findall(r"\w+", path)[-1:]}
+    """Return a cause for every line that ran and reads state of these names, or sets it. Its decision may change in a
+    later step, although it was the same in all steps that were looked at."""
+    words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
+    names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
     for path, lines in told[Ran].lines.items():
         ran = set(lines)
         for function in functions_in(path):
             for node in ast.walk(function.node):
-                if isinstance(node, ast.expr) and _reads(node, names) and node.lineno in ran:
+                if isinstance(node, ast.expr) and _uses(node, names) and node.lineno in ran:
                     site = CallSite(path, node.lineno, function.name)
                     if function_of(site) is function:
-                        reason = "it reads what changes in every step"
+                        reason = "it uses what changes from step to step"
                         found.append(Cause("GS702", reason, (site,), derived=True, span=span_of(node)))
     return list(dict.fromkeys(found))
 
 
-def _reads(node: ast.AST, names: Set[str]) -> bool:
+def _uses(node: ast.AST, names: Set[str]) -> bool:
     if isinstance(node, ast.Attribute):
-        return node.attr in names and isinstance(node.ctx, ast.Load)
+        return node.attr in names
     if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant) and node.slice.value in names and isinstance(node.ctx, ast.Load)
+        return isinstance(node.slice, ast.Constant) and node.slice.value in names
     return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
 
 

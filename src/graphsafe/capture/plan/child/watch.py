@@ -78,8 +78,8 @@ class Op:
     elsewhere: bool
     "Whether it ran on another GPU."
     reads: tuple[int, ...]
-    "The storages that it writes."
     writes: tuple[int, ...]
+    "The storages that it writes."
     random: bool
 
 
