@@ -14,6 +14,7 @@ from graphsafe.capture.shared.frames import is_user_file
 
 _MRO = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
+_MODULE = type.__dict__["__module__"].__get__
 _MODULE_VARIABLES = vars(types.ModuleType)["__dict__"].__get__
 _MOST_DECORATORS = 20
 _DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
@@ -44,7 +45,10 @@ def file_of(module: Any) -> str | None:
 
 
 def module_name(kind: type) -> str:
-    name = _NAMESPACE(kind).get("__module__")
+    try:
+        name = _MODULE(kind)  # a class written in C, such as NumPy's array, need not have it among its own variables
+    except AttributeError:
+        return ""
     return name if type(name) is str else ""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, Refused
+from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
 from graphsafe.capture.plan.shared.parts import span_of
@@ -36,6 +37,8 @@ class Cause:
     "Whether only some steps reach the line. The line that decides then runs eagerly with it."
     span: Span | None = None
     "The expression of the line, where it is known."
+    asked: bool = False
+    "Whether the expression gives a tensor, and the line asks for its truth."
 
     @property
     def line(self) -> CallSite:
@@ -54,7 +57,11 @@ def _events(told: Told, ops: OpTable) -> Iterator[Cause]:
         code = None if event.first_only or event.guarded else code_of(event, ops)
         if code is None or not code.startswith(_BREAKING) or not event.frames:
             continue
-        yield Cause(code, f"{event.via or event.op}", event.frames, span=event.span)
+        yield Cause(code, f"{event.via or event.op}", event.frames, span=event.span, asked=_asks(event))
+
+
+def _asks(event: StepEvent) -> bool:
+    return event.via == "torch.Tensor.__bool__"
 
 
 def _host_calls(told: Told) -> Iterator[Cause]:
@@ -152,7 +159,8 @@ def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
         kind = "" if diagnosis is None else diagnosis.cause
         code = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get(kind)
         reason = event.op if error is None else error.message or event.op
-        yield Cause(code or code_of(event, ops) or "GS607", reason, event.frames, span=event.span)
+        code = code or code_of(event, ops) or "GS607"
+        yield Cause(code, reason, event.frames, span=event.span, asked=_asks(event))
     elif error is not None and error.frames:
         yield Cause("GS607", error.message, error.frames)
     for escaped in told[EscapedWork].operations:

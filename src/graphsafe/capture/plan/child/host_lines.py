@@ -61,7 +61,8 @@ class _Lines:
             if value != self._values[path]:
                 self._values[path] = value
                 self.found.setdefault(path, []).append(self._running)
-        self._running, _ = user_frames(frame)
+        # A function that returns leaves the rest to the line that called it.
+        self._running, _ = user_frames(frame.f_back if event == "return" else frame)
         return self.line
 
 
