@@ -138,8 +138,9 @@ class Split:
             inside = [line for line in lines if origins[line - 1][0] <= frame.line <= origins[line - 1][2]][-1:]
         else:
             inside = [line for line in lines if holds(origins[line - 1], span_of(expression))]
-            if cause is not None and _asked(function, cause):
-                inside = [line for line in inside if origins[line - 1] != span_of(expression)] or inside
+            if cause is not None and _asked(function, cause):  # the question follows the operation
+                own = [line for line in inside if origins[line - 1] == span_of(expression)]
+                inside = own[1:] or [line for line in inside if line not in own] or own
         line = min(inside, key=lambda line: (len_of(origins[line - 1]), line), default=written.line)
         return CallSite(written.path, line, frame.function)
 

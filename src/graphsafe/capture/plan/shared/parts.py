@@ -152,13 +152,12 @@ class _Apart:
     def _of_head(self, statement: ast.stmt, head: ast.expr, body: Sequence[ast.stmt], indent: str) -> Iterator[Edit]:
         self._parts = []
         residual = self._alone(head)
-        question = (*span_of(statement)[:2], *span_of(head)[2:])
         if isinstance(statement, ast.If):
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
                 # The rest of the function is the other branch, so the break is the decision alone.
-                residual = self._hoisted(_at(_truth_of(residual), question))
+                residual = self._hoisted(ast.copy_location(_truth_of(residual), head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
         else:
             assert isinstance(statement, ast.For)
@@ -166,7 +165,7 @@ class _Apart:
         if not self._parts:
             return
         text = ast.unparse(ast.fix_missing_locations(top)).partition("\n")[0]
-        written = [*self._part_lines(indent), Line(indent + text, question)]
+        written = [*self._part_lines(indent), Line(indent + text, (*span_of(statement)[:2], *span_of(head)[2:]))]
         last = body[0].lineno - 1
         if _cut(self._lines[last], 0, body[0].col_offset).strip():
             written += [line for inner in body for line in self._as_it_stands(inner, indent + _INDENT)]
@@ -262,11 +261,6 @@ def _works(node: ast.AST) -> bool:
     if isinstance(node, ast.UnaryOp):
         return not isinstance(node.operand, ast.Constant)
     return isinstance(node, _WORK) and not (isinstance(node, ast.Call) and ast.unparse(node) == "super()")
-
-
-def _at(node: ast.expr, span: Span) -> ast.expr:
-    node.lineno, node.col_offset, node.end_lineno, node.end_col_offset = span
-    return node
 
 
 def _truth_of(test: ast.expr) -> ast.expr:
