@@ -10,7 +10,7 @@ pytestmark = pytest.mark.child
 
 FILE = TARGETS / "passing.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
-NAMES = ["passing", "counted", "game", "accepted"]
+NAMES = ["passing", "counted", "game", "accepted", "hardest"]
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +70,12 @@ def test_of_a_branch_on_a_tensor_only_the_question_is_eager(reports: dict[str, R
     assert [LINES[place["line"] - 1] for place in places] == ["if (hidden.cumsum(0).abs() + bound).isfinite().all():"]
     eager = [one["operations"] for one in reports["accepted"]["plan"]["segments"] if one["kind"] == "eager"]
     assert eager == [3]  # sigmoid, the copy, and the read
+
+
+def test_with_an_eager_backward_its_forward_is_eager_and_nothing_else(reports: dict[str, Report]) -> None:
+    eager = breaks(reports["hardest"])
+    assert {
+        "losses = (model(x) - y).square().squeeze(1)",
+        "gradients = torch.autograd.grad(loss, list(model.parameters()))",
+    } <= eager.keys()
+    assert not {"x = (x - x.mean(0)) / (x.std(0) + 1)", "speed.mul_(0.9).add_(gradient)"} & eager.keys()

@@ -92,8 +92,8 @@ def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports
 def test_no_break_is_made_inside_of_backward_which_runs_on_other_threads(reports: dict[str, Report]) -> None:
     report = reports["backward"]
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
-    assert "Trying to backward through the graph a second time" in report["plan"]["reason"]
-    assert breaks(report)[0].startswith("loss.backward()")
+    # The forward is eager with the backward, and what is left, the optimizer, is too short for a graph.
+    assert report["plan"]["coverage"] == 0.0
 
 
 def test_what_reads_a_counter_runs_eagerly_though_it_decided_the_same_each_time(reports: dict[str, Report]) -> None:

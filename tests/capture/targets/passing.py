@@ -80,7 +80,7 @@ def game(device):
     def step(x):
         world.begin()
         for _ in range(2):
-            seen = torch.from_numpy(world.move((x > 0).cpu().numpy())).to(device)
+            seen = torch.from_numpy(world.move((torch.floor(x * 50) % 2).cpu().numpy())).to(device)
             x = torch.tanh(layer(x)) * 2 - torch.sigmoid(x) + seen
         x = torch.relu(x + 1).cumsum(0) * 3
         return x, tuple(world.visited[0])
@@ -98,3 +98,23 @@ def accepted(device):
             x.copy_(torch.sigmoid(hidden))
 
     return graphsafe.Step(step, (torch.randn(4, 8, device=device),))
+
+
+def hardest(device):
+    """As many losses as the data say go into the backward, which is eager then, and the forward with it."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).to(device)
+    speeds = [torch.zeros_like(parameter) for parameter in model.parameters()]
+
+    def step(x, y):
+        x = (x - x.mean(0)) / (x.std(0) + 1)
+        losses = (model(x) - y).square().squeeze(1)
+        number = int((losses > losses.mean()).sum())
+        loss = losses.sort(descending=True).values[:number].mean()
+        gradients = torch.autograd.grad(loss, list(model.parameters()))
+        with torch.no_grad():
+            for parameter, speed, gradient in zip(model.parameters(), speeds, gradients, strict=True):
+                speed.mul_(0.9).add_(gradient)
+                parameter.sub_(0.1 * speed)
+        return loss.detach()
+
+    return step, (torch.randn(16, 8, device=device), torch.randn(16, 1, device=device))
