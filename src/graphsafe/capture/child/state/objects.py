@@ -46,7 +46,7 @@ def file_of(module: Any) -> str | None:
 
 def module_name(kind: type) -> str:
     try:
-        name = _MODULE(kind)  # a class written in C, such as NumPy's array, need not have it among its own variables
+        name = _MODULE(kind)  # NumPy's array, written in C, does not have it among its own variables
     except AttributeError:
         return ""
     return name if type(name) is str else ""
@@ -54,6 +54,8 @@ def module_name(kind: type) -> str:
 
 def is_users_class(kind: type) -> bool:
     """Return whether a file of the user or of a library defines it, as `is_user_file` decides."""
+    if "__module__" not in _NAMESPACE(kind):  # written in C
+        return False
     file = file_of(sys.modules.get(module_name(kind)))
     return file is not None and is_user_file(file)
 
