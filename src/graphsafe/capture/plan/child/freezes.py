@@ -261,7 +261,8 @@ def _beside(log: Log) -> Iterator[Need]:
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
     """Give the work through whose autograd graph a backward in a break goes. A backward uses that graph up, and only an
     eager forward makes a new one in each step. Its results pass from break to break, since a copy has no graph."""
-    left = [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
+    left: list[tuple[int, int | None]] = []
+    left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
     seen = set(left)
     for key, user in left:
         born = log.births.get(key)
