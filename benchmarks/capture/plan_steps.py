@@ -5,8 +5,9 @@
 With --check the emitted code is run too; where it is wrong, or there is none, the row's limits say so. Without targets:
 the modules of tests/gpu/plans.yaml, whose cuts are compared with what is written there, and the examples; with
 --transformers the steps of transformers models that cannot be captured whole (data/transformers_capture_truth.json),
-and the same forward steps in the other dtype. After each batch FOLDER/plans.jsonl has a line a target, with its report,
-and FOLDER/plans.md sums them up.
+and the same forward steps in the other dtype. --labels FILE runs a set of broken steps whose labels name the best
+coverage of each (broken_second/labels.json), and compares with it. After each batch FOLDER/plans.jsonl has a line a
+target, with its report, and FOLDER/plans.md sums them up.
 """
 
 import argparse
@@ -58,7 +59,7 @@ def cost(report):
     return children["plan"], aside + sum(children.get(name, 0.0) for name in ("build", "diagnose", "measure"))
 
 
-def row(report, seconds, agreed):
+def row(report, seconds, agreed, best):
     plan = report.plan or {}
     probes = report.devices[0].probes if report.devices else {}
     return {
@@ -66,6 +67,7 @@ def row(report, seconds, agreed):
         "verdict": report.verdict,
         "verified": plan.get("verified"),
         "coverage": plan.get("coverage"),
+        "best": best,
         "operations": plan.get("operations"),
         "segments": sum(segment["kind"] == "graph" for segment in plan.get("segments", ())),
         "breaks": sum(segment["kind"] == "eager" for segment in plan.get("segments", ())),
@@ -98,6 +100,7 @@ def summary(rows):
         f"planning took {statistics.median(shares):.2f} times the capture before it (median), at most {max(shares):.2f}"
         if shares
         else "",
+        *labelled([one for one in rows if one["best"] is not None]),
         "",
         "| step | verdict | coverage | graphs | breaks | eager ms | planned ms | seconds | agrees | reason |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -111,6 +114,16 @@ def summary(rows):
     return "\n".join(lines) + "\n"
 
 
+def labelled(rows):
+    """Compare coverages with the labels' best ones. A plan that was not verified covers nothing."""
+    if not rows:
+        return []
+    pairs = [(one["coverage"] if one["verified"] and one["coverage"] else 0.0, one["best"]) for one in rows]
+    found, best = (statistics.median(column) for column in zip(*pairs, strict=True))
+    near = sum(share >= most - 0.05 for share, most in pairs)
+    return [f"median coverage {found:.3f}, at best {best:.3f}; {near} of {len(rows)} within 5 points of the best"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("targets", nargs="*")
@@ -119,12 +132,18 @@ def main():
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds after which no batch is begun")
     parser.add_argument("--check", action="store_true", help="run the emitted code too (breakable-cuda-graphs)")
     parser.add_argument("--transformers", action="store_true")
+    parser.add_argument("--labels", type=Path, help="labels.json of a set of broken steps")
     parser.add_argument("--together", type=int, default=8, help="targets in a batch")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     named = {f"{file_of(name)}:build_{name}": name for name in PLANS}
     if arguments.transformers:
         arguments.targets = transformers_targets()
+    best = {}
+    if arguments.labels is not None:
+        labels = json.loads(arguments.labels.read_text(encoding="utf-8"))
+        best = {f"{arguments.labels.parent / name}": label["best_coverage"] for name, label in labels.items()}
+        arguments.targets = arguments.targets or list(best)
     targets = arguments.targets or [f"{ROOT / 'examples' / name}" for name in EXAMPLES] + list(named)
     rows, begun = [], time.monotonic()
     with (arguments.out / "plans.jsonl").open("w") as lines:
@@ -147,7 +166,7 @@ def main():
             for target, report in zip(chosen, capture_all(requests), strict=True):
                 name = named.get(target)
                 agreed = None if name is None else agrees(report, PLANS[name])
-                rows.append(row(report, round(time.monotonic() - started, 1), agreed))
+                rows.append(row(report, round(time.monotonic() - started, 1), agreed, best.get(target)))
                 lines.write(json.dumps({**rows[-1], "report": json.loads(render_json(report))}) + "\n")
                 lines.flush()
             (arguments.out / "plans.md").write_text(summary(rows))

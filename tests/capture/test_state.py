@@ -309,6 +309,7 @@ def test_everything_that_holds_is_put_back() -> None:
     kept.put_back()
     after = walk({"x": holder, "s": slotted})
     assert after.hosts == before.hosts and after.lengths == before.lengths and list(held["ordered"]) == ["a", "b"]
+    assert "x.lengths" in before.hosts and held["lengths"].tolist() == [0, 1, 2]
     assert cached.cache_info().currsize == 0
 
 

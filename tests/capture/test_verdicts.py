@@ -36,6 +36,8 @@ EXPECTED = {
     "escape": ("not-ready", ["GS604"]),
     "unjoined": ("not-ready", ["GS603"]),
     "swallowed": ("not-ready", ["GS101"]),
+    "writes_its_input": ("ready", []),
+    "fills_its_input": ("inconclusive", []),
 }
 
 

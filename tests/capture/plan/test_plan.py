@@ -66,15 +66,16 @@ def test_a_growing_cache_is_an_eager_attention_between_two_graphs(reports: dict[
 def test_a_branch_taken_the_other_way_is_part_of_the_break(reports: dict[str, Report]) -> None:
     plan = reports["other_way"]["plan"]
     assert plan["verified"]
-    place = next(segment["location"] for segment in plan["segments"] if segment["kind"] == "eager")
-    lines = LINES[place["line"] - 1 : place["end_line"]]
-    assert lines[0].startswith("positive = bool(") and lines[-1].startswith("hidden = torch.sigmoid(")
+    first, last = (segment["location"] for segment in plan["segments"] if segment["kind"] == "eager")
+    assert LINES[first["line"] - 1] == "positive = bool(hidden.sum() > 0)" and first["end_line"] == first["line"]
+    lines = LINES[last["line"] - 1 : last["end_line"]]
+    assert lines[0] == "if positive:" and lines[-1].startswith("hidden = torch.sigmoid(")
 
 
 def test_where_nothing_can_be_captured_it_is_said(reports: dict[str, Report]) -> None:
     report = reports["all_read"]
     assert (report["verdict"], report["plan"]["coverage"]) == ("not-ready", 0.0)
-    assert report["plan"]["reason"] == "every operation of the step has to run eagerly"
+    assert report["plan"]["reason"] == "no graph saves more than it costs"  # the sum could be captured, alone
 
 
 def test_a_step_that_is_ready_is_one_graph(reports: dict[str, Report]) -> None:
@@ -92,8 +93,8 @@ def test_a_plan_that_does_not_give_what_eager_steps_give_is_not_verified(reports
 def test_no_break_is_made_inside_of_backward_which_runs_on_other_threads(reports: dict[str, Report]) -> None:
     report = reports["backward"]
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
-    assert "Trying to backward through the graph a second time" in report["plan"]["reason"]
-    assert breaks(report)[0].startswith("loss.backward()")
+    # The forward is eager with the backward, and what is left, the optimizer, is too short for a graph.
+    assert report["plan"]["coverage"] == 0.0
 
 
 def test_what_reads_a_counter_runs_eagerly_though_it_decided_the_same_each_time(reports: dict[str, Report]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from reading import digest
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.device.sim import SimDevice
 
@@ -193,3 +194,17 @@ def test_inside_vmap(sim: SimDevice) -> None:
         assert torch.vmap(double)(x).device == CUDA1
         assert torch.func.grad(lambda y: (y * y).sum())(x).device == CUDA1
     assert devices == [CUDA1]
+
+
+class _PassesOn(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_zeros_of_a_backward_lie_on_the_device_under_another_mode_too(sim: SimDevice) -> None:
+    with sim.entered():
+        weight = torch.randn(4, 1, device="cuda").requires_grad_()
+        losses = (torch.randn(8, 4, device="cuda") @ weight).square()
+        with _PassesOn():
+            (gradient,) = torch.autograd.grad(losses[losses > losses.mean()].mean(), weight)
+        assert gradient.device.type == "cuda"

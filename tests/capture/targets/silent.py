@@ -337,3 +337,22 @@ def made_in_inference_mode(device):
         return net(x)
 
     return step, (torch.randn(4, 8, device=device),)
+
+
+def writes_its_input(device):
+    """The input is the result."""
+    layer = nn.Linear(4, 4).to(device).requires_grad_(False)
+
+    def step(x):
+        x.copy_(torch.tanh(layer(x)))
+
+    return step, (torch.randn(4, 4, device=device),)
+
+
+def fills_its_input(device):
+    """The step leaves the same values whatever it is given."""
+
+    def step(x):
+        x.fill_(2.0)
+
+    return step, (torch.randn(4, 4, device=device),)

@@ -46,6 +46,8 @@ class Stepped:
     "The state that is not as it was after the warm-up."
     advance: int | None = None
     "The number by which the step moved the generator."
+    written: Sequence[str] = ()
+    "The inputs that the step changed."
 
 
 @dataclass

@@ -205,10 +205,13 @@ class _Trial:
         for path, values in new.items():
             session.device.store(inputs[path], values)
         session.seed(0)
+        given = session.device.digests(inputs)
         outputs = session.outputs_of(session.step())
         with users_code("step", "the step failed"):
-            state = {path: one for path, one in reach_of(session.subject).tensors.items() if path not in inputs}
-            digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **session.device.digests(state)}
+            state = session.device.digests(reach_of(session.subject).tensors)
+            # An input that the step leaves as it was given says nothing about the step.
+            changed = {path: digest for path, digest in state.items() if given.get(path) != digest}
+            digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}
             results = list(host_values(session.device, outputs.tensors).values())
         with outside_modes():
             nan = any(bool(value.isnan().any()) for value in results if value.is_floating_point())

@@ -274,6 +274,7 @@ class _Series:
     def _step(self, warm: dict[str, str]) -> None:
         session = self._session
         before = session.offset()
+        given = session.device.digests(inputs_of(session.subject))
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
         state = _digests(session)
@@ -287,6 +288,7 @@ class _Series:
                 state=state,
                 values=host_values(session.device, moved),
                 advance=None if before is None or after is None else after - before,
+                written=[path for path, digest in given.items() if state.get(path) != digest],
             )
         )
 
@@ -367,7 +369,9 @@ def _digests(session: Session) -> dict[str, str]:
 
 
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
-    """Return whether the changed inputs changed an output, or state other than inputs, beyond chance."""
+    """Return whether the changed inputs changed an output, or state, beyond chance. An input is state if both steps
+    wrote it."""
+    inputs -= set(varied.written) & set(control.written)
     with outside_modes():
         for path, value in varied.outputs.items():
             if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):

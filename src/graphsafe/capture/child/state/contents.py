@@ -265,7 +265,8 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
             continue
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    for name, default in [*zip(named, defaults, strict=True), *(value.__kwdefaults__ or {}).items()]:
+    # Of code that was put in the place of the function's own, fewer names may be known.
+    for name, default in [*zip(named, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]:
         if not issubclass(type(default), SCALARS):
             walk.look_at([(f"{dot}{name}", default, None, None)])
     if value.__dict__:

@@ -14,6 +14,7 @@ from graphsafe.capture.shared.frames import is_user_file
 
 _MRO = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
+_MODULE = type.__dict__["__module__"].__get__
 _MODULE_VARIABLES = vars(types.ModuleType)["__dict__"].__get__
 _MOST_DECORATORS = 20
 _DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
@@ -44,12 +45,17 @@ def file_of(module: Any) -> str | None:
 
 
 def module_name(kind: type) -> str:
-    name = _NAMESPACE(kind).get("__module__")
+    try:
+        name = _MODULE(kind)  # NumPy's array, written in C, does not have it among its own variables
+    except AttributeError:
+        return ""
     return name if type(name) is str else ""
 
 
 def is_users_class(kind: type) -> bool:
     """Return whether a file of the user or of a library defines it, as `is_user_file` decides."""
+    if "__module__" not in _NAMESPACE(kind):  # written in C
+        return False
     file = file_of(sys.modules.get(module_name(kind)))
     return file is not None and is_user_file(file)
 

@@ -52,6 +52,8 @@ class SimFunctionMode(TorchFunctionMode):
         world = self.world
         place, explicit = HOST, False
         named = kwargs.get("device")
+        if isinstance(func, torch._ops.OpOverload) and world.scope.place != HOST and named in (None, CPU):
+            return func(*args, **kwargs)  # a mode passes on an operation of backward, which has its place
         if named is not None:
             place, explicit = placed(named), True
             if place == HOST and torch.device(named).type != "cpu":

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, Refused
+from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
 from graphsafe.capture.plan.shared.parts import span_of
@@ -36,6 +37,8 @@ class Cause:
     "Whether only some steps reach the line. The line that decides then runs eagerly with it."
     span: Span | None = None
     "The expression of the line, where it is known."
+    asked: bool = False
+    "Whether the expression gives a tensor, and the line asks for its truth."
 
     @property
     def line(self) -> CallSite:
@@ -54,7 +57,11 @@ def _events(told: Told, ops: OpTable) -> Iterator[Cause]:
         code = None if event.first_only or event.guarded else code_of(event, ops)
         if code is None or not code.startswith(_BREAKING) or not event.frames:
             continue
-        yield Cause(code, f"{event.via or event.op}", event.frames, span=event.span)
+        yield Cause(code, f"{event.via or event.op}", event.frames, span=event.span, asked=_asks(event))
+
+
+def _asks(event: StepEvent) -> bool:
+    return event.via == "torch.Tensor.__bool__"
 
 
 def _host_calls(told: Told) -> Iterator[Cause]:
@@ -88,42 +95,44 @@ def without_line(told: Told) -> list[str]:
     return [change.name for change in changed if change.how in ("host", "changes") and not change.frames]
 
 
-def unexplained(paths: Sequence[str], lines: Mapping[str, tuple[CallSite, ...]]) -> str | None:
+def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
     """The first path whose line is unknown, and for which no other line of the same object is known either."""
-    known = {_object_of(path) for path, frames in lines.items() if frames}
-    return next((path for path in paths if not lines.get(path) and _object_of(path) not in known), None)
+    known = {_object_of(path) for path, found in lines.items() if any(found)}
+    return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
 
 
 def _object_of(path: str) -> str:
     return path.partition("[")[0].rpartition(".")[0]
 
 
-def host_causes(lines: Mapping[str, tuple[CallSite, ...]]) -> list[Cause]:
-    return [Cause("GS702", f"`{path}` changes in every step", frames) for path, frames in lines.items() if frames]
+def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cause]:
+    places = [(path, frames) for path, found in lines.items() for frames in found if frames]
+    return [Cause("GS702", f"`{path}` changes from step to step", frames) for path, frames in dict.fromkeys(places)]
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for every line that ran and reads state of these names. Its decision may change in a later step,
-    although it was the same in all steps that were looked at."""
-    names = {part for path in paths for part in re.findall(r"\w+", path)[-1:]}
+    """Return a cause for every line that ran and reads state of these names, or sets it. Its decision may change in a
+    later step, although it was the same in all steps that were looked at."""
+    words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
+    names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
     for path, lines in told[Ran].lines.items():
         ran = set(lines)
         for function in functions_in(path):
             for node in ast.walk(function.node):
-                if isinstance(node, ast.expr) and _reads(node, names) and node.lineno in ran:
+                if isinstance(node, ast.expr) and _uses(node, names) and node.lineno in ran:
                     site = CallSite(path, node.lineno, function.name)
                     if function_of(site) is function:
-                        reason = "it reads what changes in every step"
+                        reason = "it uses what changes from step to step"
                         found.append(Cause("GS702", reason, (site,), derived=True, span=span_of(node)))
     return list(dict.fromkeys(found))
 
 
-def _reads(node: ast.AST, names: Set[str]) -> bool:
+def _uses(node: ast.AST, names: Set[str]) -> bool:
     if isinstance(node, ast.Attribute):
-        return node.attr in names and isinstance(node.ctx, ast.Load)
+        return node.attr in names
     if isinstance(node, ast.Subscript):
-        return isinstance(node.slice, ast.Constant) and node.slice.value in names and isinstance(node.ctx, ast.Load)
+        return isinstance(node.slice, ast.Constant) and node.slice.value in names
     return isinstance(node, ast.Name) and node.id in names and isinstance(node.ctx, ast.Load)
 
 
@@ -150,7 +159,8 @@ def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
         kind = "" if diagnosis is None else diagnosis.cause
         code = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get(kind)
         reason = event.op if error is None else error.message or event.op
-        yield Cause(code or code_of(event, ops) or "GS607", reason, event.frames, span=event.span)
+        code = code or code_of(event, ops) or "GS607"
+        yield Cause(code, reason, event.frames, span=event.span, asked=_asks(event))
     elif error is not None and error.frames:
         yield Cause("GS607", error.message, error.frames)
     for escaped in told[EscapedWork].operations:

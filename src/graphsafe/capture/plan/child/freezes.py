@@ -47,7 +47,7 @@ def needs(
         if found:
             return list(dict.fromkeys(found))
     found = [need for other in others for need in _operations(base, other, handed, assigned)]
-    found += [need for log in logs for need in (*_unhanded(log, handed), *_beside(log))]
+    found += [need for log in logs for need in (*_unhanded(log, handed), *_beside(log), *_kept(log, handed))]
     return list(dict.fromkeys(found))
 
 
@@ -256,6 +256,33 @@ def _beside(log: Log) -> Iterator[Need]:
         elif op.visit is None and not op.on_device and (op.random or (op.writes and _from_before(op, log))):
             code = "GS504" if op.random else "GS702"
             yield Need("statement", code, "it works on the host", op.frames)
+
+
+def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
+    """Give the work through whose autograd graph a backward in a break goes. A backward uses that graph up, and only an
+    eager forward makes a new one in each step. Its results pass from break to break, since a copy has no graph."""
+    left: list[tuple[int, int | None]] = []
+    left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
+    seen = set(left)
+    for key, user in left:
+        born = log.births.get(key)
+        if born is None or not log.ops[born].recorded:
+            continue
+        reason, maker = "a backward in a break goes through it", log.ops[born].visit
+        if maker is None:
+            yield Need("statement", "GS607", reason, log.ops[born].frames)
+        elif maker != user:
+            visit = log.visits[maker]
+            for name, flow in visit.left.items():
+                if not any(one.memory is not None and one.memory.born == born for one in flow.arguments):
+                    continue
+                if name != "return":
+                    yield Need("used", "GS607", reason, visit.frames, visit.number, name)
+                elif not handed.get(visit.number, Handed()).returns:
+                    yield Need("caller", "GS607", reason, visit.frames, visit.number, name)
+        more = [(one, maker) for one in log.ops[born].reads if (one, maker) not in seen]
+        left += more
+        seen.update(more)
 
 
 def _from_before(op: Op, log: Log) -> bool:

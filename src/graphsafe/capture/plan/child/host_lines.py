@@ -1,4 +1,5 @@
-"""Finds the user's lines that change host state kept by a library: looks at the state after every line."""
+"""Finds host state that follows the inputs, and the user's lines that change host state: looks at the state after every
+line."""
 
 from __future__ import annotations
 
@@ -7,16 +8,31 @@ from collections.abc import Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.child.session import REPLAYS
 from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state.containers import held_at
+from graphsafe.capture.plan.child.values import flat
 from graphsafe.capture.shared.frames import is_user_file, user_frames
+from graphsafe.capture.shared.places import is_within
 
 if TYPE_CHECKING:
     from graphsafe.capture.child.session import Session
     from graphsafe.report.model import CallSite
 
 
-def lines_that_change(session: Session, paths: Sequence[str]) -> Mapping[str, tuple[CallSite, ...]]:
-    """Run one step; return, for each path, the user's frames that ran when its value changed."""
+def following(session: Session) -> list[str]:
+    """Run steps on changed inputs; return the host state that they leave with another value, arguments left out."""
+    seen = []
+    for k in range(1, REPLAYS + 1):
+        session.put_inputs(k)
+        session.step()
+        seen.append(reach_of(session.subject).hosts)
+    moving = [path for path, text in seen[0].items() if any(one.get(path) != text for one in seen[1:])]
+    return [path for path in moving if not is_within(path, "args") and not is_within(path, "kwargs")]
+
+
+def lines_that_change(session: Session, paths: Sequence[str]) -> Mapping[str, list[tuple[CallSite, ...]]]:
+    """Run one step; return, for each path, the user's frames that ran whenever its value changed."""
     reach = reach_of(session.subject)
     held = {path: reach.owners[path] for path in paths if path in reach.owners}
     watch = _Lines(held)
@@ -34,7 +50,7 @@ class _Lines:
         self._held = held
         self._values = {path: _value(*place) for path, place in held.items()}
         self._running: tuple[CallSite, ...] = ()
-        self.found: dict[str, tuple[CallSite, ...]] = {}
+        self.found: dict[str, list[tuple[CallSite, ...]]] = {}
 
     def call(self, frame: FrameType, event: str, argument: Any) -> Any:
         return self.line if is_user_file(frame.f_code.co_filename) else None
@@ -44,14 +60,11 @@ class _Lines:
             value = _value(*place)
             if value != self._values[path]:
                 self._values[path] = value
-                self.found.setdefault(path, self._running)
-        self._running, _ = user_frames(frame)
+                self.found.setdefault(path, []).append(self._running)
+        # A function that returns leaves the rest to the line that called it.
+        self._running, _ = user_frames(frame.f_back if event == "return" else frame)
         return self.line
 
 
 def _value(container: Any, key: Any) -> Any:
-    try:
-        value = container[key] if isinstance(container, (dict, list, tuple)) else None
-    except (KeyError, IndexError):
-        return None
-    return value if isinstance(value, (bool, int, float, str)) else None
+    return flat(held_at(container, key)).hosts

@@ -33,7 +33,7 @@ from graphsafe.capture.plan.child.causes import (
 )
 from graphsafe.capture.plan.child.emit import Unemittable, emitted
 from graphsafe.capture.plan.child.freezes import Need
-from graphsafe.capture.plan.child.host_lines import lines_that_change
+from graphsafe.capture.plan.child.host_lines import following, lines_that_change
 from graphsafe.capture.plan.child.plan_data import planned, timed
 from graphsafe.capture.plan.child.runtime import PlannedRecording, record
 from graphsafe.capture.plan.child.search import Search, Unplannable
@@ -88,10 +88,14 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         if lost is not None:
             raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
         causes += host_causes(lines)
-    causes += readers(told, changing(told))
+    begin = Snapshot(session.device, session.subject)
+    changed = changing(told)
+    inconstant = [path for path in following(session) if path not in changed]
+    causes += host_causes(lines_that_change(session, inconstant)) if inconstant else []
+    begin.put_back()
+    causes += readers(told, [*changed, *inconstant])
     failures = [failure for failure in told[Learned].failures if failure.frames]
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
-    begin = Snapshot(session.device, session.subject)
     if not eager_marks() and not plain.graphed:  # marks are lines of the target's own functions
         running = [op.frames for op in watched(session, (), {}, table)().ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])

@@ -42,6 +42,14 @@ def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
                 marked += [node for node in ast.walk(function.node) if _loads(node, new)]
 
 
+def _asked(function: Function, cause: Cause) -> list[ast.expr]:
+    """Return the operation whose result the line asks for its truth. It can be captured; only the question is eager."""
+    found = expression_at(function, cause.span) if cause.asked and cause.span is not None else None
+    method = isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute)
+    compared = isinstance(found, ast.Compare) and not isinstance(found.ops[0], (ast.In, ast.NotIn))
+    return [found] if found is not None and (method or compared) else []
+
+
 def _loads(node: ast.AST, names: Set[str]) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in names
 
@@ -67,6 +75,7 @@ class Split:
                     calls[function].update(calls_on(function, frame.line))
                 elif function is not None:
                     marks[function].update(() if cause.span is None else _blamed(function, cause.span))
+                    calls[function].update(_asked(function, cause))
         broken = {*marks, *calls}
         for frame, inner in {pair for frames in set(running) for pair in itertools.pairwise(frames)}:
             function = function_of(frame)
@@ -115,9 +124,9 @@ class Split:
         above = cause.frames[:-1]
         way = ways.get(cause.frames)
         outer = ways.get(above, tuple(self._place(frame, None) for frame in above)) if way is None else way[:-1]
-        return replace(cause, frames=(*outer, self._place(cause.line, cause.span)), span=None)
+        return replace(cause, frames=(*outer, self._place(cause.line, cause.span, cause)), span=None)
 
-    def _place(self, frame: CallSite, span: Span | None) -> CallSite:
+    def _place(self, frame: CallSite, span: Span | None, cause: Cause | None = None) -> CallSite:
         function = function_of(frame)
         written = None if function is None else self._written.get(function)
         if function is None or written is None:
@@ -129,6 +138,9 @@ class Split:
             inside = [line for line in lines if origins[line - 1][0] <= frame.line <= origins[line - 1][2]][-1:]
         else:
             inside = [line for line in lines if holds(origins[line - 1], span_of(expression))]
+            if cause is not None and _asked(function, cause):  # the question follows the operation
+                own = [line for line in inside if origins[line - 1] == span_of(expression)]
+                inside = own[1:] or [line for line in inside if line not in own] or own
         line = min(inside, key=lambda line: (len_of(origins[line - 1]), line), default=written.line)
         return CallSite(written.path, line, frame.function)
 

@@ -78,9 +78,12 @@ class Op:
     elsewhere: bool
     "Whether it ran on another GPU."
     reads: tuple[int, ...]
-    "The storages that it writes."
     writes: tuple[int, ...]
+    "The storages that it writes."
     random: bool
+    recorded: bool
+    "Whether autograd keeps it, for a backward."
+    backward: bool
 
 
 @dataclass(slots=True)
@@ -266,6 +269,8 @@ class _Watch:
                 reads=reads,
                 writes=self._written(func, args, kwargs) if mutable else (),
                 random=torch.Tag.nondeterministic_seeded in func.tags,
+                recorded=torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs.tensors),
+                backward=torch._C._current_graph_task_id() != -1,
             )
         )
 

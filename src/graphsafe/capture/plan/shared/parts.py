@@ -91,8 +91,9 @@ def edits(
 ) -> list[Edit]:
     """Return the changes to the function's file, whose lines these are. Statements that share a line get one each.
 
-    `calls` are on the way to expressions of other functions that are marked. They get lines of their own in any case,
-    since those functions may return something else in each step.
+    `calls` are on the way to expressions of other functions that are marked, or operations whose truth is asked for.
+    They get lines of their own in any case, since those functions may return something else in each step, and since
+    only the question reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 
@@ -164,7 +165,7 @@ class _Apart:
         if not self._parts:
             return
         text = ast.unparse(ast.fix_missing_locations(top)).partition("\n")[0]
-        written = [*self._part_lines(indent), Line(indent + text, span_of(statement))]
+        written = [*self._part_lines(indent), Line(indent + text, (*span_of(statement)[:2], *span_of(head)[2:]))]
         last = body[0].lineno - 1
         if _cut(self._lines[last], 0, body[0].col_offset).strip():
             written += [line for inner in body for line in self._as_it_stands(inner, indent + _INDENT)]
@@ -220,19 +221,19 @@ class _Apart:
         """Return the expression over the names of its hoisted operands, or itself if nothing in it is marked."""
         if not self._has_mark(node):
             return node
-        # The operation that asks for the truth of an operand reads it, so the operand stays in its line.
+        # Most operations that are asked for their truth read it themselves, so they stay in the line of the question.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
         changed = copy.copy(node)
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:
             return node
         if isinstance(node, ast.BoolOp):
-            changed.values = [self._residual(node.values[0]), *node.values[1:]]  # type: ignore[attr-defined]
+            changed.values = [self._alone(node.values[0]), *node.values[1:]]  # type: ignore[attr-defined]
         for field in _OPERANDS.get(type(node), ()):
             held = getattr(node, field)
             if isinstance(held, list):
                 setattr(changed, field, [self._operand(one) for one in held])
             elif held is not None:
-                setattr(changed, field, self._residual(held) if truth else self._operand(held))
+                setattr(changed, field, self._alone(held) if truth else self._operand(held))
         return changed
 
     def _operand(self, node: ast.expr) -> ast.expr:
