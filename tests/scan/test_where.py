@@ -895,8 +895,11 @@ def test_code_for_the_current_device_alone_captures_on_its_stream(scan: Scan) ->
                 y = x + 1
             return y
         """
-    assert [code for code, _ in scan(source.format(parameter='device="cuda"', device="device"))] == ["GS618"]
-    assert [code for code, _ in scan(source.format(parameter="", device='"cuda:1"'))] == ["GS601", "GS618"]
+    for device in ("device", "torch.device(device)", 'torch.device("cuda", torch.cuda.current_device())'):
+        assert [code for code, _ in scan(source.format(parameter='device="cuda"', device=device))] == ["GS618"]
+    for device in ('"cuda:1"', 'torch.device("cuda", index)'):
+        found = scan(source.format(parameter='index, kind="cuda"', device=device))
+        assert [code for code, _ in found] == ["GS601", "GS618"]
 
 
 def test_a_field_of_a_subclass_is_on_the_host_if_its_name_says_so(scan: Scan) -> None:

@@ -21,10 +21,13 @@ FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "Accelerator
 TEST = re.compile(r"(^|\.)test_")
 "The name of a module or function of a test, which knows the one device that it captures on."
 WARM_UP = re.compile("warm", re.IGNORECASE)
-CURRENT_DEVICE = re.compile(r"""["']cuda["']|\.cuda\(\)""")
+CURRENT_DEVICE = re.compile(r"""["']cuda["']|\.cuda\(\)|\bcurrent_device\(\)""")
 "The current device, as code for one GPU names it."
-ANOTHER_DEVICE = re.compile(r"cuda:|device_count|set_device|current_device|device_index|torch\.device\b|cuda\.device\b")
-"Signs that code knows more than one device, or is handed one."
+ANOTHER_DEVICE = re.compile(
+    r"""cuda:|device_count|set_device|device_index|cuda\.device\b"""
+    r"""|torch\.device\((?!device\)|["']cuda["']\)|["']cuda["'], (torch\.cuda\.)?current_device\(\)\))"""
+)
+"Signs that code knows more than one device."
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
