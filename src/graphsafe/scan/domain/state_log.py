@@ -78,6 +78,10 @@ class Read:
     """A read of an attribute by hot code."""
 
     key: str
+    ref: str
+    "The function that reads."
+    captured: bool = False
+    "Whether a captured block of the function itself reads it."
 
 
 @dataclass(slots=True)
@@ -91,5 +95,7 @@ class StateLog:
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
     "Places that write what the same step has read before."
+    readers: dict[str, set[Read]] = field(default_factory=dict)
+    "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place that writes -> the uses of what it writes that come before it in the same step."

@@ -147,8 +147,10 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     # A loop around steps logs, saves and evaluates from time to time.
     rare = bool(frame.step_loops) and branch and asks_remainder(ways.node.test)
     frame.unlikely += rare
+    frame.seldom += rare
     runs_on = execute(frame, body)
     frame.unlikely -= rare
+    frame.seldom -= rare
     frame.leave(around)
     del frame.lazy[lazy_count:]
     if verdict.traced and branch is verdict.guarded:

@@ -56,6 +56,10 @@ class Regions:
             return "captured"
         return "step" if ref in self._hot else None
 
+    def is_captured(self, ref: str) -> bool:
+        """Return whether a graph will hold a function as a whole."""
+        return ref in self._captured
+
     def _package(self, ref: str) -> str:
         """Return the outermost package of a function's module, or the module itself."""
         return self._project.files.names[ref.partition("::")[0]][0].partition(".")[0]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import element_of, join_all
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     ARRAY,
     BOOL,

@@ -147,7 +147,8 @@ def write(
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None) or keeps_what_is_there(assigned, text)
-    guard = frame.guard or ("an exception handler" if frame.unlikely else None)
+    # A graph keeps the old value even if the loop changes it now and then.
+    guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(
         Write(
             key=key,
