@@ -40,6 +40,9 @@ class Write:
     "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
+    lasting: bool = False
+    """Whether it belongs to `self`, the file or a module of torch. Objects that code is handed or finds in a container,
+    as in `batch.ids = ids`, may be other ones than the graph's."""
     alone: bool = True
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.symbols.index import dotted
 
 AUTOCAST = frozenset(
@@ -51,8 +52,9 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream, by keyword, as the third argument, or perhaps in `**options`."""
-    if len(call.args) >= 3:
+    """Return whether a call names a stream, by keyword, as the third argument, or perhaps in `**options`; or takes the
+    current one."""
+    if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
 

@@ -348,11 +348,8 @@ def _needs_replay(event: Event) -> bool:
 
 
 def _is_seen(change: Change, regions: Regions) -> bool:
-    """Return whether a graph has read the state that code around it changes between replays.
-
-    Objects that code is handed or finds in a container, `batch.ids = ids`, may be other ones than the graph's.
-    """
-    if not change.write.text.startswith("self."):
+    """Return whether a graph has read the state that code around it changes between replays."""
+    if not change.write.lasting:
         return False
     reads = any(read.captured or regions.is_captured(read.ref) for read in change.reads)
     return reads or any(regions.of(f"{use.path}::{use.function}", use.line) == "captured" for use in change.uses)

@@ -7,7 +7,16 @@ import ast
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join
-from graphsafe.scan.domain.values import UNKNOWN, Tensor, Value, as_tensor, confidence_of, describe, of_elements
+from graphsafe.scan.domain.values import (
+    UNKNOWN,
+    Function,
+    Tensor,
+    Value,
+    as_tensor,
+    confidence_of,
+    describe,
+    of_elements,
+)
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import protocols
 
@@ -30,10 +39,10 @@ def items_of(frame: Frame, node: ast.AST, tensor: Tensor) -> Value:
     """Return the bound method `tensor.__getitem__` as `lambda held: tensor[held]`."""
     body = ast.Subscript(ast.Name("self", ast.Load()), ast.Name("held", ast.Load()), ast.Load())
     made = _of_one(frame, node, body)
-    return replace(made, closure={"self": tensor})  # type: ignore[type-var]
+    return replace(made, closure={"self": tensor})
 
 
-def _of_one(frame: Frame, node: ast.AST, body: ast.expr) -> Value:
+def _of_one(frame: Frame, node: ast.AST, body: ast.expr) -> Function:
     """Return a function of one argument, `held`."""
     parameters = ast.arguments([], [ast.arg("held")], None, [], [], None, [])
     made = ast.fix_missing_locations(ast.copy_location(ast.Lambda(parameters, body), node))

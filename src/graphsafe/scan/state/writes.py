@@ -71,7 +71,9 @@ def write_attribute(
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
     text = f"{holder}.{name}"
-    write(frame, key, text, value, before, node, written, augmented=augmented, borrowed=_is_passing(owner))
+    lasting = holder.partition(".")[0] == "self" or frame.attributes.is_module(owner.ref)
+    borrowed = _is_passing(owner)
+    write(frame, key, text, value, before, node, written, augmented=augmented, borrowed=borrowed, lasting=lasting)
 
 
 def write_global(
@@ -87,7 +89,7 @@ def write_global(
     if frame.hot:
         before = frame.engine.globals.value(frame.file, target.id)
         key = f"{frame.path}::{target.id}"
-        write(frame, key, target.id, value, before, node, written, augmented=augmented)
+        write(frame, key, target.id, value, before, node, written, augmented=augmented, lasting=True)
 
 
 def write_nonlocal(
@@ -139,6 +141,7 @@ def write(
     augmented: bool = False,
     keyed: bool = False,
     borrowed: bool = False,
+    lasting: bool = False,
 ) -> None:
     """Record an assignment; `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
@@ -170,6 +173,7 @@ def write(
             or (frame.captured and not reads_self)
             or is_born_here(frame, text)
             or is_put_back(frame, text),
+            lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
             rare=converts(assigned, text)
             or is_made_along(frame, text)
