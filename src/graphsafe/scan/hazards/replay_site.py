@@ -138,11 +138,14 @@ class _Site:
         """Return whether nothing else in the function depends on how much of its one input is filled: `self.x[:n]`."""
         parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         ends = [part.upper for part in parts if isinstance(part, ast.Slice) and part.upper is not None]
-        if len(ends) != 1 or not isinstance(ends[0], ast.Name):
+        if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
-        uses = [node for node in self._own if isinstance(node, ast.Name) and node.id == ends[0].id]
+        # `n` may be told the caller under another name; `len(x)` and `x.shape[0]` have none.
+        text = ast.unparse(ends[0])
+        uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
-        return sum(isinstance(node.ctx, ast.Load) for node in uses) == 1 and len(fills) == 1
+        read = [node for node in uses if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)]
+        return len(read) == 1 and len(fills) == 1
 
     def _fills(self, node: ast.Assign | ast.Call) -> bool:
         target = written(node)
