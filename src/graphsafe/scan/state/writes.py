@@ -72,8 +72,19 @@ def write_attribute(
     before = frame.attributes.initial(owner, name)
     text = f"{holder}.{name}"
     lasting = holder.partition(".")[0] == "self" or frame.attributes.is_module(owner.ref)
-    borrowed = _is_passing(owner)
-    write(frame, key, text, value, before, node, written, augmented=augmented, borrowed=borrowed, lasting=lasting)
+    write(
+        frame,
+        key,
+        text,
+        value,
+        before,
+        node,
+        written,
+        augmented=augmented,
+        borrowed=_is_passing(owner),
+        lasting=lasting,
+        made=owner.made,
+    )
 
 
 def write_global(
@@ -142,6 +153,7 @@ def write(
     keyed: bool = False,
     borrowed: bool = False,
     lasting: bool = False,
+    made: bool = False,
 ) -> None:
     """Record an assignment; `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
@@ -167,7 +179,7 @@ def write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=grows(frame, assigned, text) or first_step.too_small(frame, base),
+            grows=not made and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)
