@@ -159,8 +159,10 @@ def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
     for node in ast.walk(found.tree):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
-        name = (place(node.targets[0]) or "").rpartition(".")[2]
-        if name and _makes_graphs(node.value) and not any(_end(function) == name for function, _, _ in found.functions):
+        name = _end(place(node.targets[0]) or "")
+        own = any(_end(function) == name for function, _, _ in found.functions)
+        # `step = torch.compile(step, …)` means the function of that name.
+        if name and _makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
             yield f"{_GRAPHED}{name}", node.value
 
 
