@@ -133,7 +133,18 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     made_here = {
         name.id for name in ast.walk(frame.node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
-    return "likely" if late or another or names & made_here else "possible"
+    alone = all(_is_called_once(frame, name) for name in names)
+    return "likely" if late or another or names & made_here or alone else "possible"
+
+
+def _is_called_once(frame: Frame, name: str | None) -> bool:
+    """Return whether only the captured block calls `self.net`, which the constructor makes, or a method of its own."""
+    owner, _, attribute = (name or "").rpartition(".")
+    lines = frame.project.source(frame.path).lines
+    if owner != "self" or sum(f".{attribute}(" in line for line in lines) != 1:
+        return False
+    made = re.compile(rf"self\.{re.escape(attribute)} = [A-Z]\w*\(")
+    return attribute.startswith("_") or any(made.search(line) for line in lines)
 
 
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
