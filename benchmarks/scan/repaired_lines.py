@@ -68,7 +68,12 @@ class Label:
         if self.line["repair"] in ("guarded", "bypassed"):
             return []
         same = {(self.line["path"], line) for line in self.line.get("same_text_in_repaired", ())}
-        return [(a["path"], line) for a in self.line["after"] for line in a["lines"] if (a["path"], line) not in same]
+        return [
+            (a["path"], line)
+            for a in self.line.get("after", ())
+            for line in a["lines"]
+            if (a["path"], line) not in same
+        ]
 
 
 @dataclass(frozen=True, slots=True)
