@@ -10,8 +10,10 @@ from graphsafe.scan.hazards.graph_syntax import Function, is_capture, own_nodes,
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.symbols.index import dotted
 
-_MAKES = ("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand")
-_MAKES += ("torch.tensor", "torch.tril", "torch.triu", "torch.zeros")
+_MAKES = (
+    *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
+    *("torch.tensor", "torch.tril", "torch.triu", "torch.zeros"),
+)
 "How the names of functions begin that return a tensor of their own."
 
 
