@@ -50,10 +50,10 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
         yield name, _event("StreamOp", how, node, ast.unparse(node))
-    for name, how, node, text, confidence in _changes(found) if not measures else ():
+    for name, how, at, text, confidence in _changes(found) if not measures else ():
         if not MEASURES.search(name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
-            yield name, _event(kind, how, node, text, confidence)
+            yield name, _event(kind, how, at, text, confidence)
 
 
 def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str, Confidence]]:
