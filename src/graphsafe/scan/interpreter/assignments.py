@@ -155,7 +155,7 @@ def _give_memory(frame: Frame, target: ast.Attribute, owner: Tensor, value: Valu
     made, certain = as_tensor(value)
     if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None or written is None:
         return
-    if any(dotted(inner) == holder for inner in ast.walk(written)):
+    if any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written)):
         frame.emit("AttrWrite", "rebound", target, "likely" if certain else "possible")
 
 
