@@ -351,8 +351,8 @@ def _is_seen(change: Change, regions: Regions) -> bool:
     """Return whether a graph has read the state that code around it changes between replays."""
     if not change.write.lasting:
         return False
-    reads = any(read.captured or regions.is_captured(read.ref) for read in change.reads)
-    return reads or any(regions.of(f"{use.path}::{use.function}", use.line) == "captured" for use in change.uses)
+    reads = any(read.captured or regions.is_held(read.ref) for read in change.reads)
+    return reads or any(regions.is_held(f"{use.path}::{use.function}", use.line) for use in change.uses)
 
 
 def _ref(place: Place) -> str:

@@ -48,8 +48,8 @@ _WORDS = (
 "Words of which one is in every file with such a function, unless it is a hook, registered or public."
 _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 "A launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
-_FOR_WEIGHTS = re.compile(r"weight|pack|load|convert|calib|bench|test|tune", re.I)
-"Words in the names of modules and functions whose kernels run once, over the weights, or beside the steps."
+_FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
+"Words in the names of modules and functions whose kernels run once, as over the weights, or beside the steps."
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
