@@ -179,7 +179,8 @@ def write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=not made and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
+            grows=not (made and is_born_here(frame, text))
+            and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)
