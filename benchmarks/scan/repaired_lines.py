@@ -1,11 +1,12 @@
 """How many of the lines that repositories took out because they broke or stalled CUDA graphs scan finds.
 
-The labels were read from commits, see the head of data/repaired_lines.yaml. The parent of each commit is scanned from
-its root with no configuration, as a user would. A label is found where a finding above note lies on its statement with
-its code, or with another that is accepted. After the repair, a found line counts as still reported where the same
-codes are told of what replaced it; lines that live on behind a condition, or that a caller avoids, are left out there.
+The labels were read from commits, see the heads of data/repaired_lines.yaml and repaired_lines_second.yaml. The parent
+of each commit is scanned from its root with no configuration, as a user would. A label is found where a finding above
+note lies on its statement with its code, or with another that is accepted. After the repair, a found line counts as
+still reported where the same codes are told of what replaced it; lines that live on behind a condition, or that a
+caller avoids, are left out there.
 
-    python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines]     # the tables of docs/accuracy.md
+    python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines] [--second]     # the tables of docs/accuracy.md
 
 CHECKOUTS holds OWNER-NAME-SHA/before and OWNER-NAME-SHA/after for each commit. REPORTS keeps a scan's report of each;
 one that takes over four minutes is done again through the labelled files alone.
@@ -24,7 +25,7 @@ from typing import Any
 
 import yaml
 
-LABELS = Path(__file__).resolve().parents[1] / "data" / "repaired_lines.yaml"
+DATA = Path(__file__).resolve().parents[1] / "data"
 SCAN = (sys.executable, "-m", "graphsafe", "scan", "--no-cache", "-q")
 LONGEST = 240
 "Seconds of a scan from the root."
@@ -51,7 +52,7 @@ class Label:
 
     @property
     def codes(self) -> set[str]:
-        return {self.line["code"], *self.line.get("also_accept", ())}
+        return {self.line["code"], *self.line.get("also_accept", ()), *self.line.get("also", ())}
 
     def group(self, kind: str) -> str:
         own = {"tier": self.commit["tier"], "repository": self.commit["repo"], "family": self.line["code"][:3]}
@@ -67,7 +68,12 @@ class Label:
         if self.line["repair"] in ("guarded", "bypassed"):
             return []
         same = {(self.line["path"], line) for line in self.line.get("same_text_in_repaired", ())}
-        return [(a["path"], line) for a in self.line["after"] for line in a["lines"] if (a["path"], line) not in same]
+        return [
+            (a["path"], line)
+            for a in self.line.get("after", ())
+            for line in a["lines"]
+            if (a["path"], line) not in same
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +131,11 @@ def main() -> int:
     parser.add_argument("checkouts", type=Path)
     parser.add_argument("reports", type=Path)
     parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
+    parser.add_argument("--second", action="store_true", help="take the second set of labels")
     options = parser.parse_args()
     options.reports.mkdir(parents=True, exist_ok=True)
-    commits = yaml.safe_load(LABELS.read_text(encoding="utf-8"))
+    labels = DATA / ("repaired_lines_second.yaml" if options.second else "repaired_lines.yaml")
+    commits = yaml.safe_load(labels.read_text(encoding="utf-8"))
     scores = [score for commit in commits for score in scored(commit, options.checkouts, options.reports)]
     print("| | found with the code | with any code | with the code, notes too | of found ones, told after the repair |")
     print("|---|---|---|---|---|\n" + row("all", scores))

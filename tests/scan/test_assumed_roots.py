@@ -582,3 +582,32 @@ def found(project: Path, cache: Path | None = None) -> list[tuple[str, int, str]
     """Findings above note: code, line, and why what leads to the line is a root."""
     findings = scan_paths([project], Config(root=project), cache=cache).findings
     return [(f.code, f.location.line, str(f.data["root"])) for f in findings if f.level != "note"]
+
+
+KERNEL = """\
+import torch
+import triton
+
+
+@triton.jit
+def scale_kernel(x, n):
+    pass
+
+
+def _launch(x, lengths):
+    longest = int(lengths.max().item())
+    scale_kernel[(triton.cdiv(longest, 64),)](x, longest)
+
+
+def _repack_weight(weight):
+    scale_kernel[(weight.max().item(),)](weight, weight.numel())
+
+
+def _table(x, lengths):
+    grids[longest](lengths.max().item())
+"""
+
+
+def test_who_launches_a_kernel_is_hot_but_not_over_the_weights(tmp_path: Path) -> None:
+    (tmp_path / "ops.py").write_text(KERNEL)
+    assert found(tmp_path) == [("GS101", 11, "launches a kernel")]

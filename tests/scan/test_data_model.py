@@ -12,7 +12,10 @@ from graphsafe.scan.api import scan_paths
 
 SOURCE = """
     import bisect
+    import functools
     import heapq
+    import itertools
+    import operator
     import torch
 
     class Size:
@@ -50,9 +53,19 @@ WAITS = [
     ("def __hash__(self): return hash(self.t.item())  # wait", "x = x + {size: 1.0}[size]"),
     ("def __str__(self): return f'{self.t:.2f}'  # wait", "print(size)"),
     ("def __repr__(self): return f'{self.t:.2f}'  # wait", "text = f'{size!r}'"),
+    ("def __next__(self): return self.t.item()  # wait", "x = x + next(size)"),
     ("def __exit__(self, *given): torch.cuda.synchronize()  # wait", "with size: x = x + 1"),
 ]
-DIRECT = ["torch._assert(x.sum() > 0, 'negative')", "at = bisect.bisect([0.5, 1.5], x.max())"]
+DIRECT = [
+    "torch._assert(x.sum() > 0, 'negative')",
+    "at = bisect.bisect([0.5, 1.5], x.max())",
+    "kept = list(filter(lambda v: v > 0, [x.sum()]))",
+    "kept = list(itertools.takewhile(lambda v: v > 0, [x.sum()]))",
+    "best = functools.reduce(max, [x.sum(), x.max()])",
+    "order = sorted(range(4), key=x.__getitem__)",
+    "kept = operator.itemgetter(x.argmax())([1.0, 2.0])",
+    "kept = operator.getitem([1.0, 2.0], x.argmax())",
+]
 
 
 def marks(folder: Path, method: str, use: str) -> set[str]:

@@ -207,3 +207,118 @@ def test_a_state_object_that_is_replaced(scan: Scan) -> None:
     ):
         assert scan(source.format(line=line), "") == [("GS703", "runner.py", 17)]
     assert scan(source.format(line="self.state.mean.add_(z)"), "") == []
+
+
+CHAIN = """\
+    import torch
+
+
+    class Chain:
+        def __init__(self, device):
+            self.now = torch.zeros(4, device=device)
+            self.mean = torch.zeros(4, device=device)
+            self.rate = 0.1
+
+        def advance(self):
+            self.now.add_(self.mean, alpha=self.rate)
+
+        def cool(self):
+            self.rate *= 0.9
+
+        def settle(self):
+            self.mean = self.mean + self.now
+
+
+    class Recorder:
+        def __init__(self, work, stream):
+            self.work, self.stream = work, stream
+            self.graph = None
+
+        def record(self):
+            self.work()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=self.stream):
+                self.work()
+
+        def __call__(self):
+            if self.graph is None:
+                self.record()
+            self.graph.replay()
+
+
+    class Fast(Recorder):
+        pass
+    """
+LOOP = """\
+    import torch
+
+    from runner import Chain, Fast
+
+
+    class Anneal:
+        def __init__(self, chain: Chain, stream):
+            self.chain = chain
+            self.step = Fast(chain.advance, stream)
+
+        def run(self, rounds):
+            for i in range(rounds):
+                self.step()
+                if i % 100 == 0:
+                    {line}
+            return self.chain.mean.clone()
+
+
+    def main(device, rounds=1000):
+        chain = Chain(device)
+        return Anneal(chain, torch.cuda.Stream(device)).run(rounds)
+    """
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("self.chain.rate *= 0.9", [("GS702", "engine.py", 15)]),
+        ("self.chain.cool()", []),  # now and then; a call of the loop itself would be told
+        ("self.chain.mean = self.chain.mean * 0.5", [("GS703", "engine.py", 15)]),
+        ("self.chain.mean.mul_(0.5)", []),
+        ("self.rounds = i", []),
+    ],
+)
+def test_a_loop_changes_what_another_objects_captured_code_has_read(
+    scan: Scan, line: str, found: list[tuple[str, str, int]]
+) -> None:
+    assert scan(CHAIN, LOOP.format(line=line)) == found
+
+
+def test_what_a_first_step_captures_is_replayed_in_the_others(scan: Scan) -> None:
+    source = CHAIN.replace("self.now.add_(self.mean, alpha=self.rate)", "self.now.add_(self.mean.sum().item())")
+    assert ("GS101", "runner.py", 11) in scan(source, LOOP.format(line="pass"))
+
+
+@pytest.mark.parametrize("end", ["graph.capture_end()", "finally: graph.capture_end()"])
+def test_calls_that_begin_and_end_a_capture_are_a_block(scan: Scan, end: str) -> None:
+    is_final = end.startswith("finally")
+    lines = ["self.y = self.net(self.x)", "print(self.y.sum().item())"]
+    body = ["try:", *(f"    {line}" for line in lines), end] if is_final else [*lines, end]
+    source = "\n".join(
+        [
+            "import torch",
+            "",
+            "",
+            "class Runner:",
+            "    def __init__(self, net, device):",
+            "        self.net, self.x = net, torch.zeros(4, device=device)",
+            "        net(self.x)",
+            "        graph = self.graph = torch.cuda.CUDAGraph()",
+            "        graph.capture_begin()",
+            *(f"        {line}" for line in body),
+            "",
+            "    def step(self, x):",
+            "        self.x = x",
+            "        self.graph.replay()",
+            "        return self.y.clone()",
+        ]
+    )
+    told = scan(source, "")
+    assert ("GS101", "runner.py", 12 if is_final else 11) in told
+    assert ("GS707", "runner.py", source.splitlines().index("        self.x = x") + 1) in told

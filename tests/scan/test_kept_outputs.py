@@ -98,3 +98,64 @@ def test_the_next_round_compares_an_output_with_itself(tmp_path: Path) -> None:
     assert kept(tmp_path, body + "last = score.clone()") == set()
     # It is read before the next replay alone.
     assert kept(tmp_path, "total, y, score = search.look(x + last)\nlast = score") == set()
+
+
+GENERATOR = """
+    def stream(self, batches):
+        for x in batches:
+            yield {handed}
+"""
+
+
+@pytest.mark.parametrize(
+    ("handed", "collected", "found"),
+    [
+        ("self.advance(x)", "list(captured.stream(batches))", True),
+        ("self.advance(x)", "[y for y in captured.stream(batches)]", True),
+        ("self.advance(x)", "[y.clone() for y in captured.stream(batches)]", False),
+        ("self.advance(x).clone()", "list(captured.stream(batches))", False),
+        ("(x, self.advance(x))", "[y for _, y in captured.stream(batches)]", True),
+        ("(x, self.advance(x))", "[x for x, _ in captured.stream(batches)]", False),
+        ("self.advance(x)", "sum(y.sum() for y in captured.stream(batches))", False),
+    ],
+)
+def test_what_a_generator_hands_out_is_collected(tmp_path: Path, handed: str, collected: str, found: bool) -> None:
+    end = STEP.index("\nclass Search")
+    text = STEP[:end].format(returned="self.y") + GENERATOR.format(handed=handed)
+    text += f"\ndef drive(captured, batches):\n    return {collected}  # here\n"
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
+@pytest.mark.parametrize(
+    ("made", "kept", "found"),
+    [
+        ('torch.compile(net, mode="reduce-overhead")', "self.seen[len(x)] = y", True),
+        ('torch.compile(net, mode="reduce-overhead")', "self.seen[len(x)] = y.clone()", False),
+        ("torch.compile(net)", "self.seen[len(x)] = y", False),
+        ("torch.cuda.make_graphed_callables(net, (net.example,))", "self.kept.append(y.detach())", True),
+        ("torch.cuda.make_graphed_callables(net, (net.example,))", "self.kept.append(y.sum())", False),
+    ],
+)
+def test_callables_whose_graphs_pytorch_makes(tmp_path: Path, made: str, kept: str, found: bool) -> None:
+    text = f"""
+import torch
+
+class Service:
+    def __init__(self, net):
+        self.net = net
+        self.run = {made}
+        self.seen, self.kept = {{}}, []
+
+    def handle(self, x):
+        y = self.run(x)
+        {kept}  # here
+        return y.argmax()
+"""
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
+def _lines_told(tmp_path: Path, text: str, mark: str) -> bool:
+    (tmp_path / "drive.py").write_text(text, encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    told = {text.splitlines()[one.location.line - 1] for one in report.findings if one.code == "GS706"}
+    return any(mark in line for line in told)

@@ -381,3 +381,33 @@ def test_what_makes_the_graphs_itself_is_no_step(folder: Path) -> None:
             return step(x).sum().item()
     """
     assert warned(folder, source) == set()
+
+
+SAVES = """
+import torch
+
+
+def _save_state(net: torch.nn.Linear, path):
+    torch.save(net.weight.cpu(), path)  # saves
+
+
+def _merged_state_dict(net: torch.nn.Linear):
+    return {"weight": net.weight.cpu()}  # saves
+
+
+def _report(net: torch.nn.Linear):
+    return net.weight.cpu()  # reports
+
+
+def train(net: torch.nn.Linear, opt, batches):
+    for x in batches:
+        net(x).sum().backward()
+        opt.step()
+        _save_state(net, "last.pt")
+        _merged_state_dict(net)
+        _report(net)
+"""
+
+
+def test_what_saves_weights_is_no_step(folder: Path) -> None:
+    assert warned(folder, SAVES) == {"reports"}

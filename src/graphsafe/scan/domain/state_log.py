@@ -40,6 +40,9 @@ class Write:
     "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
+    lasting: bool = False
+    """Whether it belongs to `self`, the file or a module of torch. Objects that code is handed or finds in a container,
+    as in `batch.ids = ids`, may be other ones than the graph's."""
     alone: bool = True
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
@@ -78,6 +81,10 @@ class Read:
     """A read of an attribute by hot code."""
 
     key: str
+    ref: str
+    "The function that reads."
+    captured: bool = False
+    "Whether a captured block of the function itself reads it."
 
 
 @dataclass(slots=True)
@@ -91,5 +98,7 @@ class StateLog:
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
     "Places that write what the same step has read before."
+    readers: dict[str, set[Read]] = field(default_factory=dict)
+    "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
     "Place that writes -> the uses of what it writes that come before it in the same step."

@@ -66,6 +66,8 @@ class Included:
     "Whether captures never reach it."
     without_uses: bool = False
     "Whether the call is part of a condition that decides nothing on the device."
+    once: bool = False
+    "Whether it runs only where a value is missing, which it fills. A graph that is captured there is replayed later."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
@@ -106,7 +108,7 @@ class Shared:
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
-        self._reads: dict[str, Read] = {}
+        self._reads: dict[tuple[str, str, bool], Read] = {}
         self._calls: dict[tuple[str, str, int, bool, CompileTest | None], CallEdge] = {}
         self._events: dict[Place, Placed] = {}
 
@@ -117,10 +119,10 @@ class Shared:
             # It holds a constant without a hash.
             return item
 
-    def read(self, key: str) -> Read:
-        known = self._reads.get(key)
+    def read(self, key: str, ref: str, captured: bool) -> Read:
+        known = self._reads.get((key, ref, captured))
         if known is None:
-            known = self._reads[key] = Read(key)
+            known = self._reads[key, ref, captured] = Read(key, ref, captured)
         return known
 
     def call(self, callee: str, caller: str, line: int, guarded: bool, compile_test: CompileTest | None) -> CallEdge:

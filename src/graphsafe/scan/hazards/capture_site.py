@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.symbols.index import dotted
 
 AUTOCAST = frozenset(
@@ -51,8 +52,9 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream, by keyword, as the third argument, or perhaps in `**options`."""
-    if len(call.args) >= 3:
+    """Return whether a call names a stream, by keyword, as the third argument, or perhaps in `**options`; or takes the
+    current one."""
+    if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)
 
@@ -131,7 +133,18 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     made_here = {
         name.id for name in ast.walk(frame.node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
     }
-    return "likely" if late or another or names & made_here else "possible"
+    alone = all(_is_called_once(frame, name) for name in names)
+    return "likely" if late or another or names & made_here or alone else "possible"
+
+
+def _is_called_once(frame: Frame, name: str | None) -> bool:
+    """Return whether only the captured block calls `self.net`, which the constructor makes, or a method of its own."""
+    owner, _, attribute = (name or "").rpartition(".")
+    lines = frame.project.source(frame.path).lines
+    if owner != "self" or sum(f".{attribute}(" in line for line in lines) != 1:
+        return False
+    made = re.compile(rf"self\.{re.escape(attribute)} = [A-Z]\w*\(")
+    return attribute.startswith("_") or any(made.search(line) for line in lines)
 
 
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:

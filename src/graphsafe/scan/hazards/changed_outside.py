@@ -25,6 +25,8 @@ class Change(NamedTuple):
 def lines(found: Tables) -> Iterator[Change]:
     for table in found.all:
         yield from _other_weights(table)
+        yield from _other_modules(found, table)
+        yield from _dropped_gradients(table)
     capturing = {name: node for name, node, _ in found.functions if _captures(node)}
     if any(_steps_optimizer(found, node) for node in capturing.values()):
         yield from _other_rates(found, set(capturing))
@@ -63,11 +65,13 @@ def _other_weights(table: GraphTensors) -> Iterator[Change]:
 
 def _turned_over(function: Function) -> dict[str, str]:
     """Map the names that loops over a module's parameters bind to the module: `for p in self.net.parameters():`."""
+    nodes = [node for _, node in own_nodes(function)]
+    made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
     return {
         name.id: holder
-        for _, loop in own_nodes(function)
+        for loop in nodes
         if isinstance(loop, ast.For)
-        for target, walked in _walks(loop.target, loop.iter)
+        for target, walked in _walks(loop.target, made.get(place(loop.iter), loop.iter))
         for holder, _, walk in [(dotted(walked.func) or "").rpartition(".")]
         if walk in ("parameters", "named_parameters", "buffers", "named_buffers")
         for name in elements(target)
@@ -108,6 +112,46 @@ def _weight_put(node: ast.AST) -> str | None:
 
 def _makes_parameter(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("Parameter")
+
+
+def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Change]:
+    """Yield lines that bind a module which the captured block calls to another one, in a method that a loop calls
+    beside replays: `self.policy = copy.deepcopy(learner)`."""
+    called = {place(call.func) for body in (*table.blocks, *table.captured) for call in _calls(body.body)}
+    replaying = {name.rpartition(".")[2] for name in table.replaying}
+    for name, function in table.functions.items() if replaying else ():
+        if name in table.preparing or name in table.capturing or function in table.captured:
+            continue
+        for _, node in own_nodes(function):
+            text = place(node.targets[0]) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
+            if text is not None and text in called and _runs_beside(found, name.rpartition(".")[2], replaying):
+                assert isinstance(node, ast.Assign)
+                yield Change(name, "weights-rebound", node, ast.unparse(node))
+
+
+def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
+    """Return whether a loop of the file calls a method, and another one that replays."""
+    loops = [node for node in ast.walk(found.tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))]
+    called = [{_last(call) for call in _calls(loop.body)} for loop in loops]
+    return any(method in names and not replaying.isdisjoint(names) for names in called)
+
+
+def _dropped_gradients(table: GraphTensors) -> Iterator[Change]:
+    """Yield `opt.zero_grad()` beside a replay that makes gradients, if the optimizer steps outside of the graph."""
+    inside = [call for body in (*table.blocks, *table.captured) for call in _calls(body.body)]
+    if not any(_last(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
+        return
+    for name in sorted(table.replaying - table.capturing):
+        calls = _calls(table.functions[name].body)
+        for call in calls if any(map(_is_optimizer_step, calls)) else ():
+            kept = [word for word in call.keywords if word.arg == "set_to_none"] or call.args
+            if _last(call) == "zero_grad" and not any(_is_false(word) for word in kept):
+                yield Change(name, "grads-dropped", call, ast.unparse(call))
+
+
+def _is_false(given: ast.keyword | ast.expr) -> bool:
+    value = given.value if isinstance(given, ast.keyword) else given
+    return not (isinstance(value, ast.Constant) and value.value is True)
 
 
 # rates

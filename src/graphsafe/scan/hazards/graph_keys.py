@@ -32,7 +32,7 @@ def lines(found: Tables) -> Iterator[Line]:
     if not capturing:
         return
     for name, function in functions.items():
-        yield from _lacking(name, function, capturing)
+        yield from _lacking(name, function, capturing, functions)
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
@@ -68,13 +68,13 @@ def _calls(node: ast.AST) -> Iterator[ast.Call]:
 
 
 def _last(call: ast.Call) -> str:
-    return (dotted(call.func) or "").rpartition(".")[2]
+    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
 # keys
 
 
-def _lacking(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
+def _lacking(name: str, function: Function, capturing: Functions, functions: Functions) -> Iterator[Line]:
     """Yield entries of graphs, made on demand, whose key lacks a number or an option that the capture is given."""
     parents = {child: parent for parent, child in own_nodes(function)}
     for node in parents:
@@ -83,7 +83,8 @@ def _lacking(name: str, function: Function, capturing: Functions) -> Iterator[Li
         call, entry = node.value, next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
         if entry is None or not isinstance(call, ast.Call) or _last(call) not in capturing:
             continue
-        lacking = _frozen(call, function, capturing[_last(call)]) - _names_in(entry.slice, function)
+        switched = _switched(name, place(entry.value), functions)
+        lacking = _frozen(call, function, capturing[_last(call)], switched) - _names_in(entry.slice, function)
         if lacking:
             yield Line(name, "key-lacks", node, min(lacking))
 
@@ -106,15 +107,31 @@ def _names_in(key: ast.expr, function: Function) -> set[str]:
     return found
 
 
-def _frozen(call: ast.Call, function: Function, made: Function) -> Set[str]:
-    """Return the numbers and options that a call hands to the capture, as far as the function itself is given them."""
+def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
+    """Return the attributes that other methods than constructors assign, and leave the graphs as they are."""
+    owner = name.rpartition(".")[0]
+    methods = [node for other, node in functions.items() if owner and other.rpartition(".")[0] == owner]
+    return {
+        text
+        for node in methods
+        if node.name not in CONSTRUCTORS and table is not None and table not in ast.unparse(node)
+        for _, inner in own_nodes(node)
+        for target in _targets(inner)
+        if isinstance(target, ast.Attribute) and (text := place(target)) is not None
+    }
+
+
+def _frozen(call: ast.Call, function: Function, made: Function, switched: Set[str]) -> Set[str]:
+    """Return the numbers and options that a call hands to the capture, as far as the function itself is given them, or
+    another method switches them."""
     given = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
     numbers = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg) and _is_number(one)}
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
     found = {inner.id for inner in ast.walk(call) if isinstance(inner, ast.Name) and inner.id in numbers | options}
     for value, parameter in _matched(call, made):
         text = place(value)
-        if text is not None and _is_number(parameter) and text.partition(".")[0] in given - {"self", "cls"}:
+        changes = text is not None and (text.partition(".")[0] in given - {"self", "cls"} or text in switched)
+        if text is not None and changes and _is_number(parameter):
             found.add(text)
     return found
 

@@ -65,7 +65,8 @@ def viewed(node: ast.expr) -> str | None:
     """Return the tensor whose memory an expression shows: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
-        if isinstance(shows, ast.Attribute) and shows.attr in VIEWS:
+        # An attribute `self.view` that is not called is a tensor of that name.
+        if isinstance(shows, ast.Attribute) and shows.attr in (VIEWS if isinstance(node, ast.Call) else ("T", "mT")):
             node = shows.value
         elif isinstance(node, ast.Subscript) and place(node) is None and _is_basic(node.slice):
             node = node.value

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphsafe.scan.hazards.graph_syntax import Function, in_loop, own_nodes, viewed
+from graphsafe.scan.hazards.graph_syntax import Function, in_loop, own_nodes, place, viewed
 from graphsafe.scan.hazards.graph_tensors import Tables, elements
 from graphsafe.scan.symbols.index import dotted
 
+_GRAPHED = "<graphed>."
+"Begins the names of callables whose graphs PyTorch makes."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 Parents = Mapping[ast.AST, ast.AST]
 
@@ -50,15 +52,19 @@ def lines(found: Tables) -> Iterator[Kept]:
         for name in sorted(table.replaying)
         if (given := _returned(table.functions[name], table.outputs)) is not None
     }
-    if not replaying:
+    graphed = {name: _Given(call) for name, call in _graphed(found)}
+    if not replaying and not graphed:
         return
-    giving = dict(replaying)
+    giving = replaying | graphed
     names = _names(found, giving)
     for function, node, _ in found.functions:
         if function not in giving and (passed := _passed_on(node, giving, names)) is not None:
             giving[function] = passed
     names = _names(found, giving)
     kept: set[str] = set()
+    for handed in _handed_on(found, giving, names):
+        kept.add(handed.source)
+        yield Kept(handed.function, handed.node, ast.unparse(handed.node))
     for function, node, _ in found.functions:
         parents = {child: parent for parent, child in own_nodes(node)}
         made = [inner for inner in parents if isinstance(inner, ast.Call) and _last(inner) in names]
@@ -112,7 +118,7 @@ def _is_stored(node: ast.AST, name: str | None = None) -> bool:
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
     """Return the last part of each name by which code calls a function that gives outputs, with the function's full
     name."""
-    names = {last: name for name in giving if _is_unique(found, last := name.rpartition(".")[2])}
+    names = {_end(name): name for name in giving if name.startswith(_GRAPHED) or _is_unique(found, _end(name))}
     names.update(_called_objects(found, giving))
     return names
 
@@ -121,6 +127,10 @@ def _called_objects(found: Tables, giving: Mapping[str, _Given]) -> Iterator[tup
     """Yield the names that hold objects of a class whose call gives an output, each with the method."""
     methods = {name.rpartition(".")[0]: name for name in giving if name.endswith(".__call__")}
     for node in ast.walk(found.tree) if methods else ():
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            method = methods.get(dotted(node.annotation) or "")
+            if method is not None:
+                yield node.arg, method
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             method = methods.get(dotted(node.value.func) or "")
             for target in node.targets if method is not None else ():
@@ -128,12 +138,105 @@ def _called_objects(found: Tables, giving: Mapping[str, _Given]) -> Iterator[tup
 
 
 def _last(call: ast.Call) -> str:
-    return (dotted(call.func) or "").rpartition(".")[2]
+    return _end(dotted(call.func) or "")
+
+
+def _end(name: str) -> str:
+    return name.rpartition(".")[2]
 
 
 def _is_unique(found: Tables, name: str) -> bool:
     """Return whether one function of the file alone has the name, so that a call means it."""
-    return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in found.functions) == 1
+    return sum(_end(qualified) == name for qualified, _, _ in found.functions) == 1
+
+
+# graphs that PyTorch makes
+
+
+def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the names of callables that replay graphs of PyTorch's own: `self.run = torch.compile(model,
+    mode="reduce-overhead")`, `torch.cuda.make_graphed_callables(model, (x,))`."""
+    for node in ast.walk(found.tree):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+            continue
+        name = _end(place(node.targets[0]) or "")
+        own = any(_end(function) == name for function, _, _ in found.functions)
+        # `step = torch.compile(step, …)` means the function of that name.
+        if name and _makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
+            yield f"{_GRAPHED}{name}", node.value
+
+
+def _makes_graphs(call: ast.Call) -> bool:
+    name = dotted(call.func) or ""
+    if name.endswith("make_graphed_callables"):
+        return True
+    modes = [word.value for word in call.keywords if word.arg == "mode"]
+    return name == "torch.compile" and any(
+        isinstance(mode, ast.Constant) and mode.value in ("reduce-overhead", "max-autotune") for mode in modes
+    )
+
+
+# generators
+
+
+class _Handed(NamedTuple):
+    function: str
+    node: ast.expr
+    source: str
+    "The function that gives the output."
+
+
+def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, str]) -> Iterator[_Handed]:
+    """Yield the lines that collect what a generator hands out: `kept = [*…]`, `list(runner.stream(frames))`."""
+    outputs = set().union(*(table.outputs for table in found.all))
+    yielding: dict[str, tuple[str, int | None]] = {}
+    for function, node, _ in found.functions:
+        first = next(_yielded(function, node, outputs, names), None)
+        if first is not None and _is_unique(found, _end(function)):
+            yielding[_end(function)] = first
+    for function, node, _ in found.functions if yielding else ():
+        parents = {child: parent for parent, child in own_nodes(node)}
+        for call in [inner for inner in parents if isinstance(inner, ast.Call) and _last(inner) in yielding]:
+            source, part = yielding[_last(call)]
+            if _collects(call, part, parents):
+                yield _Handed(function, call, source)
+
+
+def _yielded(
+    function: str, node: Function, outputs: Set[str], names: Mapping[str, str]
+) -> Iterator[tuple[str, int | None]]:
+    """Yield the function whose output a generator hands out as it is, and its place in a tuple."""
+    for _, inner in own_nodes(node):
+        if isinstance(inner, ast.Yield) and inner.value is not None:
+            is_tuple = isinstance(inner.value, ast.Tuple)
+            for i, value in enumerate(_parts(inner.value)):
+                if viewed(value) in outputs:
+                    yield function, i if is_tuple else None
+                elif isinstance(value, ast.Call) and _last(value) in names:
+                    yield names[_last(value)], i if is_tuple else None
+
+
+def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
+    parent = parents.get(call)
+    if isinstance(parent, (ast.Starred, ast.Call)):
+        return isinstance(parent, ast.Starred) or (dotted(parent.func) in ("list", "tuple", "dict", "sorted", "deque"))
+    around = parents.get(parent) if isinstance(parent, ast.comprehension) else parent
+    if isinstance(around, (ast.ListComp, ast.SetComp)) and isinstance(parent, ast.comprehension):
+        return any(viewed(value) in _bound(parent.target, part) for value in _parts(around.elt))
+    if isinstance(parent, (ast.For, ast.AsyncFor)) and parent.iter is call:
+        names = _bound(parent.target, part)
+        lines = [_put(inner) for statement in parent.body for inner in ast.walk(statement)]
+        return any(viewed(value) in names for _, held in lines for one in held for value in _parts(one))
+    return False
+
+
+def _bound(target: ast.expr, part: int | None) -> set[str]:
+    """Return the names that a loop binds to the whole, or to one part of each item."""
+    named = elements(target)
+    if part is None or isinstance(target, ast.Name):
+        return {one.id for one in named if isinstance(one, ast.Name)} if len(named) == 1 else set()
+    one = named[part] if part < len(named) else None
+    return {one.id} if isinstance(one, ast.Name) else set()
 
 
 # the callers that keep them
@@ -159,19 +262,30 @@ def _keeps(call: ast.Call, given: _Given, parents: Parents) -> ast.Call | ast.As
     return call if keeps else None
 
 
-def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | None:
-    """Return the call by which a loop puts the name of a result into a list as it is: `y = run(x); kept.append(y)`."""
-    if not in_loop(made, parents):
-        return None
+def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:
+    """Return the line that puts the name of a result into a container as it is, which a loop or an object keeps: `y =
+    run(x); kept.append(y)`."""
+    is_looped = in_loop(made, parents)
     for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names = names - {inner.id}
-        if not isinstance(inner, ast.Call) or not isinstance(inner.func, ast.Attribute):
-            continue
-        held = [part for argument in inner.args for part in _parts(argument)]
-        if inner.func.attr in KEEPS and any(_shown(part, parents) in names for part in held):
+        holder, held = _put(inner)
+        outlives = is_looped or (holder is not None and (place(holder) or "").startswith("self."))
+        if outlives and any(_shown(part, parents) in names for value in held for part in _parts(value)):
+            assert isinstance(inner, (ast.Call, ast.Assign))
             return inner
     return None
+
+
+def _put(node: ast.AST) -> tuple[ast.expr | None, Sequence[ast.expr]]:
+    """Return the container into which a line puts values, and the values: `kept.append(y)`, `kept[key] = y`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS:
+        return node.func.value, node.args
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple)):
+        assert isinstance(node, ast.Assign)
+        return target.value, [node.value]
+    return None, ()
 
 
 def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:

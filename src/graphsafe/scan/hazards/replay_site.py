@@ -12,7 +12,15 @@ from collections.abc import Iterator
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, EventKind, span_of
-from graphsafe.scan.hazards import changed_outside, graph_keys, kept_graphs, refills, stale_replays, unproven_graphs
+from graphsafe.scan.hazards import (
+    changed_outside,
+    graph_keys,
+    kept_graphs,
+    lost_memory,
+    refills,
+    stale_replays,
+    unproven_graphs,
+)
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     is_host,
@@ -23,7 +31,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     viewed,
     written,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, tables
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, tables
 from graphsafe.scan.hazards.kept_outputs import KEEPS
 from graphsafe.scan.symbols.index import dotted
 
@@ -42,21 +50,19 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
         yield name, _event("StreamOp", how, node, ast.unparse(node))
-    if not measures:
-        for change in changed_outside.lines(found):
-            if not MEASURES.search(change.function):
-                kind: EventKind = "StreamOp" if change.how == "swallowed" else "AttrWrite"
-                yield change.function, _event(kind, change.how, change.node, change.text)
-        for key in graph_keys.lines(found):
-            if not MEASURES.search(key.function):
-                kind = "StreamOp" if key.how == "captured-again" else "AttrWrite"
-                yield key.function, _event(kind, key.how, key.node, key.text)
-        for refill in refills.lines(found):
-            if not MEASURES.search(refill.function):
-                yield refill.function, _event("AttrWrite", "refilled", refill.node, refill.text)
-        for line in stale_replays.lines(found):
-            if not MEASURES.search(line.function):
-                yield line.function, _event("AttrWrite", line.how, line.node, line.text, line.confidence)
+    for name, how, at, text, confidence in _changes(found) if not measures else ():
+        if not MEASURES.search(name):
+            kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
+            yield name, _event(kind, how, at, text, confidence)
+
+
+def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str, Confidence]]:
+    """Yield the function, the kind, the place and the text of each line by which replays and other code disagree."""
+    yield from ((one.function, one.how, one.node, one.text, "likely") for one in changed_outside.lines(found))
+    yield from ((one.function, one.how, one.node, one.text, "likely") for one in graph_keys.lines(found))
+    yield from ((one.function, "freed", one.node, one.text, "likely") for one in lost_memory.lines(found))
+    yield from ((one.function, "refilled", one.node, one.text, "likely") for one in refills.lines(found))
+    yield from stale_replays.lines(found)
 
 
 class _Site:
@@ -138,11 +144,14 @@ class _Site:
         """Return whether nothing else in the function depends on how much of its one input is filled: `self.x[:n]`."""
         parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         ends = [part.upper for part in parts if isinstance(part, ast.Slice) and part.upper is not None]
-        if len(ends) != 1 or not isinstance(ends[0], ast.Name):
+        if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
-        uses = [node for node in self._own if isinstance(node, ast.Name) and node.id == ends[0].id]
+        # `n` may be told the caller under another name; `len(x)` and `x.shape[0]` have none.
+        text = ast.unparse(ends[0])
+        uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
-        return sum(isinstance(node.ctx, ast.Load) for node in uses) == 1 and len(fills) == 1
+        read = [node for node in uses if not isinstance(node, ast.Name) or isinstance(node.ctx, ast.Load)]
+        return len(read) == 1 and len(fills) == 1
 
     def _fills(self, node: ast.Assign | ast.Call) -> bool:
         target = written(node)

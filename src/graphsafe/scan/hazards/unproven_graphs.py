@@ -37,7 +37,10 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
         for node in nodes
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
         for target in node.targets
-        if isinstance(target, ast.Name) and (dotted(node.value.func) or "").endswith(GRAPH_ENDS)
+        # `graph = self.graphs[key] = CUDAGraph()` is found again under its other name.
+        if all(isinstance(one, ast.Name) for one in node.targets)
+        and isinstance(target, ast.Name)
+        and (dotted(node.value.func) or "").endswith(GRAPH_ENDS)
     }
     for item in [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]:
         call = item.context_expr

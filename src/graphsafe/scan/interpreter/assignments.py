@@ -149,6 +149,16 @@ def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) 
             assign(frame, inner, Sequence("list", None, item) if inner is not target else item, node)
 
 
+def _give_memory(frame: Frame, target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr | None) -> None:
+    """Emit that a tensor from before the step gets memory of its own: `p.data = p.data - rate * p.grad`."""
+    holder = dotted(target.value)
+    made, certain = as_tensor(value)
+    if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None or written is None:
+        return
+    if any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written)):
+        frame.emit("AttrWrite", "rebound", target, "likely" if certain else "possible")
+
+
 def _assign_attribute(
     frame: Frame,
     target: ast.Attribute,
@@ -161,6 +171,8 @@ def _assign_attribute(
     if target.attr == "forward":
         torch_functions.handed_over(frame.engine, value, REPLACED_FORWARD)
     for option in options(owner):
+        if type(option) is Tensor and target.attr == "data" and frame.hot and not augmented:
+            _give_memory(frame, target, option, value, written)
         if type(option) is not Instance:
             continue
         setter = frame.project.find_method(option.ref, f"{target.attr}.setter")

@@ -39,7 +39,7 @@ def _literal(const: object) -> Value:
 
 def _name(frame: Frame, node: ast.Name) -> Value:
     if node.id in frame.globals and frame.hot:
-        frame.engine.note_read(f"{frame.path}::{node.id}")
+        frame.engine.note_read(frame, f"{frame.path}::{node.id}")
     value = frame.name(node.id)
     if type(value) is not Number or value.state or node.id in frame.env:
         return value
@@ -64,7 +64,7 @@ def _note_read(frame: Frame, node: ast.Attribute) -> None:
     if isinstance(node.value, ast.Name):
         owner = frame.env.get(node.value.id)
         if type(owner) is Instance:
-            frame.engine.note_read(frame.attributes.key(owner.ref, node.attr))
+            frame.engine.note_read(frame, frame.attributes.key(owner.ref, node.attr))
 
 
 def _call(frame: Frame, node: ast.Call) -> Value:

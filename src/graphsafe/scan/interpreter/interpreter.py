@@ -155,9 +155,9 @@ class Interpreter:
         """Note an effect of which only the first counts among equal ones."""
         self._note_shared(self._shared.item(item))
 
-    def note_read(self, key: str) -> None:
+    def note_read(self, frame: Frame, key: str) -> None:
         """Record that hot code reads an attribute or a global."""
-        self._note_shared(self._shared.read(key))
+        self._note_shared(self._shared.read(key, frame.ref, frame.captured))
 
     def note_call(self, frame: Frame, node: ast.AST, ref: str, line: int = 1) -> None:
         """Record that hot code calls a function; `line` is given if the node has none."""
@@ -198,7 +198,8 @@ class Interpreter:
                 arguments.open,
             )
         arguments = decorators.passed_on(self, function, arguments)
-        guarded = frame.guard is not None or bool(frame.unlikely) or (bool(frame.lazy) and is_filled_here(frame))
+        guarded = frame.guard is not None or bool(frame.unlikely)
+        once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
         composes = frame.composes and not hot
         loops = self.loops_of(ref) if composes else None
@@ -207,13 +208,13 @@ class Interpreter:
             call = Call(
                 ref, function.bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops)
             )
-            return self.read(call, guarded, out_of_scope)
+            return self.read(call, guarded, once, out_of_scope)
         call = Call(
             ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured, composes=composes
         )
-        return self.read(call, guarded, out_of_scope)
+        return self.read(call, guarded, once, out_of_scope)
 
-    def read(self, call: Call, guarded: bool = False, out_of_scope: int = 0) -> Value:
+    def read(self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0) -> Value:
         """Return a function's result for these arguments; its effects count at the call."""
         bound = call.bound
         owner = ref = ""
@@ -227,7 +228,7 @@ class Interpreter:
         if summary is None:
             return self.declared(call.ref, call.arguments)
         if not summary.is_empty:
-            self.effects.items.append(Included(summary, guarded))
+            self.effects.items.append(Included(summary, guarded, once=once))
         if not call.hot:
             self.attributes.include(summary, owner, ref)
         return summary.value

@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
-from graphsafe.scan.models import library, named_tuples
+from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
@@ -57,7 +57,9 @@ _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
     """Return `owner.name`; `text` is its spelling in the code, if that is a plain chain of names."""
     if isinstance(owner, Tensor):
-        return _of_tensor(frame.engine, owner, name)
+        return (
+            spelled_out.items_of(frame, node, owner) if name == "__getitem__" else _of_tensor(frame.engine, owner, name)
+        )
     if isinstance(owner, Instance):
         return of_instance(frame, node, owner, name, text or f"….{name}")
     if isinstance(owner, ProjectModule):
@@ -117,7 +119,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         return _of_method(frame, node, owner, method, name, text)
     key = frame.attributes.key(owner.ref, name)
     if frame.hot:
-        frame.engine.note_read(key)
+        frame.engine.note_read(frame, key)
     found = class_values.before_assignment(frame, node, owner, name)
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)

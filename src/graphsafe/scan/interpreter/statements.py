@@ -30,6 +30,7 @@ from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
+from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 from graphsafe.scan.state.first_step_tests import asks_remainder
@@ -147,8 +148,10 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     # A loop around steps logs, saves and evaluates from time to time.
     rare = bool(frame.step_loops) and branch and asks_remainder(ways.node.test)
     frame.unlikely += rare
+    frame.seldom += rare
     runs_on = execute(frame, body)
     frame.unlikely -= rare
+    frame.seldom -= rare
     frame.leave(around)
     del frame.lazy[lazy_count:]
     if verdict.traced and branch is verdict.guarded:
@@ -301,8 +304,8 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
     """Enter `with value as name`: note the conditions inside, and return the value that `name` is bound to."""
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")
-    elif type(value) is RuntimeObject and value.kind in ("capture", "graph"):
-        if value.kind == "capture":  # a graph that is entered itself takes the stream that is current
+    elif is_begin(expression) or (type(value) is RuntimeObject and value.kind in ("capture", "graph")):
+        if is_begin(expression) or (type(value) is RuntimeObject and value.kind == "capture"):
             capture_site.entered(frame, node, expression)
         # `if self.graph is None:` around the capture lets it run once, but every step replays the captured code.
         frame.guards, frame.lazy = [], []

@@ -84,6 +84,8 @@ def gather(steps: Sequence[Summary]) -> Record:
             elif type(item) is Use:
                 if not without_uses:
                     _add_use(record, item)
+            elif type(item) is Read:
+                record.state.readers.setdefault(item.key, set()).add(item)
             elif type(item) is StepInput:
                 record.state.inputs.add(item.attribute)
             elif type(item) is RootSite:
@@ -112,6 +114,8 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
             record.state.used_before.setdefault(written, set()).update(uses)
         record.state.inputs |= part.state.inputs
         record.state.read_before |= part.state.read_before
+        for key, reads in part.state.readers.items():
+            record.state.readers.setdefault(key, set()).update(reads)
         record.failures.update(part.failures)
         record.replays.update(part.replays)
     for ref in sorted({ref for part in records for ref in part.roots}):
@@ -160,18 +164,21 @@ def _rank(event: Event) -> tuple[object, ...]:
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
     """Yield each summary in each state in which it is included: guarded or not, with its uses or without."""
-    seen: dict[int, list[tuple[bool, bool]]] = {}
-    waiting = [(summary, False, False) for summary in steps]
+    seen: dict[int, list[tuple[bool, bool, bool]]] = {}
+    waiting = [(summary, False, False, False) for summary in steps]
     while waiting:
-        summary, guarded, without_uses = waiting.pop()
+        summary, guarded, once, without_uses = waiting.pop()
+        # A first step captures; its graph is replayed in all others.
+        once = once and not any(type(item) is RootSite for item in summary.items)
         known = seen.setdefault(id(summary), [])
-        if any(g <= guarded and w <= without_uses for g, w in known):
+        if any(g <= guarded and o <= once and w <= without_uses for g, o, w in known):
             continue
-        known.append((guarded, without_uses))
-        yield summary, guarded, without_uses
+        known.append((guarded, once, without_uses))
+        yield summary, guarded or once, without_uses
         for item in summary.items:
             if type(item) is Included:
-                waiting.append((item.summary, guarded or item.guarded, without_uses or item.without_uses))
+                unused = without_uses or item.without_uses
+                waiting.append((item.summary, guarded or item.guarded, once or item.once, unused))
 
 
 # the order of events in a step

@@ -46,8 +46,9 @@ class Regions:
             facts = project.function_facts(ref)
             if facts is not None and facts.captures:
                 self._blocks[ref] = list(self._captured_lines(ref))
-                begun += calls.called_in(ref, self._blocks[ref])
-        self._captured = calls.reached(begun, without=replaying)
+        called = [callee for ref, lines in self._blocks.items() for callee in calls.called_in(ref, lines)]
+        self._held = calls.reached(called, without=replaying)
+        self._captured = calls.reached([*begun, *called], without=replaying)
         self._hot = hot
 
     def of(self, ref: str, line: int) -> Region | None:
@@ -55,6 +56,11 @@ class Regions:
         if ref in self._captured or any(first <= line <= last for first, last in self._blocks.get(ref, ())):
             return "captured"
         return "step" if ref in self._hot else None
+
+    def is_held(self, ref: str, line: int | None = None) -> bool:
+        """Return whether a block of the project captures a function, or a line of it; users may capture others."""
+        blocks = self._blocks.get(ref, ()) if line is not None else ()
+        return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
 
     def _package(self, ref: str) -> str:
         """Return the outermost package of a function's module, or the module itself."""

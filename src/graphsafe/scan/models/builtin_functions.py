@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models import protocols, type_tests
+from graphsafe.scan.models import protocols, spelled_out, type_tests
 from graphsafe.scan.state import container_state
 from graphsafe.scan.symbols.index import dotted
 
@@ -273,17 +273,19 @@ def map_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def filter_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if len(arguments.positional) < 2:
         return UNKNOWN
-    item = element_of(arguments.positional[1])
     if type(arguments.positional[0]) is NoneValue:
         ordered(frame, node, arguments.positional[1], "filter")
-    return of_elements("iterator", item)
+        return of_elements("iterator", element_of(arguments.positional[1]))
+    return spelled_out.chosen(frame, node, arguments)
 
 
 def next_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return UNKNOWN
     container_state.advanced(frame, node, arguments.positional[0])
-    item = element_of(arguments.positional[0])
+    item = protocols.called(frame, node, arguments.positional[0], "__next__")
+    if item is None:
+        item = element_of(arguments.positional[0])
     return join(item, arguments.positional[1]) if len(arguments.positional) > 1 else item
 
 

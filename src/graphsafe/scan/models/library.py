@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import element_of, join_all
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
     ARRAY,
     BOOL,
@@ -41,6 +41,7 @@ from graphsafe.scan.models import (
     operations,
     protocols,
     runtime_objects,
+    spelled_out,
     torch_functions,
 )
 from graphsafe.scan.models.op_arguments import tensors_in
@@ -74,7 +75,7 @@ _DTYPES: dict[str, Dtype] = {
 _ITERATING = frozenset(
     f"builtins.{name}"
     for name in "list tuple set enumerate zip map filter sum max min any all sorted iter reversed".split()
-)
+) | {f"itertools.{name}" for name in "takewhile dropwhile filterfalse islice".split()}
 "Functions that iterate over their arguments."
 _DISTRIBUTION = re.compile(r"distributions\.\w+\.[A-Z]\w+$")
 "A distribution under the name of the module that defines it: `torch.distributions.normal.Normal`."
@@ -184,10 +185,6 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return replace(made, made=frame.hot) if type(made) is Instance else UNKNOWN
 
 
-def _reduce(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return element_of(arguments.positional[1]) if len(arguments.positional) > 1 else UNKNOWN
-
-
 _FUNCTIONS: dict[str, Handler] = {
     "typing.cast": _promised,
     "typing_extensions.cast": _promised,
@@ -216,7 +213,11 @@ _FUNCTIONS: dict[str, Handler] = {
     "copy.deepcopy": torch_functions.copy_tensor,
     "copy.copy": torch_functions.copy_tensor,
     "functools.partial": _partial,
-    "functools.reduce": _reduce,
+    "functools.reduce": spelled_out.reduced,
+    "operator.getitem": spelled_out.item,
+    "operator.itemgetter": spelled_out.item_getter,
+    **{f"itertools.{name}": spelled_out.chosen for name in ("takewhile", "dropwhile", "filterfalse")},
+    "itertools.islice": builtin_functions.listed("iterator"),
     "dataclasses.replace": _replaced,
     "os.environ.get": runtime_objects.environment,
     "os.getenv": runtime_objects.environment,

@@ -217,6 +217,9 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
+    if type(value) is Instance:
+        # Attributes that are bound on the copy are no state of the object.
+        return replace(value, made=value.made or frame.hot)
     return replace(value, fresh=True, attr=None) if type(value) is Tensor else value
 
 

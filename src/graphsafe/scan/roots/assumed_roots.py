@@ -25,11 +25,12 @@ OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
 FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
+LAUNCHES = "launches a kernel"
 RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "A public function that is a root only if it returns tensors."
 
-BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, PUBLIC, RESULTS)
+BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
 "Reasons that rest on the form of a function alone."
 
 _WORDS = (
@@ -45,6 +46,10 @@ _WORDS = (
     b"op_func",
 )
 "Words of which one is in every file with such a function, unless it is a hook, registered or public."
+_LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
+"A launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
+_FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
+"Words in the names of modules and functions whose kernels run once, as over the weights, or beside the steps."
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
@@ -56,7 +61,11 @@ _STEPS = ("step", "sample")
 
 def may_be_assumed(data: bytes) -> bool:
     """Return whether a file's text may hold an assumed root, public functions aside."""
-    return any(word in data for word in _WORDS) or any(hooks_in(data)) or may_register(data)
+    return any(word in data for word in _WORDS) or any(hooks_in(data)) or may_register(data) or _may_launch(data)
+
+
+def _may_launch(data: bytes) -> bool:
+    return b"triton" in data and _LAUNCH.search(data) is not None
 
 
 def hooks_in(data: bytes) -> Iterator[str]:
@@ -90,6 +99,7 @@ class _Forms:
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
         self._imports_torch = file.imports_torch
+        self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 
     def why(self, facts: FunctionFacts) -> str | None:
         if is_kernel(facts.decorators):
@@ -104,12 +114,31 @@ class _Forms:
             return found
         if facts.name in self._entries and self._takes_tensors(facts):
             return ENTRY
+        if facts.name in self._launching:
+            return LAUNCHES
         if self._with_public and is_public(facts):
             if self._makes_step(facts):
                 return FACTORY
             works = works_on_tensors(self._engine, self._file, facts)
             return PUBLIC if works else PERHAPS if works is None else None
         return None
+
+    def _launchers(self, data: bytes) -> Iterator[str]:
+        """Yield the functions of the file that launch a kernel of the project."""
+        project = self._engine.project
+        if _FOR_WEIGHTS.search(self._file.module.rpartition(".")[2]):
+            return
+        for name in {match[1].decode() for match in _LAUNCH.finditer(data)}:
+            binding = project.resolve(self._file, name)
+            kernel = project.function_facts(binding.ref) if binding is not None and binding.kind == "function" else None
+            if kernel is None or not is_kernel(kernel.decorators):
+                continue
+            launch = re.compile(rf"(?<![\w.]){name}\[[^\[\]=:]+\]\(")
+            lines = project.source(self._file.path).lines
+            for facts in self._file.functions.values():
+                body = lines[facts.line - 1 : facts.end_line]
+                if not _FOR_WEIGHTS.search(facts.name) and any(launch.search(line) for line in body):
+                    yield facts.name
 
     def _makes_step(self, facts: FunctionFacts) -> bool:
         """Return whether a function defines and returns another one that takes tensors."""

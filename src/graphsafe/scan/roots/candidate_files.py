@@ -35,8 +35,12 @@ COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
 "Matches code that asks torch.compile for graphs; an option that users may set, and an example, capture nothing."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 "Words of which one is in every text that makes another device the current one."
-ONE_A_PROCESS = re.compile(rb"set_device(?:_index)?\([^()]{0,40}rank")
-"A call that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`."
+ONE_A_PROCESS = re.compile(
+    rb"set_device(?:_index)?\([^()]{0,40}rank"
+    rb"|def \w+\([^()]{0,60}\brank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
+)
+"""A call that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`, or
+`torch.cuda.set_device(device)` at the beginning of the function that each rank runs."""
 OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )

@@ -54,9 +54,9 @@ HOT_PATH = "named in hot-paths"
 HOT_PATH_AROUND = "named in hot-paths, around graphs"
 COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
-    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
+    r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(save_(?:model|weights|checkpoint|ckpt|state|safetensors|hf|lora|adapters?)|state_dict$|dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
 )
-"Names of functions that make the graphs, end the process, change its size, or start again after a failure."
+"Names of functions that make the graphs, save weights, end the process, resize it, or start again after a failure."
 
 
 @cache

@@ -16,6 +16,7 @@ _PERHAPS = (b".step(", b".forward(", *(f"{name}(".encode() for name in MODEL.spl
 """Texts of which one is in every other text that `SEED` matches. Looking for each is many times as fast as the
 pattern."""
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
+_DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
 "Names that prove nothing: many functions of each project have them, or their callers are no loops."
 
@@ -49,10 +50,19 @@ def step_names(texts: Iterable[bytes]) -> StepNames:
     """Return the functions that replay or train by themselves or call such a function of their file, by text alone."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
+    derived: dict[bytes, set[bytes]] = {}
     for data in texts:
+        for match in _DERIVED.finditer(data):
+            for base in match[2].split(b","):
+                derived.setdefault(base.rpartition(b".")[2].strip(), set()).add(match[1])
         found = _taking(data)
         classes.update(owner for owner, name in found if name == b"__call__" and owner)
         functions.update(name for _, name in found if name != b"__call__")
+    waiting = [*classes]
+    while waiting:
+        further = derived.get(waiting.pop(), set()) - classes
+        classes |= further
+        waiting += further
     named = {name for name in functions - _CALLED_BY_OTHERS if not MEASURES.search(name.decode())}
     return StepNames(frozenset(named), frozenset(classes))
 

@@ -19,6 +19,7 @@ from functools import cached_property
 from pathlib import Path
 
 from graphsafe.files import read_regular
+from graphsafe.scan.sources.capture_calls import ENDS, as_blocks
 
 MAX_BYTES = 16_000_000
 "Larger files are data written as Python; `ast` needs about a hundred times their size in memory."
@@ -148,7 +149,8 @@ def parse(text: str) -> ast.Module:
     """Parse without warnings. Raises SyntaxError, ValueError, RecursionError or MemoryError, as `ast.parse` does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return ast.parse(text)
+        tree = ast.parse(text)
+        return as_blocks(tree) if ENDS in text else tree
 
 
 def parse_source(source: Source) -> tuple[Source, ast.Module]:

@@ -6,18 +6,19 @@ These are pure functions of the state log. Each event is on the line that writes
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 from graphsafe.report.model import Confidence, Level
 from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.numbers import const_of
-from graphsafe.scan.domain.state_log import StateLog, Use, Write
+from graphsafe.scan.domain.record import Place
+from graphsafe.scan.domain.state_log import Read, StateLog, Use, Write
 from graphsafe.scan.domain.values import (
     Dict,
     Instance,
     NoneValue,
     Number,
-    Sequence,
     Tensor,
     Union,
     Unknown,
@@ -29,10 +30,25 @@ from graphsafe.scan.domain.values import (
     may_be_none,
     options,
 )
+from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.state import host_clock
 
 
-def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
+class Change(NamedTuple):
+    """A write that a replay does not repeat, or does not see."""
+
+    write: Write
+    event: Event
+    uses: Collection[Use] = ()
+    reads: Collection[Read] = ()
+    "The places that see what it writes: those where a number decides something, or those that read a tensor."
+
+    @property
+    def place(self) -> Place:
+        return Place(self.write.path, self.write.function, self.event.span, self.event.kind, self.event.how)
+
+
+def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place: the most precise of several causes, the most certain of several calls."""
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
@@ -50,7 +66,9 @@ def events(log: StateLog) -> Iterator[tuple[Write, Event]]:
             if event is not None:
                 found.append((write, event))
         if found:
-            yield min(found, key=_rank)
+            write, event = min(found, key=_rank)
+            uses = flow.uses(write.key) if event.how == "host-state" else ()
+            yield Change(write, event, uses, log.readers.get(write.key, ()) if event.how == "rebound" else ())
 
 
 class StateFlow:
@@ -73,7 +91,9 @@ class StateFlow:
                         self._fed.setdefault(source, set()).add(write.key)
                 if not (write.keyed or write.lazy) and as_tensor(write.value)[0] is not None:
                     self.moved.add(write.key)
-                if not write.reads_self and any(type(option) in (Sequence, Dict) for option in options(write.value)):
+                if not write.reads_self and any(
+                    type(option) in (SequenceValue, Dict) for option in options(write.value)
+                ):
                     self.emptied.add(write.key)
 
     def uses(self, key: str) -> Collection[Use]:
@@ -139,11 +159,11 @@ def _is_view(value: Value) -> bool:
 
 
 def holds_anything(value: Value) -> bool:
-    return any(type(option) in (Tensor, Instance, Sequence, Dict, Unknown) for option in options(value))
+    return any(type(option) in (Tensor, Instance, SequenceValue, Dict, Unknown) for option in options(value))
 
 
 def _is_list(value: Value) -> bool:
-    return isinstance(value, Sequence) and value.kind in ("list", "set")
+    return isinstance(value, SequenceValue) and value.kind in ("list", "set")
 
 
 def cached(write: Write) -> Event | None:
@@ -233,7 +253,7 @@ def _has_tensor(value: Value) -> bool:
 
 def _one_or_several(value: Value) -> tuple[Tensor | None, bool]:
     """Return the tensor that a value is, or that stands for all in a list of tensors."""
-    return as_tensor(value.elem if type(value) is Sequence and value.kind in ("list", "tuple") else value)
+    return as_tensor(value.elem if type(value) is SequenceValue and value.kind in ("list", "tuple") else value)
 
 
 def _replaces_object(write: Write) -> bool:
@@ -247,7 +267,7 @@ def _replaces_object(write: Write) -> bool:
 
 def _is_number(value: Value) -> bool:
     """Return whether a value is a number, perhaps None, or a list of numbers."""
-    if type(value) is Sequence:
+    if type(value) is SequenceValue:
         return _is_number(value.elem)
     if type(value) is Union:
         return all(type(option) in (Number, NoneValue) for option in value.options)

@@ -71,7 +71,20 @@ def write_attribute(
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
     text = f"{holder}.{name}"
-    write(frame, key, text, value, before, node, written, augmented=augmented, borrowed=_is_passing(owner))
+    lasting = holder.partition(".")[0] == "self" or frame.attributes.is_module(owner.ref)
+    write(
+        frame,
+        key,
+        text,
+        value,
+        before,
+        node,
+        written,
+        augmented=augmented,
+        borrowed=_is_passing(owner),
+        lasting=lasting,
+        made=owner.made,
+    )
 
 
 def write_global(
@@ -87,7 +100,7 @@ def write_global(
     if frame.hot:
         before = frame.engine.globals.value(frame.file, target.id)
         key = f"{frame.path}::{target.id}"
-        write(frame, key, target.id, value, before, node, written, augmented=augmented)
+        write(frame, key, target.id, value, before, node, written, augmented=augmented, lasting=True)
 
 
 def write_nonlocal(
@@ -139,6 +152,8 @@ def write(
     augmented: bool = False,
     keyed: bool = False,
     borrowed: bool = False,
+    lasting: bool = False,
+    made: bool = False,
 ) -> None:
     """Record an assignment; `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
@@ -147,7 +162,8 @@ def write(
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None) or keeps_what_is_there(assigned, text)
-    guard = frame.guard or ("an exception handler" if frame.unlikely else None)
+    # A graph keeps the old value even if the loop changes it now and then.
+    guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(
         Write(
             key=key,
@@ -163,12 +179,14 @@ def write(
             keyed=keyed,
             guard=guard,
             compile_test=frame.compile_test,
-            grows=grows(frame, assigned, text) or first_step.too_small(frame, base),
+            grows=not (made and is_born_here(frame, text))
+            and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)
             or is_born_here(frame, text)
             or is_put_back(frame, text),
+            lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
             rare=converts(assigned, text)
             or is_made_along(frame, text)

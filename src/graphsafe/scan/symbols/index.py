@@ -24,7 +24,7 @@ CAPTURE_WORDS = (
     *("graph(", "make_graphed_callables", "capture_begin", "accelerator.Graph"),
     *("reduce-overhead", "max-autotune"),
 )
-CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph")
+CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".capture_begin")
 "How the names of context managers end that capture."
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "How the names of classes of graphs end."

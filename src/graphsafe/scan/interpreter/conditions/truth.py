@@ -37,6 +37,11 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
         if i == len(node.values) - 1:
             results.append(frame.evaluate(part))
             break
+        if how == "or" and _is_container(node.values[i + 1]):
+            # `caches or {}`: the operand is a container or None, whatever its use elsewhere suggests.
+            value = frame.evaluate(part)
+            results += [] if type(value) is NoneValue or as_tensor(value)[0] is not None else [value]
+            continue
         known = truth(frame, part, how, node)
         value = frame.evaluate_quietly(part)
         decides = known is not None and bool(known.const) is (how == "or")
@@ -53,6 +58,10 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
     result = join_all(results) if results else UNKNOWN
     # An unset switch or the platform decides, so the result is a switch too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
+
+
+def _is_container(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Dict, ast.List, ast.Set, ast.Tuple))
 
 
 def truth(frame: Frame, node: ast.expr, how: str, whole: ast.AST) -> Number | None:

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from .trainer import Trainer
+
+
+class Callback:
+    def on_gradients(self, trainer: "Trainer") -> None: ...
+
+    def on_step_end(self, trainer: "Trainer") -> None: ...
+
+
+class CallbackList(list):
+    """Calls any `on_*` hook of all members in order."""
+
+    def __getattr__(self, hook: str):
+        if not hook.startswith("on_"):
+            raise AttributeError(hook)
+
+        def call(*args):
+            for member in self:
+                getattr(member, hook)(*args)
+
+        return call
+
+
+class GradientMean(Callback):
+    def __init__(self, world: int):
+        self.world = world
+
+    def on_gradients(self, trainer):
+        pending = []
+        for p in trainer.model.parameters():
+            p.grad.div_(self.world)
+            pending.append(dist.all_reduce(p.grad, async_op=True))
+        for work in pending:
+            work.wait()
+
+
+class LossReport(Callback):
+    """Every rank takes part in the reduction; only the main one keeps the point."""
+
+    def __init__(self, every: int = 10):
+        self.every = every
+        self.points: list[torch.Tensor] = []
+
+    def on_step_end(self, trainer):
+        if trainer.step % self.every == 0:
+            value = trainer.loss.detach().clone()
+            dist.all_reduce(value, op=dist.ReduceOp.SUM)
+            if trainer.is_main:
+                self.points.append(value / trainer.world)

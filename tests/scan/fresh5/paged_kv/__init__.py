@@ -1,0 +1,3 @@
+from .engine import Engine, run
+
+__all__ = ["Engine", "run"]

@@ -1,0 +1,3 @@
+from .engine import SpecEngine, generate
+
+__all__ = ["SpecEngine", "generate"]
