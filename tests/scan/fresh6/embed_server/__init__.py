@@ -1,0 +1,3 @@
+from .server import EmbeddingServer
+
+__all__ = ["EmbeddingServer"]

@@ -1,0 +1,4 @@
+"""Replayed ranking tower."""
+from .server import RankServer
+
+__all__ = ["RankServer"]

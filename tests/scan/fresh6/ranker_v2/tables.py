@@ -1,0 +1,22 @@
+"""Embedding tables that are refreshed while the server runs."""
+import torch
+
+
+class TableRegistry:
+    def __init__(self, sizes, width, device):
+        self.device = device
+        self.tables = {
+            name: torch.randn(rows, width, device=device) * 0.05 for name, rows in sizes.items()
+        }
+
+    def lookup(self, name, ids):
+        return torch.nn.functional.embedding(ids, self.tables[name])
+
+    def reload(self, path):
+        fresh = torch.load(path, map_location="cpu", weights_only=True)
+        for name, rows in fresh.items():
+            table = self.tables[name]
+            if table.shape != rows.shape:
+                raise ValueError(f"table {name}: {tuple(rows.shape)} for {tuple(table.shape)}")
+            table.copy_(rows)
+        return sorted(fresh)

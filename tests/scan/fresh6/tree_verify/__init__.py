@@ -1,0 +1,3 @@
+from .step import build
+
+__all__ = ["build"]
