@@ -16,7 +16,7 @@ from graphsafe.capture.answers.own_graphs import Given, OwnGraphs
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
 from graphsafe.capture.parent.finding_table import FindingTable, Key
-from graphsafe.capture.parent.later_decisions import blamed_for
+from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probe_form import reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.parent.seen import Seen
@@ -34,6 +34,7 @@ from graphsafe.capture.parent.wording import (
 from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.model import CallSite, Finding, Level, Limit
+from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
 from graphsafe.report.probes.twin import Cause, Twin
 from graphsafe.rulebook.book import Rulebook
@@ -216,12 +217,18 @@ class _Writer:
         """Add a finding if Python decides differently in a later step. It is at the line that decides if only one thing
         can decide, else at the operation that changed."""
         departure = self._probes.horizon.departure
-        if departure is None or self._twin.status == "fail":
+        if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
         blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
         frames, span = blamed.frames or departure.frames or self._entry, blamed.span
         here = what_departed(departure)
         self.add(blamed.code, frames, span, expr=blamed.expr, level="error", data=blamed.data, here=here)
+
+    def _is_told_of_replays(self, departure: Departure) -> bool:
+        """Return whether the long run has found the same tensor replaced, and the line between replays that does it."""
+        growth = self._probes.memory.growth
+        moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
+        return rebound_by(departure) in moved
 
     def races(self) -> None:
         """Add a finding for each pair of unordered nodes on the same memory, at the node that was captured later."""

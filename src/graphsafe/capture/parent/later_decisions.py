@@ -31,6 +31,8 @@ class Blamed:
 def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
     """Choose among the host calls and the changes of state that the step probe saw."""
     says = {key: getattr(departure, key) for key in ("step", "under", "what", "before", "after")}
+    if (path := rebound_by(departure)) is not None:
+        return Blamed("GS703", (), departure.span, path, {"departure": says, "attribute": path})
     if departure.under in _OF_HOST_MEMORY:
         return Blamed("GS702", (), departure.span, None, {"departure": says})
     by_clock = departure.under != "further steps"
@@ -46,3 +48,12 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
         return Blamed("GS702", change.frames, None, change.name, {"departure": says, "attribute": change.name})
     among = [*(call.function for call in calls), *(change.name for change in changes)]
     return Blamed("GS702", (), departure.span, None, {"departure": says, "among": among})
+
+
+def rebound_by(departure: Departure) -> str | None:
+    """Return the path of the tensor in whose place a later step reads another one. A view that starts elsewhere in the
+    same tensor is a number of Python's instead."""
+    if departure.what != "memory":
+        return None
+    before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))
+    return before if before and before != after else None

@@ -46,7 +46,7 @@ class Operation:
             return self.name
         mine, theirs = self._of(aspect), other._of(aspect)
         differing = [one for one, another in zip(mine, theirs, strict=False) if one != another]
-        return differing[0] if differing else f"{len(mine)} arguments"
+        return (differing[0] or "other memory") if differing else f"{len(mine)} arguments"
 
     def _of(self, aspect: Aspect) -> tuple[str, ...]:
         return {"number": self.numbers, "shape": self.shapes, "memory": self.memory}.get(aspect, ())
