@@ -31,8 +31,6 @@ class Blamed:
 def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
     """Choose among the host calls and the changes of state that the step probe saw."""
     says = {key: getattr(departure, key) for key in ("step", "under", "what", "before", "after")}
-    if (path := rebound_by(departure)) is not None:
-        return Blamed("GS703", (), departure.span, path, {"departure": says, "attribute": path})
     if departure.under in _OF_HOST_MEMORY:
         return Blamed("GS702", (), departure.span, None, {"departure": says})
     by_clock = departure.under != "further steps"
@@ -46,6 +44,9 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
     if len(changes) == 1 and not calls:
         change = changes[0]
         return Blamed("GS702", change.frames, None, change.name, {"departure": says, "attribute": change.name})
+    path = rebound_by(departure)
+    if path is not None and not calls and not changes:
+        return Blamed("GS703", (), departure.span, path, {"departure": says, "attribute": path})
     among = [*(call.function for call in calls), *(change.name for change in changes)]
     return Blamed("GS702", (), departure.span, None, {"departure": says, "among": among})
 
