@@ -46,6 +46,7 @@ def test_scan_says_what_the_command_says(project: Path) -> None:
     found = graphsafe.scan(".")
     assert replace(found, created=saved.created) == saved
     assert graphsafe.scan().findings == graphsafe.scan(project).findings == found.findings
+    assert graphsafe.scan(["hot.py"]).findings == found.findings
 
 
 def test_options_of_a_scan(project: Path) -> None:
@@ -128,3 +129,28 @@ def test_importing_it_imports_nothing_heavy() -> None:
     heavy = "{'torch', 'libcst', 'click', 'yaml', 'graphsafe.report.model', 'graphsafe.config'}"
     script = f"import sys, graphsafe; sys.exit(str({heavy} & set(sys.modules) or ''))"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stderr.strip() == ""
+
+
+def test_a_comment_suppresses_on_a_line_that_only_a_capture_reports(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "plain.py").write_text(
+        """\
+import torch
+
+
+def make(device):
+    def fn(x):
+        return x * x.sum().item()  # graphsafe: ignore[GS101] the host needs it
+
+    return fn, (torch.ones(4, device=device),)
+""",
+        encoding="utf-8",
+    )
+    assert cli.main(["capture", "plain.py:make", "--format", "concise", "-o", "-"]) == 1
+    told = capsys.readouterr()
+    assert told.out == "plain.py:make: not-ready\n"
+    assert "no GPU here" in told.err or graphsafe.capture("plain.py:make").evidence == "measured"
+    assert cli.main(["capture", "plain.py:make", "--device", "sim", "-o", "r.json"]) == 1
+    (finding,) = json.loads(Path("r.json").read_text(encoding="utf-8"))["findings"]
+    assert (finding["code"], finding["suppressed"]) == ("GS101", {"reason": "the host needs it"})

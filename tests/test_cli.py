@@ -145,8 +145,9 @@ def test_a_folder_without_files_is_told_from_one_without_hot_code(
     code, _, err = here(capsys, "scan", "other")
     assert code == 0 and "no Python files found" in one_line(err)
     (project / "cold.py").write_text(COLD, encoding="utf-8")
-    code, _, err = here(capsys, "scan", "cold.py")
-    assert code == 0 and "no hot code found" in one_line(err)
+    for quiet in ((), ("-q",)):
+        code, _, err = here(capsys, "scan", "cold.py", *quiet)
+        assert code == 0 and "no hot code found" in one_line(err)
 
 
 def test_scan_exits_with_1_on_findings_and_0_without(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,7 +20,7 @@ StrPath = str | os.PathLike[str]
 
 
 def scan(
-    *paths: StrPath,
+    *paths: StrPath | Sequence[StrPath],
     select: Sequence[str] = (),
     extend_select: Sequence[str] = (),
     ignore: Sequence[str] = (),
@@ -34,7 +34,8 @@ def scan(
     cache: bool = True,
     jobs: int | None = None,
 ) -> Report:
-    """Lint files and folders, without importing or running any of them; without paths, the working directory.
+    """Lint files and folders, without importing or running any of them; without paths, the working directory. A list of
+    paths will do, too.
 
     The options are those of `graphsafe scan`. `buffers` holds an editor's unsaved contents, by path; such a scan caches
     nothing. Each finding holds its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set.
@@ -46,7 +47,8 @@ def scan(
     from graphsafe.scan_request.settings import Asked
 
     held = {with_real_folder(path): _encoded(text) for path, text in (buffers or {}).items()}
-    given = tuple(Path(path) for path in paths) or tuple(held) or (Path(),)
+    each = [one for path in paths for one in ((path,) if isinstance(path, (str, os.PathLike)) else path)]
+    given = tuple(map(Path, each)) or tuple(held) or (Path(),)
     for path in given:
         refusal = refusal_of(path) if with_real_folder(path) not in held else None
         if refusal is not None:

@@ -172,7 +172,7 @@ def capture(
     if allow_none and not config_here().targets:
         complain("nothing to capture: no target under [tool.graphsafe.targets]")
         return OK
-    printed = [output.form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
+    printed = [output.form or form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
     files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
     files = files or [own_output(_absolute(Path(REPORT_FILE)))]
     check_outputs(files)
@@ -283,6 +283,8 @@ def _prove(
         put_outputs(written, form, files, "json", texts)
     finally:  # a full disk must not destroy the results of minutes
         put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
+        if "terminal" not in printed:
+            _say_what_forms_leave_out(requests, reports)
         if all_targets and printed == ["terminal"]:
             names = [request.name or request.target for request in requests]
             put_summary(list(zip(names, reports, strict=True)))
@@ -297,6 +299,19 @@ def _prove(
     if fault is not None and fault.__cause__ is not None:
         raise fault.__cause__
     return code
+
+
+def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
+    """Say on stderr what only the terminal form shows: that no GPU was found, and why a verdict is inconclusive."""
+    from graphsafe.report.verdict import judge
+
+    if not any(request.devices for request in requests) and any(one.evidence == "predicted" for one in reports):
+        complain("no GPU here: predicted on the simulated device; only a run on a GPU measures")
+    for report in reports:
+        judged = [judge(device.probes) for device in report.devices or ()]
+        reasons = [one.reasons for one in judged if one.verdict == "inconclusive" and one.reasons]
+        if report.verdict == "inconclusive" and reasons:
+            complain(f"{report.target}: {reasons[0][0]}")
 
 
 def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_targets: bool) -> None:

@@ -253,10 +253,9 @@ def scan(
         put_statistics(report)
     elif mode is None:
         put_outputs(report, form, outputs, usual_form(), rule_texts(scan.parts[0].config), source_over(buffers))
-    if not is_quiet():
-        complain_of_limits(report)
-        if runs:
-            say(summary(report), err=True)
+    complain_of_limits(report)
+    if runs and not is_quiet():
+        say(summary(report), err=True)
     return BAD_REQUEST if refused else code
 
 

@@ -188,7 +188,7 @@ def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> N
     findings, limits = findings_of(seen, load_rulebook())
     assert limits == []
     found = [(one.code, one.level, one.location.line, one.message.rpartition(": ")[2]) for one in findings]
-    assert found == [("GS613", "warning", 20, "cpu ops"), ("GS613", "warning", 60, "cpu, cuda")]
+    assert found == [("GS613", "error", 20, "cpu ops"), ("GS613", "error", 60, "cpu, cuda")]
     sentence = compiled_text(COMPILED, {"coverage": 1.0, "verified": True})
     assert sentence.startswith("25% of the compiled step's 8 kernels ran from CUDA graphs, Inductor skipped 1 graph,")
     assert sentence.endswith("a plan of the plain step covers 100% of its operations, verified")

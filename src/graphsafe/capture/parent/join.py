@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from graphsafe.capture.shared.classify import functions_of
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
-from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location
+from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
 from graphsafe.report.same_cause import same_cause
+from graphsafe.scan.sources.source import Unreadable, read
+from graphsafe.scan.sources.suppress import Comment, comments
 
 if TYPE_CHECKING:
     from graphsafe.config import Config
@@ -49,7 +51,36 @@ def joined(
             )
         if not matches and _function_ran(prediction.location, ran):
             alone.append(_judged(prediction, ran, ready))
-    return [*proven, *alone], []
+    proven, used = _with_comments(proven)
+    return [*proven, *(one for one in alone if one.code != "GS901" or _line(one) not in used)], []
+
+
+def _with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple[str, int]]]:
+    """Return the findings, suppressed by comments that scan knows nothing to suppress by, and the lines of these."""
+    notes: dict[str, list[Comment]] = {}
+    found: list[Finding] = []
+    used = set[tuple[str, int]]()
+    for finding in findings:
+        at = finding.location
+        if at.path not in notes:
+            notes[at.path] = _comments_in(at.path)
+        here = [one for one in notes[at.path] if at.line <= one.line <= at.end_line and one.covers(finding.code)]
+        if here and finding.suppressed is None:
+            finding = replace(finding, suppressed=Suppression(here[0].reason))
+            used.add((at.path, here[0].line))
+        found.append(finding)
+    return found, used
+
+
+def _comments_in(path: str) -> list[Comment]:
+    try:
+        return comments(read(Path(path)))
+    except (OSError, Unreadable):
+        return []
+
+
+def _line(finding: Finding) -> tuple[str, int]:
+    return finding.location.path, finding.location.line
 
 
 def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.declaration import Declaration
@@ -219,7 +219,7 @@ class Proof:
             ),
             target=self._request.called,
             verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),
-            evidence="predicted" if any(device.device.startswith("sim") for device in devices) else "measured",
+            evidence=_evidence([device.device for device in devices]),
             findings=tuple(in_order(fingerprinted(findings, file_line, lambda path: _from_root(path, root)))),
             limits=tuple(dict.fromkeys((*self.limits, *limits))),
             devices=devices,
@@ -229,6 +229,13 @@ class Proof:
             ),
             support=self._support,
         )
+
+
+def _evidence(devices: Sequence[str]) -> Literal["measured", "predicted"] | None:
+    """Return what kind of evidence a run on these devices is; None if nothing ran."""
+    if not devices:
+        return None
+    return "predicted" if any(device.startswith("sim") for device in devices) else "measured"
 
 
 def _times(seen: Seen) -> Times | None:
