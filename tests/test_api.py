@@ -154,3 +154,12 @@ def make(device):
     assert cli.main(["capture", "plain.py:make", "--device", "sim", "-o", "r.json"]) == 1
     (finding,) = json.loads(Path("r.json").read_text(encoding="utf-8"))["findings"]
     assert (finding["code"], finding["suppressed"]) == ("GS101", {"reason": "the host needs it"})
+
+
+def test_a_bad_configuration_leaves_no_older_report(project: Path) -> None:
+    Path("graphsafe-report.json").write_text("older", encoding="utf-8")
+    (project / "pyproject.toml").write_text("[tool.graphsafe]\nbogus = 1\n", encoding="utf-8")
+    assert cli.main(["capture", "hot.py:build", "--device", "sim"]) == 2
+    report = json.loads(Path("graphsafe-report.json").read_text(encoding="utf-8"))
+    assert (report["verdict"], report["evidence"]) == ("inconclusive", None)
+    assert "bogus" in report["limits"][0]["why"]

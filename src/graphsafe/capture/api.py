@@ -20,10 +20,10 @@ from graphsafe.capture.parent.supervision.host_capacity import at_a_time
 from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.parent.supervision.shared_servers import SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
-from graphsafe.capture.request import CaptureRequest
+from graphsafe.capture.request import BAD_REQUEST, CaptureRequest
 from graphsafe.capture.shared.job import Job
 from graphsafe.errors import RequestError
-from graphsafe.report.model import Report
+from graphsafe.report.model import Limit, Report
 from graphsafe.rulebook.book import load_rulebook
 
 Progress = Callable[[str], None]
@@ -71,6 +71,13 @@ def capture_all(
     if fault is not None:
         raise CaptureFault(reports) from fault
     return reports
+
+
+def refused(request: CaptureRequest, why: str) -> Report:
+    """Return the report of a request that is wrong: nothing runs, and `why` is its `BAD_REQUEST` limit."""
+    proof = Proof(request, load_rulebook(()))
+    proof.limits.append(Limit(BAD_REQUEST, request.target, why))
+    return proof.report()
 
 
 @contextmanager

@@ -6,7 +6,8 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from graphsafe.commands.options import (
     rule_texts,
     usual_form,
 )
+from graphsafe.config import ConfigError
 from graphsafe.console import StatusLine, check_writable, complain, is_live, put_summary, say
 from graphsafe.errors import RequestError
 from graphsafe.interrupts import Ended, ended_by_signals, release_interrupts
@@ -213,7 +215,8 @@ def capture(
         return _watch(partial(capture_requests, target, **options), part, prove)
     if launched is None:
         with ended_by_signals() as ended:
-            requests = part.part_of(capture_requests(target, **options))
+            with _refusals_reported(target, files):
+                requests = part.part_of(capture_requests(target, **options))
             gate = _gate(requests, locked, update_lock, part)
             return _prove(requests, form, files, printed, all_targets, ended, gate)
     with launched.lead() as leader, ended_by_signals() as ended:
@@ -223,6 +226,22 @@ def capture(
         code = _prove(requests, form, files, printed, all_targets, ended, _gate(requests, locked, update_lock, part))
         leader.tell(code)
         return code
+
+
+@contextmanager
+def _refusals_reported(target: str | None, files: Sequence[Output]) -> Iterator[None]:
+    """Write the report of a target whose configuration cannot be read: no older report must stay in its place."""
+    try:
+        yield
+    except ConfigError as error:
+        if target is not None:
+            from graphsafe.capture.api import refused
+            from graphsafe.capture.request import CaptureRequest
+            from graphsafe.config import Config
+
+            report = refused(CaptureRequest(target, Config(root=Path.cwd())), str(error))
+            put_outputs(report, None, files, "json", dict)
+        raise
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], part: Shard, prove: Callable[..., int]) -> int:
