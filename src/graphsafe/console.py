@@ -106,7 +106,7 @@ def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None
 
 def _put_summary(reports: Report | Sequence[Report] | Ledger) -> None:
     """Add to the job's summary, if this runs in GitHub Actions."""
-    from graphsafe.report.github import render_summary
+    from graphsafe.report.ci.github import render_summary
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Report
 

@@ -15,8 +15,8 @@ import jsonschema
 import pytest
 import samples
 
+from graphsafe.report.ci.github import render_summary
 from graphsafe.report.forms import render
-from graphsafe.report.github import render_summary
 from graphsafe.report.model import Edit, Finding, Level, Report, Suppression
 from graphsafe.report.schema import report_schema
 from graphsafe.rulebook.book import load_rulebook

@@ -315,7 +315,7 @@ def test_waits_before_and_after_all_replays_are_no_findings(tmp_path: Path, vali
 
 
 def test_a_fault_of_the_watch_does_not_reach_the_program(tmp_path: Path, valid_report: ValidReport) -> None:
-    broken = "import graphsafe.run.child.sim as sim\nsim.SimSight.contents = lambda *_: 1 / 0\n"
+    broken = "import graphsafe.run.child.sim.sight as sim\nsim.SimSight.contents = lambda *_: 1 / 0\n"
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, STRAIGHT.replace("\n\n", f"\n{broken}\n", 1)))
     ledger = ledger_in(tmp_path, valid_report)
     assert ran.returncode == 0, ran.stderr

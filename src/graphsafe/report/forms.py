@@ -88,19 +88,19 @@ def _text(
 
         return without_commands(render_concise(reports))
     if form == "sarif":
-        from graphsafe.report.sarif import render_sarif
+        from graphsafe.report.ci.sarif import render_sarif
 
         return render_sarif(reports, rules())
     if form == "github":
-        from graphsafe.report.github import render_github
+        from graphsafe.report.ci.github import render_github
 
         return render_github(reports)
     if form == "gitlab":
-        from graphsafe.report.gitlab import render_gitlab
+        from graphsafe.report.ci.gitlab import render_gitlab
 
         return render_gitlab(reports)
     if form == "junit":
-        from graphsafe.report.junit import render_junit
+        from graphsafe.report.ci.junit import render_junit
 
         return render_junit(reports)
     if form == "html":

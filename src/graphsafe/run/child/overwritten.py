@@ -1,9 +1,9 @@
 """Finds reads of a graph's result after a replay of another graph, of the same pool, has written over it.
 
-A graph's output may lie where an earlier graph of the pool has temporary memory. That is no fault as long as the output
-is used up before the earlier graph is replayed, so the reads are watched: of the variables that hold the result while
-the other graph is replayed, those lines that use the value, until its own graph is replayed again. `sys.monitoring`
-tells when such a line runs, from Python 3.12 on.
+A graph's output may lie where an earlier graph of the pool has temporary memory. A write there does no harm as long as
+the output is used up before the earlier graph is replayed, so the reads are watched: of the variables that hold the
+result while the other graph is replayed, those lines that use the value, until its own graph is replayed again.
+`sys.monitoring` tells when such a line runs, from Python 3.12 on.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.derived import Outdated
     from graphsafe.run.child.names import Name
     from graphsafe.run.child.refills import Frames
+    from graphsafe.run.child.sim.derived import Outdated
     from graphsafe.run.child.steps import Step, Steps
     from graphsafe.run.child.waits import Waits
 

@@ -139,12 +139,12 @@ def _sight(options: Options, stack: ExitStack) -> Sight:
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
     if world is not None:  # a test already plays the device
-        from graphsafe.run.child.sim import SimSight
+        from graphsafe.run.child.sim.sight import SimSight
 
         return SimSight(world)
     if kind == "sim":
         from graphsafe.run.child.played import played
-        from graphsafe.run.child.sim import SimSight
+        from graphsafe.run.child.sim.sight import SimSight
 
         ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         return SimSight(stack.enter_context(played(int(index or 0), ranks)))

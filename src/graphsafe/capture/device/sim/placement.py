@@ -1,4 +1,4 @@
-"""Where a tensor lies: the devices of new tensors, and handlers of `SimFunctionMode` that answer questions."""
+"""Answers questions about where a tensor lies: handlers of `SimFunctionMode`, and the devices of new tensors."""
 
 from __future__ import annotations
 

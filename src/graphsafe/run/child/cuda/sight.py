@@ -41,9 +41,9 @@ from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
 if TYPE_CHECKING:
-    from graphsafe.run.child.derived import Outdated
     from graphsafe.run.child.names import Name
     from graphsafe.run.child.refills import Frames
+    from graphsafe.run.child.sim.derived import Outdated
 
 _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)

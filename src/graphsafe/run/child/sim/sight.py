@@ -23,10 +23,10 @@ from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.derived import Derived, Outdated
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Touch
-from graphsafe.run.child.sim_order import note_writes, watch_order
+from graphsafe.run.child.sim.derived import Derived, Outdated
+from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
 

@@ -1,0 +1,1 @@
+"""Watches the graphs of the simulated device."""
