@@ -77,6 +77,11 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     return all(id(node) in harmless for node in reads)
 
 
+def parameters(code: CodeType) -> tuple[str, ...]:
+    """Return the names of a function's parameters, without `*args` and `**kwargs`."""
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
 def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -> bool:
     if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):  # `fill_` and others write a tensor
         return True
@@ -90,12 +95,12 @@ def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -
 
 
 def _given(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
-    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    if isinstance(call.func, ast.Attribute) and parameters[:1] == ("self",):
-        parameters = parameters[1:]
+    named = parameters(code)
+    if isinstance(call.func, ast.Attribute) and named[:1] == ("self",):
+        named = named[1:]
     if any(isinstance(one, ast.Starred) for one in call.args):
         return {}
-    given = dict(zip(parameters, call.args, strict=False))
+    given = dict(zip(named, call.args, strict=False))
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
 
 

@@ -17,8 +17,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.key_source import attributes_read, called, captured_statements, given_by, ignores
-from graphsafe.run.child.names import attributes_of, locals_of
+from graphsafe.run.child.key_source import attributes_read, called, captured_statements, given_by, ignores, parameters
+from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 
 _SCALARS = (bool, int, float, str)
 _Found = tuple[str, str, str]
@@ -67,7 +67,7 @@ class Key:
                 names = {node.id for node in _nodes(body, ast.Name) if isinstance(node.ctx, ast.Load)}
                 used = {name: value for name, value in given.items() if name in names}
                 shown = locals_of(frame)
-                self._owner = _weak(shown.get("self"))
+                self._owner = weak_to(shown.get("self"))
                 self._held += [*_read_in(body, shown), *_read_by_calls(body, {**frame.f_globals, **shown})]
             passed_on = {name: value for name, value in given.items() if name in used and _same(used[name], value)}
             if passed_on:
@@ -103,7 +103,7 @@ class Key:
         """Return the object that now has the place of one at the capture, if its value did not choose the graph: an
         argument of a function that led to the capture, or of another method of the object that captured."""
         for frame in frames:
-            value = locals_of(frame).get(held.name) if held.name in _parameters(frame) else None
+            value = locals_of(frame).get(held.name) if held.name in parameters(frame.f_code) else None
             if type(value) is held.kind:
                 is_free = self._is_ours(frame) and ignores(frame, held.name, held.attribute)
                 return value if frame.f_code in self._codes or is_free else None
@@ -168,7 +168,7 @@ def _passed(frames: Sequence[FrameType], used: Mapping[str, Any]) -> Iterator[_H
 def _held(name: str, attribute: str, owner: Any, *, is_own: bool) -> Iterator[_Held]:
     """Yield a value that no later call has a reason to change if it is frozen: whole numbers may be counters and padded
     sizes, and flags of an object may be about the capture itself."""
-    value, reference = attributes_of(owner).get(attribute), _weak(owner)
+    value, reference = attributes_of(owner).get(attribute), weak_to(owner)
     if reference is not None and type(value) in ((float,) if is_own else (float, bool, str)):
         yield _Held(name, attribute, value, reference, type(owner), is_own)
 
@@ -177,21 +177,9 @@ def _nodes(body: Sequence[ast.stmt], kind: type[Any]) -> Iterator[Any]:
     return (node for statement in body for node in ast.walk(statement) if isinstance(node, kind))
 
 
-def _weak(value: Any) -> weakref.ref[Any] | None:
-    try:
-        return None if value is None else weakref.ref(value)
-    except TypeError:
-        return None
-
-
-def _parameters(frame: FrameType) -> tuple[str, ...]:
-    code = frame.f_code
-    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-
 def _arguments(frame: FrameType) -> dict[str, Any]:
     """Return the numbers and texts with which a function was called."""
-    names = _parameters(frame)
+    names = parameters(frame.f_code)
     shown = locals_of(frame) if names else {}
     return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}
 

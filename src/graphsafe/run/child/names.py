@@ -73,7 +73,7 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
             continue
         seen.add(id(value))
         if root is None:
-            root, way = _weak(value), ()
+            root, way = weak_to(value), ()
         for suffix, item, move in _inside(value):
             todo.append((text + suffix, item, root, (*way, move)))
     return found
@@ -214,7 +214,8 @@ def _moved(value: Any, move: Move) -> Any:
         return None
 
 
-def _weak(value: Any) -> weakref.ref[Any] | None:
+def weak_to(value: Any) -> weakref.ref[Any] | None:
+    """Return a weak reference; None to what cannot have one, such as None."""
     try:
         return weakref.ref(value)
     except TypeError:
