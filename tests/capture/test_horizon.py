@@ -18,7 +18,7 @@ LATE = {
     "reloaded": 12,
 }
 CLOCKS = ("until", "injected_clock", "date")
-SOUND = ("logged", "ring", "dropout")
+SOUND = ("logged", "ring", "dropout", "alternating")
 LINES = {"counter": 30, "swap": 118}
 
 

@@ -192,3 +192,19 @@ def build_reloaded(device: torch.device) -> Built:
             args[1].load(k)
 
     return graphsafe.Step(Merged(device), (_x(device), Adapter(device)), refresh=refresh)
+
+
+def build_alternating(device: torch.device) -> Built:
+    """The refresh swaps what it adds to the weight, and keeps what it added in a list of its own."""
+    weight = torch.randn(8, 8, device=device)
+    deltas = [torch.randn(8, 8, device=device) for _ in range(2)]
+    added: list[torch.Tensor] = []
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8, generator=torch.Generator().manual_seed(k)))
+        if added:
+            weight.sub_(added.pop())
+        added.append(deltas[k % 2])
+        weight.add_(added[0])
+
+    return graphsafe.Step(lambda x: x @ weight, (_x(device),), refresh=refresh)

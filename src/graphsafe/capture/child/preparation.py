@@ -118,11 +118,6 @@ def follow(folder: Path) -> None:
     """Import the libraries that the build child imported while it built. Raises NotShareable, also if the imports give
     other modules here or leave the process in another state: then the factory's work before these imports matters."""
     assert _prepared is not None
-    if _prepared.device is None:
-        # The modes that watch steps on a GPU keep Dynamo out of themselves. For that torch imports it, which takes
-        # seconds.
-        with _watched(None):
-            importlib.import_module("torch._dynamo")
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
     origins: dict[str, str | None] = dict(reported["modules"])
     before = frozenset(sys.modules)

@@ -134,13 +134,16 @@ def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, 
 def import_torch() -> None:
     """Import torch and graphsafe's own modules, once here instead of in every child.
 
-    Dynamo is not among them: it takes as long as torch itself, and few targets need it (see `preparation.follow`).
+    Dynamo is not among them: it takes as long as torch itself, and few targets need it.
     """
     import torch
     import torch.utils._python_dispatch
+    from torch.overrides import resolve_name
 
     with asking_without_cuda():
         torch.empty(0)
+        # The first name that torch looks up makes its index of all functions, which takes a second in torch 2.11.
+        resolve_name(torch.add)
         for name in CHILDREN.values():
             importlib.import_module(name)
 

@@ -22,6 +22,11 @@ def reach_of(subject: Subject) -> Reach:
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
 
 
+def reach_with_refresh(subject: Subject) -> Reach:
+    """Return the same and everything behind `refresh`, which may keep state of its own from call to call."""
+    return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
+
+
 def objects_of(subject: Subject) -> list[Any]:
     """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
     classes."""

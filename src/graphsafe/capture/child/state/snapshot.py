@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.capture.child.state import generators
 from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
 from graphsafe.capture.child.state.positions import is_count
-from graphsafe.capture.child.state.reachable import reach_of
+from graphsafe.capture.child.state.reachable import reach_of, reach_with_refresh
 from graphsafe.capture.child.targets import users_code
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class Snapshot:
         self._device = device
         self._subject = subject
         reach = reach_of(subject)
-        self._bindings = Bindings(reach, clear_caches)
+        bound = reach if subject.refresh is None else reach_with_refresh(subject)
+        self._bindings = Bindings(bound, clear_caches)
         self.tensors = reach.tensors
         self.digests = device.digests(reach.tensors)
         self.values: dict[str, torch.Tensor] = {}

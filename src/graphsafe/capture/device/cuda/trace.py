@@ -7,6 +7,7 @@ Neither sees what a C++ extension does inside an op, nor the autograd engine's o
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -179,6 +180,11 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._running = running
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: being skipped would import dynamo, which takes seconds (see `_ops`)."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         running = self._running
         name = func._schema.name if isinstance(func, torch._ops.OpOverload) else func.name()
@@ -192,10 +198,27 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
             running.op, running.reported = None, False
 
 
+def _ops(running: Running) -> TorchDispatchMode:
+    """Return the mode that sees operations. Where dynamo is loaded already it stays out of it: a step that compiles
+    would trace the mode too."""
+    if "torch._dynamo" not in sys.modules:
+        return _Ops(running)
+
+    class OutsideDynamo(_Ops):  # type: ignore[no-untyped-call]
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return True
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return super().__torch_dispatch__(func, types, args, kwargs)
+
+    return OutsideDynamo(running)
+
+
 @contextmanager
 def traced(running: Running) -> Iterator[None]:
     # The first use of a dispatch mode imports for seconds, so it is done before anything is watched.
-    with _Ops(Running(lambda event: None)):
+    with _ops(Running(lambda event: None)):
         torch.empty(0)
-    with _Calls(running), _Ops(running):
+    with _Calls(running), _ops(running):
         yield
