@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import graphsafe
+from graphsafe.run.part import note_start, read_parts
 
 pytestmark = pytest.mark.child
 WATCHED = """
@@ -63,3 +64,36 @@ def test_a_watch_that_has_not_begun_says_how_to_use_it() -> None:
 def test_importing_the_names_imports_no_torch() -> None:
     script = "import sys, graphsafe; graphsafe.Ledger; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], env={**os.environ}).returncode == 0
+
+
+SLOW_WRITER = """
+import sys, threading, time
+from pathlib import Path
+import torch
+from graphsafe.run import part
+from graphsafe.run.child.watch import Watch
+from graphsafe.run.part import Options
+
+write = part.write_part
+
+def slowly(folder, token, facts):
+    if threading.current_thread().name == "graphsafe":
+        started.set()
+        time.sleep(0.5)
+    write(folder, token, facts)
+
+started, part.write_part = threading.Event(), slowly
+watch = Watch(Options(device="sim"), Path(sys.argv[1]), "1-a")
+watch.book._tell(False)
+started.wait()
+watch.end()
+time.sleep(1)
+"""
+
+
+def test_a_thread_that_still_writes_does_not_undo_the_end(tmp_path: Path) -> None:
+    note_start(tmp_path, "1-a", "")
+    subprocess.run([sys.executable, "-c", SLOW_WRITER, str(tmp_path)], check=True, timeout=120)
+    (part,) = read_parts(tmp_path)
+    assert part.facts is not None
+    assert part.facts["ended"] is True

@@ -58,6 +58,8 @@ class Watch:
         self._hooks = Hooks(self.book)
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
+        self._writing = threading.RLock()
+        "Held while a part is written; a handler of a signal may write in the middle of it."
         self._ended = False
         self._rank: int | None = None
         self._is_finalized = False
@@ -81,10 +83,15 @@ class Watch:
             with contextlib.suppress(RuntimeError):  # the interpreter is ending
                 self._writer.start()
 
-    def write(self, ended: bool = False) -> None:
-        if self._folder is not None:
+    def write(self) -> None:
+        """Write the current state. Nothing is written after the end: a slow thread would put an older state there."""
+        if self._folder is None:
+            return
+        with self._writing:
             self._changed.clear()
-            part.write_part(self._folder, self._token, self._facts(ended))
+            facts = self._facts(ended=False)
+            if not self._ended:
+                part.write_part(self._folder, self._token, facts)
 
     def part(self) -> Part:
         """Return the current state as a part of a ledger."""
@@ -105,7 +112,10 @@ class Watch:
         self.book.look_at_all()
         # `multiprocessing` comes here while the exception that ends its process is still on its way.
         raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
-        self.write(ended=raised is None or isinstance(raised, SystemExit))
+        if self._folder is not None:
+            with self._writing:
+                ended = raised is None or isinstance(raised, SystemExit)
+                part.write_part(self._folder, self._token, self._facts(ended))
 
     def before_fork(self) -> None:
         """Prepare for a fork: processes of `multiprocessing` end without running `atexit`, so they must end the watch
@@ -122,7 +132,7 @@ class Watch:
         parent, self._token = self._token, f"{os.getpid()}-{secrets.token_hex(4)}"
         os.environ[part.PARENT] = self._token
         part.note_start(self._folder, self._token, parent)
-        self._writer, self._changed = None, threading.Event()
+        self._writer, self._changed, self._writing = None, threading.Event(), threading.RLock()
         self.book.forget(Counters(part.counters_file(self._folder, self._token)))
         self.write()
 
