@@ -7,6 +7,7 @@ GPU. If Python asks for an unknown value, it gets the answer that `answer` choos
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ class Shapes:
         "The answer to questions about unknown values: 1 is True, one, all elements of a mask; 0 the opposite."
         self.asked = 0
         "How often an unknown value was asked for."
+        self._results: dict[tuple[Any, ...], Any] = {}
+        "Results of earlier calls: layers and steps repeat them, and PyTorch finds the shapes of most in Python."
 
     def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
         """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
@@ -75,8 +78,13 @@ class Shapes:
         """Run an operation for the shapes of its results; on made-up values if its shapes depend on values."""
         if func._schema.name in _GETS:
             args = [args[0], self._selected(args[1]), *args[2:]]
+        call = _call(func, args, kwargs)
+        if call is not None and call in self._results:
+            return _each(self._results[call], _like)
         try:
             result = _on(func, args, kwargs, _alias)
+            if call is not None and _is_all_new(result, (args, dict(kwargs))):
+                self._results[call] = _each(result, _like)
         except (RuntimeError, NotImplementedError, ValueError, IndexError):
             many = sum(tensor.numel() for tensor in tensors_in((args, dict(kwargs))))
             if many > _MOST_FILLED:
@@ -106,6 +114,55 @@ class Shapes:
         return found
 
 
+def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return all that the forms of a call's results follow from; None if it declares to write or return an argument, or
+    if an argument is no plain tensor or value."""
+    if not _makes_new(func):
+        return None
+    try:
+        call = (func, torch.get_default_dtype(), _form(args), _form(kwargs))
+        hash(call)
+    except TypeError:
+        return None
+    return call
+
+
+@functools.cache
+def _makes_new(func: Any) -> bool:
+    """Return whether an operation declares that it writes no argument and returns none."""
+    schema = func._schema
+    return all(one.alias_info is None for one in (*schema.arguments, *schema.returns))
+
+
+def _is_all_new(result: Any, inputs: Any) -> bool:
+    """Return whether no result lies over an input's memory, as that of `_unsafe_view` does."""
+    before = {tensor.untyped_storage()._cdata for tensor in tensors_in(inputs)}
+    return all(
+        tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in before
+        for tensor in tensors_in(result)
+    )
+
+
+def _form(value: Any) -> Any:
+    """Return a value with each tensor's form in its place. Raises TypeError for a tensor that has more to it."""
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.dtype.is_complex:
+            raise TypeError("not a plain tensor")
+        return value.shape, value.stride(), value.dtype
+    if isinstance(value, (list, tuple)):
+        return tuple(_form(item) for item in value)
+    if isinstance(value, dict):
+        return tuple((name, _form(item)) for name, item in sorted(value.items()))
+    return type(value), value  # 1, 1.0 and True are equal
+
+
+def _like(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a new tensor of the same form without values."""
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
+    drop_values(made)
+    return made
+
+
 def _takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
 
@@ -131,9 +188,7 @@ def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
     """Return a new tensor as it is or without its values; one over the arguments' memory as it is."""
     if not _loses_values(tensor, target) or tensor.untyped_storage()._cdata in before:
         return tensor
-    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
-    drop_values(made)
-    return made
+    return _like(tensor)
 
 
 def _on(
