@@ -76,7 +76,7 @@ def run(
 
     config = config_here()
     ran = run_program(program, Options(device, waits, stacks))
-    ledger = ledger_of(ran.parts, program, ran.exit_code, load_rulebook(config.rule_packs))
+    ledger = ledger_of(ran.parts, program, ran.exit_code, load_rulebook(config.rule_packs), ran.readings)
     put_outputs(ledger, form, files, "json", rule_texts(config))
     if shown:
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))

@@ -11,6 +11,7 @@ from graphsafe.report.ledger.model import Ledger
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child import watch as watches
 from graphsafe.run.child.watch import Watch
+from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import ledger_of
 from graphsafe.run.part import Options
 
@@ -68,4 +69,5 @@ def ledger() -> Ledger:
 
 
 def _ledger(watch: Watch) -> Ledger:
-    return ledger_of([watch.part()], sys.orig_argv, None, load_rulebook())
+    unread = Readings(problem="only `graphsafe run` reads NVML, in a process of its own")
+    return ledger_of([watch.part()], sys.orig_argv, None, load_rulebook(), unread)

@@ -98,6 +98,21 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Idle:
+    """The share of time in which the GPUs of a process ran no kernel, whichever process's."""
+
+    share: float
+    seconds: float
+    "The time from the first replay to the last."
+    source: Literal["NVML, the whole GPU"] = "NVML, the whole GPU"
+
+    @property
+    def text(self) -> str:
+        share = f"{100 * self.share:.0f} % of {self.seconds:.3g} s"
+        return f"the GPU idled {share} between first and last replay ({self.source})"
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     name: str
     "The name of the process: `0` for the program, `0.1` for the first process that it started."
@@ -108,6 +123,8 @@ class Process:
     eager: Eager
     waits: tuple[Wait, ...]
     memory: Held
+    idle: Idle | None = None
+    "`None` if it is not known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

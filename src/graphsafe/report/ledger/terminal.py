@@ -36,6 +36,8 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
     memory = f", {bytes_text(held)} of memory" if held else ""
     facts = f"{count(len(process.graphs), 'graph')}, {count(replays, 'replay')}{memory}"
     yield paint("bold", printable(f"Process {process.name}{rank}: {facts}"))
+    if process.idle is not None:
+        yield from wrapped(process.idle.text, width, "  ", "      ")
     rows = _by_line(process.graphs)
     for place, graphs in rows[:_MOST_LINES]:
         yield from wrapped(_line_text(graphs), width, f"  {place} ", "      ")

@@ -230,6 +230,7 @@ class Book:
             "limits": limits,
             "evidence": self.sight.evidence,
             "machine": self.sight.machine(),
+            "gpus": self.sight.gpus(),
         }
 
     def forget(self, counters: Counters) -> None:

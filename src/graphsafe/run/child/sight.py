@@ -130,6 +130,10 @@ class Sight(Protocol):
         """Return the data of the ledger's environment: `torch`, `cuda`, `driver`, `device`."""
         ...
 
+    def gpus(self) -> list[str]:
+        """Return the UUIDs of the GPUs of its graphs, as far as they are known; none of a simulated device."""
+        ...
+
     def limits(self) -> list[tuple[str, str, str]]:
         """Return what this device cannot tell: kind, what, why."""
         ...

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from graphsafe.errors import RequestError
 from graphsafe.run import part
+from graphsafe.run.parent.idle import Readings, sampling
 from graphsafe.run.part import Options, Part, read_parts
 
 _ENTRY = Path(__file__).parents[1] / "entry"
@@ -26,17 +27,23 @@ class Ran:
     exit_code: int
     "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
     parts: tuple[Part, ...]
+    readings: Readings
+    "How busy the GPUs were."
 
 
 def run_program(program: Sequence[str], options: Options) -> Ran:
     """Run the program to its end. Raises RequestError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
     try:
-        with _started(program, _environment(folder, options)) as process:
+        with _started(program, _environment(folder, options)) as process, _sampling(options.device) as readings:
             code = process.wait()
-        return Ran(code if code >= 0 else 128 - code, tuple(read_parts(folder)))
+        return Ran(code if code >= 0 else 128 - code, tuple(read_parts(folder)), readings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sampling(device: str) -> AbstractContextManager[Readings]:
+    return sampling() if device == "cuda" else nullcontext(Readings())
 
 
 def _environment(folder: Path, options: Options) -> Mapping[str, str]:

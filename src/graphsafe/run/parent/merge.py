@@ -10,12 +10,13 @@ from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Ledger, Outside, Process, Wait
+from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Idle, Ledger, Outside, Process, Wait
 from graphsafe.report.model import Limit, Location, Tool
 from graphsafe.report.reading import read
 from graphsafe.report.source import file_line
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.findings import findings_of
+from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, seen_processes
 from graphsafe.run.part import Part
 from graphsafe.version import __version__
@@ -37,13 +38,16 @@ _ALWAYS = (
 )
 
 
-def ledger_of(parts: Sequence[Part], program: Sequence[str], exit_code: int | None, book: Rulebook) -> Ledger:
+def ledger_of(
+    parts: Sequence[Part], program: Sequence[str], exit_code: int | None, book: Rulebook, readings: Readings
+) -> Ledger:
     """Name the processes, judge what they saw, and say what could not be seen."""
     seen = seen_processes(parts)
     findings, limits = findings_of(seen, book)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
     limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
-    limits += [*_ALWAYS, *_unwatched(parts)]
+    processes = tuple(_process(process, readings) for process in seen)
+    limits += [*_ALWAYS, *_unwatched(parts), *_unread(seen, processes, readings)]
     return Ledger(
         tool=Tool("graphsafe", __version__),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -54,7 +58,7 @@ def ledger_of(parts: Sequence[Part], program: Sequence[str], exit_code: int | No
         exit_code=exit_code,
         findings=tuple(fingerprinted(findings, file_line, lambda path: path)),
         limits=tuple(dict.fromkeys(limits)),
-        processes=tuple(_process(process) for process in seen),
+        processes=processes,
     )
 
 
@@ -65,7 +69,16 @@ def _unwatched(parts: Sequence[Part]) -> list[Limit]:
     return [Limit("not-watched", "the program", why)]
 
 
-def _process(process: SeenProcess) -> Process:
+def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:
+    """Say why a process's share of idle time is not known, if its graphs were replayed on a GPU."""
+    unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.get("gpus")]
+    if not any(graph.count.replays for one in unknown for graph in one.graphs):
+        return []
+    why = readings.problem or "NVML told too little: the replays took less than some seconds, or the GPU is in MIG mode"
+    return [Limit("unseen", "the share of time in which the GPU idles", why)]
+
+
+def _process(process: SeenProcess, readings: Readings) -> Process:
     facts = process.facts
     steps = facts.get("steps", ())
     steps = [step for step in steps if step["sizes"] or step["off"]] or steps
@@ -84,7 +97,14 @@ def _process(process: SeenProcess) -> Process:
         ),
         waits=tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts.get("waits", ())),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
+        idle=_idle(process, readings),
     )
+
+
+def _idle(process: SeenProcess, readings: Readings) -> Idle | None:
+    counts = [graph.count for graph in process.graphs if graph.count.first]
+    first, last = min((one.first for one in counts), default=0), max((one.last for one in counts), default=0)
+    return readings.idle(process.facts.get("gpus", ()), first, last)
 
 
 def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:

@@ -73,6 +73,7 @@ class CudaSight:
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
         "Pool -> its graphs, each with the addresses in the pool among its nodes' arguments, in order."
+        self._gpus: dict[str, None] = {}
         self._pools: dict[Pool, int] = {}
         "Pool -> its bytes when the last capture into it ended."
 
@@ -103,6 +104,7 @@ class CudaSight:
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Match the nodes that `ending` has read with the tensors that the program knows."""
         nodes, self._nodes = self._nodes, ()
+        self._gpus |= dict.fromkeys(_current_gpu())
         segments = Segments.now()
         pool_of = _looked_up(segments)
         pool: Pool = tuple(graph.pool())
@@ -203,6 +205,9 @@ class CudaSight:
             "device": f"{self.device()} {torch.cuda.get_device_name()}" if seen else None,
         }
 
+    def gpus(self) -> list[str]:
+        return list(self._gpus)
+
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():
             return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
@@ -220,6 +225,12 @@ class CudaSight:
 def _has_gpu() -> bool:
     """Return whether this process has used a GPU."""
     return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+def _current_gpu() -> list[str]:
+    """Return the UUID of the current GPU, without the prefix that NVML gives it; nothing if torch does not tell."""
+    uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
+    return [] if uuid is None else [str(uuid).removeprefix("GPU-")]
 
 
 def _overwriters(

@@ -134,6 +134,9 @@ class SimSight:
     def machine(self) -> Mapping[str, str | None]:
         return {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
 
+    def gpus(self) -> list[str]:
+        return []
+
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot vouch for it"
         found = [("simulated", f"{what} {how}", why) for (what, how), why in self._world.limits.items()]
