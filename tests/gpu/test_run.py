@@ -263,6 +263,35 @@ def test_the_replay_path_costs_little(tmp_path: Path) -> None:
     assert float(ran.stdout) - float(plain.stdout) < 5
 
 
+IDLE = """
+import sys, time, torch
+
+x = torch.randn(4096, 4096, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+    for _ in range(10):
+        y = x @ x
+begun = time.monotonic()
+while time.monotonic() < begun + 8:
+    graph.replay()
+    torch.cuda.synchronize()
+    time.sleep({pause})
+"""
+
+
+def test_the_share_of_idle_time_is_read(tmp_path: Path, valid_report: ValidReport) -> None:
+    """Of a GPU that nothing else uses. Where it is not told, a limit says why."""
+    told = []
+    for pause in (0, 2):
+        ledger, _ = watched(tmp_path, valid_report, IDLE.format(pause=pause))
+        (process,) = ledger["processes"]
+        assert process["idle"] is not None, ledger["limits"]
+        assert process["idle"]["seconds"] > 6
+        told.append(process["idle"]["share"])
+    print(f"idle: {told[0]:.0%} of a busy loop, {told[1]:.0%} of a sleeping one")
+    assert told[0] < 0.3 and told[1] > 0.7
+
+
 SILENT = """
 import torch
 from torch import nn

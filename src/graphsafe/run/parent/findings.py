@@ -274,17 +274,15 @@ class _Writer:
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
 
     def _never_replayed(self, graphs: Iterable[SeenGraph]) -> None:
-        """Add graphs that nobody replayed. One of several graphs that a line captured is left out unless the others
-        were replayed often: it may only not have had its turn."""
+        """Add graphs that nobody replayed, one finding a line."""
         by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
         for graph in graphs:
             place = graph.facts["frames"]
             if graph.facts["nodes"]:
                 by_line[tuple(place[-1].items()) if place else ()].append(graph)
         for siblings in by_line.values():
-            same = [graph for graph in siblings if not graph.count.replays]
-            replays = sum(graph.count.replays for graph in siblings)
-            if not same or 0 < replays < _CHANCE * len(siblings):
+            same = [graph for graph in siblings if not graph.count.replays and not _awaits_its_turn(graph, siblings)]
+            if not same:
                 continue
             frame = same[0].facts["frames"][-1] if same[0].facts["frames"] else None
             names = [graph.name for graph in same]
@@ -368,3 +366,11 @@ class _Writer:
             words = {"expr": text_at(site(frame), span), "value": value_read(code)}
             data = {"op": wait["op"], "ms": wait["ms"]}
             self.add(code, frame, words, data, because=took, level="warning", number=wait["count"], span=span)
+
+
+def _awaits_its_turn(graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
+    """Return whether a graph without a replay is one of several for the same work, such as one a size, of which the
+    others were not replayed often yet. The same calls led to their captures, or they have the same nodes."""
+    facts = graph.facts
+    like = [one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]]
+    return 0 < sum(one.count.replays for one in like) < _CHANCE * len(like)
