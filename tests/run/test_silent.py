@@ -68,3 +68,21 @@ def test_a_loop_is_the_same_only_under_the_same_calls(tmp_path: Path) -> None:
     assert same_loop(at(3), at(2)) and same_loop(at(3, 8), at(3, 6)) and same_loop(at(3), at(2, 6))
     assert not same_loop(at(3), at(7)) and not same_loop(at(8), at(8)) and not same_loop(at(6), at(7))
     assert not same_loop(at(8, 3), at(3, 3)) and not same_loop(at(2, 3), at(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("client_threads_a.py", [("GS714", 36)]),  # each thread has a current stream of its own
+        ("client_threads_b.py", []),
+        ("speculative_a.py", [("GS618", 32)]),
+        ("speculative_b.py", []),
+    ],
+)
+def test_streams_of_threads_and_graphs_of_a_helper_are_told_apart(
+    tmp_path: Path, valid_report: ValidReport, name: str, found: list[tuple[str, int]]
+) -> None:
+    ran = run(tmp_path, "--", sys.executable, str(PROGRAMS.with_name("fresh2") / name))
+    assert ran.returncode == 0, ran.stderr
+    ledger = ledger_in(tmp_path, valid_report)
+    assert [(one["code"], one["location"]["line"]) for one in ledger["findings"]] == found

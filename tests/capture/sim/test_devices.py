@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,22 @@ def test_devices_do_not_mix(sim: SimDevice) -> None:
         assert (x + torch.tensor(1.0)).device == CUDA1
         with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
             torch.nn.functional.linear(x, torch.ones(2, 4))
+
+
+def test_each_thread_has_a_current_stream_of_its_own(sim: SimDevice) -> None:
+    found = []
+
+    def other() -> None:
+        found.append(torch.cuda.current_stream())
+        torch.cuda.set_stream(torch.cuda.Stream())
+
+    with sim.entered(), torch.cuda.stream(torch.cuda.Stream()):
+        side = torch.cuda.current_stream()
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        assert found[0] == torch.cuda.default_stream() != side
+        assert torch.cuda.current_stream() == side
 
 
 def test_pinned_memory(sim: SimDevice) -> None:

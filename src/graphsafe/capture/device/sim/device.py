@@ -121,7 +121,6 @@ class SimDevice:
         self.world.shapes = Shapes() if shapes else None
         with self.world.installed():
             self.world.defaults = [Stream.default(each) for each in range(self.world.count)]
-            self.world.streams = list(self.world.defaults)
             self.world.generators = [generators.Generator.default(each) for each in range(self.world.count)]
             self.side = Stream(index)
         self.guilty: StepEvent | None = None

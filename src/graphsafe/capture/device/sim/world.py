@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -54,8 +55,7 @@ class World:
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults: list[Stream] = []
         self.generators: list[Generator] = []
-        self.streams: list[Stream] = []
-        "The current stream of each device."
+        self._thread = threading.local()
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None
@@ -101,6 +101,12 @@ class World:
         if not 0 <= index < self.count:
             raise RuntimeError("CUDA error: invalid device ordinal")
         return index
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The current stream of each device in this thread; the default ones in a new thread."""
+        found: list[Stream] = self._thread.__dict__.setdefault("streams", list(self.defaults))
+        return found
 
     def stream(self, index: int | None = None) -> Stream:
         return self.streams[self.device if index is None else index]
