@@ -62,7 +62,7 @@ def capture_all(
     """
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
-    proofs = [Proof(request, load_rulebook(request.config.rule_packs)) for request in requests]
+    proofs = [Proof(request, load_rulebook(request.config.rule_packs, request.config.levels)) for request in requests]
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
         _prove(waiting, progress, breaks_off, kept)

@@ -16,6 +16,7 @@ from graphsafe.commands.options import (
     own_output,
     put_outputs,
     rule_texts,
+    rulebook_of,
 )
 from graphsafe.errors import RequestError
 
@@ -69,14 +70,13 @@ def run(
     check_outputs(files)
 
     from graphsafe.console import put_ledger_on_stderr
-    from graphsafe.rulebook.book import load_rulebook
     from graphsafe.run.parent.launch import run_program
     from graphsafe.run.parent.merge import ledger_of
     from graphsafe.run.part import Options
 
     config = config_here()
     ran = run_program(program, Options(device, waits, stacks))
-    ledger = ledger_of(ran.parts, program, ran.exit_code, load_rulebook(config.rule_packs))
+    ledger = ledger_of(ran.parts, program, ran.exit_code, rulebook_of(config))
     put_outputs(ledger, form, files, "json", rule_texts(config))
     if shown:
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))

@@ -15,8 +15,8 @@ from graphsafe.report.text import Paint, cells, chained, count, listed, painter,
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""The code of fresh allocations. Captures allow them, many lines have them, and one repair removes them all, so they
-are shown as one line per file."""
+"""The code of fresh allocations. Captures allow them, many lines have them, and one repair removes them all, so
+they are shown as one line per file, unless the configuration raises their level."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
@@ -43,9 +43,9 @@ def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool,
 
 def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[list[str]]:
     shown = unsuppressed(report)
-    folded = [finding for finding in shown if finding.code == _FOLDED]
+    main = [finding for finding in shown if finding.level != "note"]
     notes = [finding for finding in shown if finding.level == "note" and finding.code != _FOLDED]
-    main = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
+    folded = [finding for finding in shown if finding.level == "note" and finding.code == _FOLDED]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
         blocks = [_finding(same, source, width, paint, printed) for same in _by_place(main)]

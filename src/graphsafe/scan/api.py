@@ -55,7 +55,7 @@ def scan_paths(
     kept of such a scan. `hot` takes the statements of hot code by the absolute paths of the files. Raises RulebookError
     for a bad pack or an unknown code in `select` or `ignore`.
     """
-    rulebook = rulebook or load_rulebook(config.rule_packs)
+    rulebook = rulebook or load_rulebook(config.rule_packs, config.levels)
     rulebook.selected(config.select, config.ignore)
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
@@ -110,7 +110,7 @@ def explain_path(
 
     Every root of the project counts, however few files are given. Raises RequestError.
     """
-    rulebook = load_rulebook(config.rule_packs)
+    rulebook = load_rulebook(config.rule_packs, config.levels)
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
     candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))

@@ -113,7 +113,7 @@ class Run:
         elif self._build():
             self._step_reference_capture()
             self._after()
-            if self._request.plan:
+            if self._request.plan or (self._request.breaks and verdict(self._probes) != "ready"):
                 self._plan()
         return self.seen()
 
@@ -340,6 +340,9 @@ class Run:
         self._probes = replace(self._probes, memory=memory, replay=replay)
 
     def _plan(self) -> None:
+        if self._request.nproc is not None:
+            self.limits.append(Limit("plan", self._request.called, "nothing was planned: it runs in several ranks"))
+            return
         own = self._told[OwnGraphs]
         if not self._plain and (own.replays or own.compiled):
             self._plan_without_own_graphs(own)
@@ -355,7 +358,8 @@ class Run:
         """Plan the step without its own graphs. The verdict is about the step with its graphs."""
         folder = self._folder / "plain"
         folder.mkdir()
-        twin = Run(self._supervisor, self._request, self.device, self.axes, folder, plain=True)
+        planned = replace(self._request, plan=True)
+        twin = Run(self._supervisor, planned, self.device, self.axes, folder, plain=True)
         plan = twin.prove().plan
         self.limits += [replace(limit, kind=_OF_TWIN.get(limit.kind, limit.kind)) for limit in twin.limits]
         for name in twin.seconds:
