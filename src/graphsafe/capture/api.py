@@ -153,6 +153,16 @@ def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
     return None if progress is None else lambda line: progress(f"{proof.target}, {line}")
 
 
+def present_gpus() -> Sequence[str]:
+    """Return the GPUs of this machine: `cuda:0` and so on. A child process asks, so that CUDA is not begun here."""
+    with (
+        _temporary_folder() as folder,
+        SharedServers(folder, None) as servers,
+        Supervisor(servers, None, DeviceUse(), threading.Event()) as children,
+    ):
+        return _gpus(children, folder)
+
+
 def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
     return supervisor.run(Job("devices", folder, "", "")).told[Devices].names
 

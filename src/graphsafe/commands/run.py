@@ -29,7 +29,11 @@ LEDGER_FILE = "graphsafe-ledger.json"
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option(
-    "--device", default="cuda", show_default=True, metavar="DEVICE", help="cuda, or sim or sim:N without a GPU."
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="DEVICE",
+    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. Of cuda:N only its graphs.",
 )
 @click.option("--waits", is_flag=True, help="Also lines that wait for the device between replays, and how long.")
 @click.option("--stacks", is_flag=True, help="Also the lines that allocate; costs an eager step a fifth of its time.")
@@ -38,7 +42,7 @@ LEDGER_FILE = "graphsafe-ledger.json"
 @outputs_option
 def run(
     program: tuple[str, ...],
-    device: str,
+    devices: tuple[str, ...],
     waits: bool,
     stacks: bool,
     fail: bool,
@@ -58,16 +62,16 @@ def run(
     """
     if not program:
         raise RequestError("run: no program; write it after `--`: graphsafe run -- python serve.py")
-    from graphsafe.capture.request import parse_device
+    from graphsafe.run.devices import check_present, parsed_devices
 
-    if parse_device(device).partition(":")[0] not in ("cuda", "sim") or device.startswith("cuda:"):
-        raise RequestError(f"run --device {device}: cuda, sim or sim:N; CUDA_VISIBLE_DEVICES chooses GPUs")
+    watched = parsed_devices(devices)
     files = [output for output in outputs if output.file is not None]
     shown = [Output(None, output.form) for output in outputs if output.file is None]
     shown = shown or ([Output(None, form)] if form else [])
     files = [Output(Path.cwd() / output.file, output.form) for output in files if output.file is not None]
     files = files or [own_output(Path.cwd() / LEDGER_FILE)]
     check_outputs(files)
+    check_present(watched)
 
     from graphsafe.console import put_ledger_on_stderr
     from graphsafe.run.parent.launch import run_program
@@ -75,7 +79,7 @@ def run(
     from graphsafe.run.part import Options
 
     config = config_here()
-    ran = run_program(program, Options(device, waits, stacks))
+    ran = run_program(program, Options(watched, waits, stacks))
     ledger = ledger_of(ran.parts, program, ran.exit_code, rulebook_of(config))
     put_outputs(ledger, form, files, "json", rule_texts(config))
     if shown:

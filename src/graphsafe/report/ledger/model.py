@@ -106,7 +106,8 @@ class Process:
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
     eager: Eager
-    waits: tuple[Wait, ...]
+    waits: tuple[Wait, ...] | None
+    "`None` if they were not watched."
     memory: Held
 
 

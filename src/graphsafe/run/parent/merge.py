@@ -82,9 +82,13 @@ def _process(process: SeenProcess) -> Process:
             sizes=tuple(sorted(sizes)),
             captured_sizes=tuple(sorted({int(size) for step in steps for size in step["captured"]})),
         ),
-        waits=tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts.get("waits", ())),
+        waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
     )
+
+
+def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
+    return None if facts is None else tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts)
 
 
 def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
