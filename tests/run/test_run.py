@@ -397,3 +397,9 @@ def test_waits_that_were_not_watched_are_unknown(tmp_path: Path, valid_report: V
     assert [process["waits"] for process in ledger_in(tmp_path, valid_report)["processes"]] == [None]
     run(tmp_path, "--waits", "--", sys.executable, name)
     assert [process["waits"] for process in ledger_in(tmp_path, valid_report)["processes"]] == [[]]
+
+
+def test_a_wrong_configuration_is_told_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "graphsafe.toml").write_text('levels = { GS999 = "error" }\n')
+    ran = run(tmp_path, "--", sys.executable, "-c", "print('ran')")
+    assert (ran.returncode, ran.stdout) == (2, "") and 'levels: unknown rule "GS999"' in ran.stderr

@@ -62,7 +62,7 @@ def run(
     """
     if not program:
         raise RequestError("run: no program; write it after `--`: graphsafe run -- python serve.py")
-    from graphsafe.run.devices import check_present, parsed_devices
+    from graphsafe.run.devices import parsed_devices
 
     watched = parsed_devices(devices)
     files = [output for output in outputs if output.file is not None]
@@ -71,16 +71,17 @@ def run(
     files = [Output(Path.cwd() / output.file, output.form) for output in files if output.file is not None]
     files = files or [own_output(Path.cwd() / LEDGER_FILE)]
     check_outputs(files)
-    check_present(watched)
 
     from graphsafe.console import put_ledger_on_stderr
-    from graphsafe.run.parent.launch import run_program
+    from graphsafe.run.parent.launch import check_present, run_program
     from graphsafe.run.parent.merge import ledger_of
     from graphsafe.run.part import Options
 
+    check_present(watched)
     config = config_here()
+    book = rulebook_of(config)  # before the program runs, which may take hours
     ran = run_program(program, Options(watched, waits, stacks))
-    ledger = ledger_of(ran.parts, program, ran.exit_code, rulebook_of(config))
+    ledger = ledger_of(ran.parts, program, ran.exit_code, book)
     put_outputs(ledger, form, files, "json", rule_texts(config))
     if shown:
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))

@@ -15,16 +15,3 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
         named = " ".join(f"--device {device}" for device in devices)
         raise RequestError(f"{named}: a program runs on GPUs or plays simulated devices; name one kind")
     return devices
-
-
-def check_present(devices: Sequence[str]) -> None:
-    """Raise RequestError for a GPU that is named and is not there. Takes the seconds of importing torch, if one is."""
-    named = [device for device in devices if device.startswith("cuda:")]
-    if not named:
-        return
-    from graphsafe.capture.api import present_gpus
-
-    present = present_gpus()
-    for device in named:
-        if device not in present:
-            raise RequestError(f"--device {device}: this machine has {', '.join(present) or 'no CUDA device'}")

@@ -28,6 +28,19 @@ class Ran:
     parts: tuple[Part, ...]
 
 
+def check_present(devices: Sequence[str]) -> None:
+    """Raise RequestError for a GPU that is named and is not there. Takes the seconds of importing torch, if one is."""
+    named = [device for device in devices if device.startswith("cuda:")]
+    if not named:
+        return
+    from graphsafe.capture.api import present_gpus
+
+    present = present_gpus()
+    for device in named:
+        if device not in present:
+            raise RequestError(f"--device {device}: this machine has {', '.join(present) or 'no CUDA device'}")
+
+
 def run_program(program: Sequence[str], options: Options) -> Ran:
     """Run the program to its end. Raises RequestError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
