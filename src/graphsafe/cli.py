@@ -209,6 +209,9 @@ def config(paths: tuple[Path, ...]) -> None:
     """
     from graphsafe.scan_request.request import ScanRequest, parts_of
 
+    for path in paths:
+        if not path.exists():
+            raise RequestError(f"{path}: no such file or folder")
     request = ScanRequest(paths=paths or (Path(),))
     put_settings([row for part in parts_of(request) for row in part.settings(request)])
 

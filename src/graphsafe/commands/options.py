@@ -162,7 +162,9 @@ def put_outputs(
         asked = output.form_or(form, otherwise)
         try:
             if asked == "trace":
-                _check_timeline(reports, output)
+                _check_timeline(
+                    reports, "--format trace" if output == Output(None, None) else f"-o {output.file or asked}"
+                )
             put(reports, asked, output.file, rules, source)
         except RequestError as error:
             failures.append(error)
@@ -170,13 +172,13 @@ def put_outputs(
         raise failures[0]
 
 
-def _check_timeline(reports: Report | Sequence[Report] | Ledger, output: Output) -> None:
-    """Raise RequestError if the reports have no timeline."""
+def _check_timeline(reports: Report | Sequence[Report] | Ledger, option: str) -> None:
+    """Raise RequestError, which names the option, if the reports have no timeline."""
     from graphsafe.report.model import Report
 
     several = (reports,) if isinstance(reports, Report) else reports
     if not isinstance(several, Sequence) or any(report.command != "capture" for report in several):
-        raise RequestError(f"-o {output.file or 'trace'}: only a capture has a timeline")
+        raise RequestError(f"{option}: only a capture has a timeline")
 
 
 def rule_texts(config: Config) -> Callable[[], RuleTexts]:

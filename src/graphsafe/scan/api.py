@@ -31,6 +31,9 @@ from graphsafe.version import __version__
 
 Progress = Callable[[int, int], None]
 
+_PYTHON = ("", ".py", ".pyi", ".pyw")
+"Ends of the names of Python files; a script may have none."
+
 
 def scan_paths(
     paths: Sequence[Path],
@@ -153,6 +156,8 @@ def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], compl
             found.update(dict.fromkeys(_absolute(python_files(path.resolve(), config.exclude, config.root, complain))))
         else:
             found.update(dict.fromkeys(_absolute([path])))
+            if path.suffix not in _PYTHON:
+                complain("not-python", str(path), f"read as Python, although its name ends in {path.suffix}")
     return list(found)
 
 
