@@ -499,6 +499,7 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
         (["capture", "a.py:f", "--all"], "give either a TARGET or --all"),
         (["capture", "--all"], "no target under [tool.graphsafe.targets]"),
         (["capture", "a.py:f", "--device", "gpu"], "--device gpu: expected cuda, cuda:N, all, sim or sim:N"),
+        (["capture", "a.py:f", "--emit", "absent/plan.py"], "--emit absent/plan.py: cannot be written"),
         (["capture", "a.py:f", "--bucket", "batch"], "--bucket batch: expected axis=value,value"),
         (["capture", "a.py:f", "--input", "ids"], "--input ids: expected name:dtype[shape]=low..high"),
         (["capture", "a.py:f", "--input", "ids:i65[1]"], 'unknown dtype "i65" (did you mean "i64"?)'),

@@ -289,6 +289,7 @@ def test_a_wait_is_told_by_its_expression_and_by_what_it_costs_there(tmp_path: P
     if sys.version_info >= (3, 11):
         assert read["message"] == "`y.sum().item()` makes the host read a device value"
         assert (read["location"]["column"], read["location"]["end_column"]) == (13, 27)
+    assert ledger["processes"][0]["waits"][0]["location"] == read["location"]
     assert read["why"].startswith("The host waits here until the GPU has done all that was queued")
     assert not [limit for limit in ledger["limits"] if "thread" in limit["what"]]
 

@@ -338,7 +338,7 @@ def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_target
     if check and emit_for is None and importlib.util.find_spec("breakable_cuda_graphs") is None:
         raise RequestError('capture --check needs breakable-cuda-graphs: pip install "graphsafe[plan]"')
     if emit is not None:
-        check_writable(emit)
+        check_writable(emit, "--emit")
 
 
 def _check_shapes(devices: Sequence[str], others: Mapping[str, object]) -> None:

@@ -88,7 +88,9 @@ def _process(process: SeenProcess) -> Process:
 
 
 def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
-    return None if facts is None else tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts)
+    if facts is None:
+        return None
+    return tuple(Wait(_place(one["frames"], one["span"]), one["count"], one["ms"]) for one in facts)
 
 
 def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
