@@ -163,3 +163,8 @@ def test_a_bad_configuration_leaves_no_older_report(project: Path) -> None:
     report = json.loads(Path("graphsafe-report.json").read_text(encoding="utf-8"))
     assert (report["verdict"], report["evidence"]) == ("inconclusive", None)
     assert "bogus" in report["limits"][0]["why"]
+
+
+def test_the_public_names_are_listed() -> None:
+    assert set(graphsafe.__all__) <= set(dir(graphsafe))
+    assert all(hasattr(graphsafe, name) for name in graphsafe.__all__)

@@ -189,6 +189,24 @@ def test_a_name_may_hold_any_byte(project: Path, capsysbinary: pytest.CaptureFix
         assert b"file=h??[31m%250A%2C%3A" in out
 
 
+def test_a_file_that_is_not_called_python_is_read_as_python_and_said(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("notes.txt", "script", "stub.pyi"):
+        (project / name).write_text("torch\n", encoding="utf-8")
+    assert cli.main(["scan", "notes.txt", "script", "stub.pyi", "-q"]) == 0
+    assert capsys.readouterr().err == "graphsafe: notes.txt: read as Python, although its name ends in .txt\n"
+
+
+def test_a_file_in_another_encoding_is_told_to_be_saved_in_this_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "latin.py").write_bytes(b"import torch\n# caf\xe9\n")
+    assert cli.main(["scan", "latin.py", "--format", "concise"]) == 1
+    out = capsys.readouterr().out
+    assert "latin.py:2:1: GS900" in out and "byte 0xe9 is not UTF-8: save it as UTF-8, or name its encoding" in out
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs such names")
 def test_a_name_that_holds_two_colons_is_not_read_and_said(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "hot.py").rename(project / "a::b.py")

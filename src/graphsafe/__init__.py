@@ -73,3 +73,7 @@ def __getattr__(name: str) -> Any:
         value = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

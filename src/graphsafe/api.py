@@ -160,9 +160,10 @@ def assert_ready(
 def capture_requests(text: str | None, **options: object) -> list[CaptureRequest]:
     """A request for the target that `text` names, or for every configured one.
 
+    A configured target is meant by its name alone: a factory that is spelled out has the given options and no others.
     Devices and buckets that are not given come from the target's configuration. Raises RequestError.
     """
-    from graphsafe.capture.request import CaptureRequest, configured_target
+    from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import config_over
 
     if options["plan"] and options["nproc"] is not None:
@@ -175,7 +176,7 @@ def capture_requests(text: str | None, **options: object) -> list[CaptureRequest
     else:
         file = Path(text.rpartition(":")[0])
         config = config_over(file if file.is_file() and "shown" not in options else Path.cwd())
-        target = configured_target(text, config)
+        target = config.targets.get(text)
         if target is None:
             return [CaptureRequest(text, config, **options)]  # type: ignore[arg-type]
         targets = [target]

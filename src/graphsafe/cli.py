@@ -29,6 +29,7 @@ from graphsafe.commands.options import (
     outputs_option,
     put_outputs,
     rule_texts,
+    rulebook_of,
 )
 from graphsafe.commands.run import run as run_command
 from graphsafe.commands.scan import scan
@@ -137,10 +138,9 @@ def explain(words: tuple[str, ...]) -> None:
     graphsafe explain E906
     graphsafe explain 'Offset increment outside graph capture'
     """
-    from graphsafe.rulebook.book import load_rulebook
     from graphsafe.rulebook.explain import page_for
 
-    put_page(page_for(" ".join(words), load_rulebook(config_here().rule_packs)))
+    put_page(page_for(" ".join(words), rulebook_of(config_here())))
 
 
 @commands.group(invoke_without_command=True)
@@ -148,12 +148,10 @@ def explain(words: tuple[str, ...]) -> None:
 def rules(context: click.Context) -> None:
     """List the rulebook; `rules test` runs the cases inside rule files."""
     if context.invoked_subcommand is None:
-        from graphsafe.rulebook.book import load_rulebook
-
-        listed = load_rulebook(config_here().rule_packs).rules.values()
+        listed = rulebook_of(config_here()).rules.values()
         width = max(len(rule.name) for rule in listed)
         for rule in listed:
-            say(f"{rule.code}  {rule.level:<7}  {rule.name:<{width}}  {rule.summary}")
+            say(f"{rule.code}  {rule.level_of():<7}  {rule.name:<{width}}  {rule.summary}")
 
 
 @rules.command("test")
@@ -211,6 +209,9 @@ def config(paths: tuple[Path, ...]) -> None:
     """
     from graphsafe.scan_request.request import ScanRequest, parts_of
 
+    for path in paths:
+        if not path.exists():
+            raise RequestError(f"{path}: no such file or folder")
     request = ScanRequest(paths=paths or (Path(),))
     put_settings([row for part in parts_of(request) for row in part.settings(request)])
 

@@ -99,6 +99,8 @@ class Config:
     ignore: tuple[str, ...] = ()
     per_file_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     "Shell pattern of a path from the root -> codes or their beginnings."
+    levels: Mapping[str, Level] = field(default_factory=dict)
+    "Codes or their beginnings -> the level of their findings, in place of the rulebook's."
     fail_level: Level = "error"
     region: Region | None = None
     "Report only findings of this region, and those without a region; None means all."
@@ -195,6 +197,10 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
 
 def _level(doc: Document, key: str, value: object) -> Level:
     return doc.one_of(key, value, LEVELS)
+
+
+def _levels(doc: Document, key: str, value: object) -> Mapping[str, Level]:
+    return {code: _level(doc, f"{key}.{code}", level) for code, level in doc.table(key, value).items()}
 
 
 def _region(doc: Document, key: str, value: object) -> Region:
@@ -310,6 +316,7 @@ _KEYS: Mapping[str, Convert] = {
     "select": Document.texts,
     "ignore": Document.texts,
     "per-file-ignores": _codes_by_file,
+    "levels": _levels,
     "fail-level": _level,
     "region": _region,
     "exclude": _exclude,

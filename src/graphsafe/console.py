@@ -51,10 +51,10 @@ def complain(line: str) -> None:
         say(f"graphsafe: {printable(line)}", err=True)
 
 
-def check_writable(output: Path | None) -> None:
-    """Check the output file before the work, since a capture takes minutes. Raises RequestError."""
+def check_writable(output: Path | None, option: str = "-o") -> None:
+    """Check an option's output file before the work, since a capture takes minutes. Raises RequestError."""
     if output is not None and (output.is_dir() or not os.access(output.absolute().parent, os.W_OK)):
-        raise RequestError(f"-o {output}: cannot be written")
+        raise RequestError(f"{option} {output}: cannot be written")
 
 
 def put(

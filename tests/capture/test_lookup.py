@@ -69,7 +69,6 @@ def test_what_is_certain_is_said_with_near_names(tmp_path: Path, monkeypatch: py
     assert what_is_missing("engine.other:build_layer") is None
     assert "No module named 'no_such_package'" in str(what_is_missing("no_such_package.model:build"))
     assert "SyntaxError" in str(what_is_missing("broken.py:build"))
-    assert what_is_missing("engine/model.py") == "expected FILE.py:FACTORY or package.module:FACTORY"
 
 
 def test_a_request_that_cannot_work_is_answered_without_torch(tmp_path: Path, command: Callable[..., Answer]) -> None:
@@ -83,3 +82,16 @@ def test_a_request_that_cannot_work_is_answered_without_torch(tmp_path: Path, co
     [line] = [line for line in answer.err.splitlines() if line not in imports]
     assert line == ('graphsafe: model.py:build_layers: model.py has no build_layers (did you mean "build_layer"?)')
     assert answer.report is not None and answer.report["verdict"] == "inconclusive"
+
+
+def test_a_name_that_is_no_target_gets_the_nearest_one_or_the_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.py").write_text("def build_layer(device): ...\n")
+    form = "expected FILE.py:FACTORY, package.module:FACTORY, or a target's name"
+    configured = ("decode", "prefill")
+    assert what_is_missing("decod", configured) == (f'no such target is configured (did you mean "decode"?); {form}')
+    assert what_is_missing("decod") == what_is_missing("zzz", configured) == f"no such target is configured; {form}"
+    for file in ("model.py", "model.py:"):
+        assert what_is_missing(file) == "name the factory too: model.py:FACTORY (its functions: build_layer)"

@@ -98,3 +98,16 @@ def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str
 def test_options_that_do_not_go_together(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["capture", *arguments.split()]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--locked", "--update-lock"])
+def test_a_lock_that_cannot_be_read_is_refused_before_anything_runs(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("graphsafe.lock").write_text("[[target.decode]\n")
+    assert main(["capture", "--all", option]) == 2  # a child would fail this test, which is not marked to start one
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "graphsafe.lock: " in err
+    (report,) = json.loads(Path("graphsafe-report.json").read_text())["reports"]
+    assert (report["target"], report["verdict"]) == ("--all", "inconclusive")
+    assert Path("graphsafe.lock").read_text() == "[[target.decode]\n"

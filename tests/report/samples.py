@@ -131,7 +131,7 @@ FINDINGS = (
         "torch.zeros(hidden.shape[0], device=hidden.device)",
         FORWARD,
         "`torch.zeros` allocates every step",
-        level="warning",
+        level="note",
         fix=ONCE,
     ),
     finding(
@@ -141,7 +141,7 @@ FINDINGS = (
         "torch.empty_like(hidden)",
         FORWARD,
         "`torch.empty_like` allocates every step",
-        level="warning",
+        level="note",
         fix=ONCE,
     ),
     finding(

@@ -339,7 +339,7 @@ def test_html_says_what_the_report_says() -> None:
     for finding in samples.FINDINGS:
         assert finding.code in text
         assert finding.message.replace("`", "") in text
-    assert "5 errors, 3 warnings, 1 note and 1 suppressed" in text
+    assert "5 errors, 1 warning, 3 notes and 1 suppressed" in text
     capture = re.sub(r"\s+", " ", page_of(samples.CAPTURE).text)
     assert "Memory that a step takes, by line: 20.0 MiB at once" in capture
     assert "engine/layer.py:150 bytes4.0 KiB14.0 KiB" in capture

@@ -12,7 +12,7 @@ import samples
 
 from graphsafe import cli
 from graphsafe.report.forms import render
-from graphsafe.report.model import DeviceResult, Finding, Report
+from graphsafe.report.model import DeviceResult, Finding, Level, Report
 from graphsafe.report.probes import PROBES
 from graphsafe.report.probes.timeline import Gap, Operation, Timeline
 
@@ -26,7 +26,10 @@ def findings(*codes: str) -> tuple[Finding, ...]:
     found = []
     for number, code in enumerate(codes):
         location = replace(first.location, path=f"engine/{'ab'[number % 2]}.py", line=number + 1, end_line=number + 1)
-        found.append(replace(first, code=code, location=location, suppressed=None, fingerprint=str(number)))
+        level: Level = "note" if code == "GS401" else "error"
+        found.append(
+            replace(first, code=code, level=level, location=location, suppressed=None, fingerprint=str(number))
+        )
     return tuple(found)
 
 
@@ -57,6 +60,8 @@ def test_many_fresh_buffers_are_folded_and_few_are_not() -> None:
     many = page(replace(samples.SCAN, findings=findings("GS101", *["GS401"] * 6)))
     before, fold, inside = many.partition("<summary>GS401: 6 fresh buffers in 2 files</summary>")
     assert fold and before.count("<article") == 1 and inside.count("<article") == 6
+    raised = [replace(finding, level="warning") for finding in findings(*["GS401"] * 6)]
+    assert "fresh buffers" not in page(replace(samples.SCAN, findings=tuple(raised)))
 
 
 def measured() -> Timeline:

@@ -115,7 +115,7 @@ def test_order_is_place_then_notes_then_fresh_buffers_then_limits_then_the_sum()
         "Not",
         "5",
     ]
-    assert text.endswith("\n\n5 errors, 3 warnings and 1 note in 2 files; 1 suppressed\n")
+    assert text.endswith("\n\n5 errors, 1 warning and 3 notes in 2 files; 1 suppressed\n")
 
 
 def test_fresh_buffers_are_one_line_a_file() -> None:
@@ -123,15 +123,15 @@ def test_fresh_buffers_are_one_line_a_file() -> None:
     elsewhere = replace(fresh, location=replace(fresh.location, path="engine/cache.py", line=2))
     report = replace(samples.SCAN, findings=(*samples.FINDINGS, elsewhere))
     assert block(terminal(report), "GS401").splitlines() == [
-        "GS401 warning: 3 fresh buffers every step, in 2 files",
-        "  --> engine/layer.py:9 lines 9 and 10",
-        "  --> engine/cache.py:2 line 2",
+        "GS401 note: 3 fresh buffers every step, in 2 files",
+        "  --> engine/layer.py:9 and line 10",
+        "  --> engine/cache.py:2",
         "  fix: Allocate it once, in `__init__`, and fill it in place.",
     ]
 
 
 def test_notes_of_one_code_are_told_once_a_function() -> None:
-    note = next(finding for finding in samples.FINDINGS if finding.level == "note")
+    note = next(one for one in samples.FINDINGS if one.level == "note" and one.code != "GS401")
     others = tuple(replace(note, location=replace(note.location, line=line)) for line in (7, 8))
     elsewhere = replace(note, location=replace(note.location, line=9, function="another"))
     text = terminal(replace(samples.SCAN, findings=(note, *others, elsewhere)), width=200)
@@ -304,7 +304,7 @@ def test_piped_form_needs_neither_rich_nor_anything_else_that_is_slow() -> None:
 
 def test_concise_is_one_line_a_finding() -> None:
     text = render(samples.SCAN, "concise")
-    assert text.splitlines()[0] == f"engine/layer.py:9:17: GS401 warning: {samples.FINDINGS[4].message}"
+    assert text.splitlines()[0] == f"engine/layer.py:9:17: GS401 note: {samples.FINDINGS[4].message}"
     assert len(text.splitlines()) == sum(finding.suppressed is None for finding in samples.FINDINGS)
     assert all(re.fullmatch(r"\S+:\d+:\d+: [A-Z]+\d+ .+", line) for line in text.splitlines())
     assert render(samples.EMPTY_SCAN, "concise") == ""

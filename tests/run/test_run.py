@@ -289,6 +289,7 @@ def test_a_wait_is_told_by_its_expression_and_by_what_it_costs_there(tmp_path: P
     if sys.version_info >= (3, 11):
         assert read["message"] == "`y.sum().item()` makes the host read a device value"
         assert (read["location"]["column"], read["location"]["end_column"]) == (13, 27)
+    assert ledger["processes"][0]["waits"][0]["location"] == read["location"]
     assert read["why"].startswith("The host waits here until the GPU has done all that was queued")
     assert not [limit for limit in ledger["limits"] if "thread" in limit["what"]]
 
@@ -345,3 +346,61 @@ def test_gradients_set_to_none_and_resized_tensors_are_lost(tmp_path: Path, vali
     ledger = ledger_in(tmp_path, valid_report)
     found = [(one["code"], one["data"]["what"], one["location"]["line"]) for one in ledger["findings"]]
     assert found == [("GS711", ["model.weight.grad"], 12), ("GS711", ["static"], 13)]
+
+
+TWO_DEVICES = """
+import torch
+
+for index in (0, 1):
+    with torch.cuda.device(index):
+        x = torch.zeros(8, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(index)):
+            x.add_(1)
+        graph.replay()
+"""
+
+
+def test_graphs_on_the_devices_that_are_named_are_recorded(tmp_path: Path, valid_report: ValidReport) -> None:
+    name = program(tmp_path, TWO_DEVICES)
+
+    def recorded(*devices: str) -> tuple[list[str], list[str]]:
+        words = [word for device in devices[1:] for word in ("--device", device)]
+        ran = run(tmp_path, *words, "--", sys.executable, name, device=devices[0])
+        assert ran.returncode == 0, ran.stderr
+        ledger = ledger_in(tmp_path, valid_report)
+        graphs = [graph["device"] for process in ledger["processes"] for graph in process["graphs"]]
+        return graphs, [limit["what"] for limit in ledger["limits"] if limit["kind"] == "left-out"]
+
+    assert recorded("sim:0", "sim:1") == (["sim:0", "sim:1"], [])
+    assert recorded("sim", "sim:1") == (["sim:0", "sim:1"], [])
+    assert recorded("sim:1") == (["sim:1"], ["graphs on sim:0"])
+
+
+@pytest.mark.parametrize(
+    ("devices", "problem"),
+    [
+        (("cuda", "sim"), "--device cuda --device sim: a program runs on GPUs or plays simulated devices"),
+        (("gpu",), "--device gpu: expected cuda, cuda:N, all, sim or sim:N"),
+        (("all", "cuda:99"), "--device cuda:99: this machine has "),
+    ],
+)
+def test_devices_that_cannot_be_watched_are_one_line(tmp_path: Path, devices: tuple[str, ...], problem: str) -> None:
+    words = [word for device in devices[1:] for word in ("--device", device)]
+    ran = run(tmp_path, *words, "--", sys.executable, "-c", "print('ran')", device=devices[0])
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert problem in ran.stderr and ran.stderr.count("\n") == 1
+
+
+def test_waits_that_were_not_watched_are_unknown(tmp_path: Path, valid_report: ValidReport) -> None:
+    name = program(tmp_path, STRAIGHT)
+    run(tmp_path, "--", sys.executable, name)
+    assert [process["waits"] for process in ledger_in(tmp_path, valid_report)["processes"]] == [None]
+    run(tmp_path, "--waits", "--", sys.executable, name)
+    assert [process["waits"] for process in ledger_in(tmp_path, valid_report)["processes"]] == [[]]
+
+
+def test_a_wrong_configuration_is_told_before_the_program_runs(tmp_path: Path) -> None:
+    (tmp_path / "graphsafe.toml").write_text('levels = { GS999 = "error" }\n')
+    ran = run(tmp_path, "--", sys.executable, "-c", "print('ran')")
+    assert (ran.returncode, ran.stdout) == (2, "") and 'levels: unknown rule "GS999"' in ran.stderr

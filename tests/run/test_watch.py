@@ -83,7 +83,7 @@ def slowly(folder, token, facts):
     write(folder, token, facts)
 
 started, part.write_part = threading.Event(), slowly
-watch = Watch(Options(device="sim"), Path(sys.argv[1]), "1-a")
+watch = Watch(Options(devices=("sim",)), Path(sys.argv[1]), "1-a")
 watch.book._tell(False)
 started.wait()
 watch.end()

@@ -62,7 +62,7 @@ def capture_all(
     """
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
-    proofs = [Proof(request, load_rulebook(request.config.rule_packs)) for request in requests]
+    proofs = [Proof(request, load_rulebook(request.config.rule_packs, request.config.levels)) for request in requests]
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
         _prove(waiting, progress, breaks_off, kept)
@@ -151,6 +151,16 @@ def _prove(
 
 def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
     return None if progress is None else lambda line: progress(f"{proof.target}, {line}")
+
+
+def present_gpus() -> Sequence[str]:
+    """Return the GPUs of this machine: `cuda:0` and so on. A child process asks, so that CUDA is not begun here."""
+    with (
+        _temporary_folder() as folder,
+        SharedServers(folder, None) as servers,
+        Supervisor(servers, None, DeviceUse(), threading.Event()) as children,
+    ):
+        return _gpus(children, folder)
 
 
 def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from graphsafe.config import DEVICE, AxisValue, Config, Target, values_in_range
+from graphsafe.config import DEVICE, AxisValue, Config, values_in_range
 from graphsafe.errors import RequestError, nearest
 
 BAD_REQUEST = "bad-request"
@@ -95,7 +95,7 @@ class CaptureRequest:
     check: bool = False
     "Whether that code is also run and compared with eager steps."
     breaks: bool = False
-    "Whether ready-with-breaks is a success."
+    "Whether ready-with-breaks is a success, so that a step that is not ready is planned."
     declared: str | None = None
     "The support for CUDA graphs that the configuration declares; None leaves it to the step's classes."
     name: str | None = None
@@ -142,13 +142,6 @@ def parse_input(text: str) -> InputSpec:
     if low is not None and high is not None and low > high:
         raise RequestError(f"--input {text}: the range is empty")
     return InputSpec(match["name"], DTYPES[match["dtype"]], shape, low, high)
-
-
-def configured_target(text: str, config: Config) -> Target | None:
-    """The configured target that `text` names, by its name or by its factory."""
-    if text in config.targets:
-        return config.targets[text]
-    return next((target for target in config.targets.values() if target.factory == text), None)
 
 
 def _axis_values(text: str) -> tuple[AxisValue, ...]:

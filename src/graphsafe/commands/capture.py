@@ -6,8 +6,7 @@ import importlib.util
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from graphsafe.api import capture_requests
-from graphsafe.commands.gate import Gate, Shard
+from graphsafe.commands.gate import Gate, Shard, gate_for
 from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
@@ -31,9 +30,10 @@ from graphsafe.commands.options import (
     put_outputs,
     quiet_option,
     rule_texts,
+    rulebook_of,
     usual_form,
 )
-from graphsafe.config import ConfigError
+from graphsafe.commands.refusals import refusals_reported
 from graphsafe.console import StatusLine, check_writable, complain, is_live, put_summary, say
 from graphsafe.errors import RequestError
 from graphsafe.interrupts import Ended, ended_by_signals, release_interrupts
@@ -162,22 +162,19 @@ def capture(
     graphsafe capture --all --format github
     graphsafe capture --all --locked --shard 2/8
     """
-    if (target is None) != all_targets:
-        raise RequestError("capture: give either a TARGET or --all")
     needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": shard}
-    for name, given in needs_all.items():
-        if given and not all_targets:
-            raise RequestError(f"capture {name}: give --all")
-    if locked and update_lock:
-        raise RequestError("capture: --locked compares with the lock, --update-lock writes it; give one of them")
+    _check_targets(target, all_targets, needs_all)
     part = Shard.parsed(shard)
-    if allow_none and not config_here().targets:
-        complain("nothing to capture: no target under [tool.graphsafe.targets]")
-        return OK
     printed = [output.form or form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
     files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
     files = files or [own_output(_absolute(Path(REPORT_FILE)))]
     check_outputs(files)
+    reported = partial(refusals_reported, target, form, files)
+    if allow_none:
+        with reported():
+            if not config_here().targets:
+                complain("nothing to capture: no target under [tool.graphsafe.targets]")
+                return OK
     _check_plan(emit, emit_for, check, all_targets)
     if shapes:
         _check_shapes(devices, {"--plan": plan or check, "--nproc": nproc, "--replays": replays})
@@ -213,35 +210,23 @@ def capture(
     if watch:
         prove = partial(_prove, form=form, files=files, printed=printed, all_targets=all_targets)
         return _watch(partial(capture_requests, target, **options), part, prove)
+
+    def proven(ended: Ended, **more: object) -> int:
+        with reported():
+            requests = part.part_of(capture_requests(target, **{**options, **more}))
+            if requests:
+                rulebook_of(requests[0].config)
+            gate = gate_for(requests, locked, update_lock, part)
+        return _prove(requests, form, files, printed, all_targets, ended, gate)
+
     if launched is None:
         with ended_by_signals() as ended:
-            with _refusals_reported(target, files):
-                requests = part.part_of(capture_requests(target, **options))
-            gate = _gate(requests, locked, update_lock, part)
-            return _prove(requests, form, files, printed, all_targets, ended, gate)
+            return proven(ended)
     with launched.lead() as leader, ended_by_signals() as ended:
         variables = tuple(leader.variables(rank) for rank in range(launched.size))
-        asked = {**options, "nproc": launched.size, "variables": variables}
-        requests = part.part_of(capture_requests(target, **asked))
-        code = _prove(requests, form, files, printed, all_targets, ended, _gate(requests, locked, update_lock, part))
+        code = proven(ended, nproc=launched.size, variables=variables)
         leader.tell(code)
         return code
-
-
-@contextmanager
-def _refusals_reported(target: str | None, files: Sequence[Output]) -> Iterator[None]:
-    """Write the report of a target whose configuration cannot be read: no older report must stay in its place."""
-    try:
-        yield
-    except ConfigError as error:
-        if target is not None:
-            from graphsafe.capture.api import refused
-            from graphsafe.capture.request import CaptureRequest
-            from graphsafe.config import Config
-
-            report = refused(CaptureRequest(target, Config(root=Path.cwd())), str(error))
-            put_outputs(report, None, files, "json", dict)
-        raise
 
 
 def _watch(asked: Callable[[], list[CaptureRequest]], part: Shard, prove: Callable[..., int]) -> int:
@@ -333,6 +318,17 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
             complain(f"{report.target}: {reasons[0][0]}")
 
 
+def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str, object]) -> None:
+    """Raise RequestError for no target or two, and for options that only go with all targets."""
+    if (target is None) != all_targets:
+        raise RequestError("capture: give either a TARGET or --all")
+    for name, given in needs_all.items():
+        if given and not all_targets:
+            raise RequestError(f"capture {name}: give --all")
+    if needs_all["--locked"] and needs_all["--update-lock"]:
+        raise RequestError("capture: --locked compares with the lock, --update-lock writes it; give one of them")
+
+
 def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_targets: bool) -> None:
     """Raise RequestError for options that do not go together."""
     if emit_for is not None and emit is None:
@@ -342,7 +338,7 @@ def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_target
     if check and emit_for is None and importlib.util.find_spec("breakable_cuda_graphs") is None:
         raise RequestError('capture --check needs breakable-cuda-graphs: pip install "graphsafe[plan]"')
     if emit is not None:
-        check_writable(emit)
+        check_writable(emit, "--emit")
 
 
 def _check_shapes(devices: Sequence[str], others: Mapping[str, object]) -> None:
@@ -359,17 +355,6 @@ def _absolute(path: Path) -> Path:
         return path.absolute()
     except OSError:
         raise RequestError("the working directory does not exist any more") from None
-
-
-def _gate(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
-    if not (locked or update_lock) or not requests:
-        return None
-    from graphsafe.lock.file import NAME, check_place
-
-    path = requests[0].config.root / NAME
-    if update_lock:
-        check_place(path)
-    return Gate(path, update_lock, is_whole=part.of == 1)
 
 
 def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:

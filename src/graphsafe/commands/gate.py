@@ -103,6 +103,20 @@ class Gate:
         return outcome
 
 
+def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
+    """Return the gate, or None if there is nothing to compare or write. Raises RequestError for a lock that cannot be
+    read, before anything runs."""
+    if not (locked or update_lock) or not requests:
+        return None
+    from graphsafe.lock.file import NAME, check_place, read
+
+    path = requests[0].config.root / NAME
+    if update_lock:
+        check_place(path)
+    read(path)
+    return Gate(path, update_lock, is_whole=part.of == 1)
+
+
 def _is_unfit(report: Report) -> bool:
     """Return whether the run gave no answer about the target's code, so that it must not be written into the lock."""
     from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
+    from graphsafe.rulebook.book import Rulebook
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -161,7 +162,9 @@ def put_outputs(
         asked = output.form_or(form, otherwise)
         try:
             if asked == "trace":
-                _check_timeline(reports, output)
+                _check_timeline(
+                    reports, "--format trace" if output == Output(None, None) else f"-o {output.file or asked}"
+                )
             put(reports, asked, output.file, rules, source)
         except RequestError as error:
             failures.append(error)
@@ -169,24 +172,26 @@ def put_outputs(
         raise failures[0]
 
 
-def _check_timeline(reports: Report | Sequence[Report] | Ledger, output: Output) -> None:
-    """Raise RequestError if the reports have no timeline."""
+def _check_timeline(reports: Report | Sequence[Report] | Ledger, option: str) -> None:
+    """Raise RequestError, which names the option, if the reports have no timeline."""
     from graphsafe.report.model import Report
 
     several = (reports,) if isinstance(reports, Report) else reports
     if not isinstance(several, Sequence) or any(report.command != "capture" for report in several):
-        raise RequestError(f"-o {output.file or 'trace'}: only a capture has a timeline")
+        raise RequestError(f"{option}: only a capture has a timeline")
 
 
 def rule_texts(config: Config) -> Callable[[], RuleTexts]:
     """Return a loader of the rules' texts, for the forms that show them."""
 
-    def load() -> RuleTexts:
-        from graphsafe.rulebook.book import load_rulebook
+    return lambda: rulebook_of(config).rules
 
-        return load_rulebook(config.rule_packs).rules
 
-    return load
+def rulebook_of(config: Config) -> Rulebook:
+    """Return the rulebook with the configuration's rule packs and levels. Raises RulebookError."""
+    from graphsafe.rulebook.book import load_rulebook
+
+    return load_rulebook(config.rule_packs, config.levels)
 
 
 def config_here() -> Config:

@@ -16,6 +16,7 @@ from graphsafe.commands.options import (
     own_output,
     put_outputs,
     rule_texts,
+    rulebook_of,
 )
 from graphsafe.errors import RequestError
 
@@ -28,7 +29,11 @@ LEDGER_FILE = "graphsafe-ledger.json"
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option(
-    "--device", default="cuda", show_default=True, metavar="DEVICE", help="cuda, or sim or sim:N without a GPU."
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="DEVICE",
+    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. Of cuda:N only its graphs.",
 )
 @click.option("--waits", is_flag=True, help="Also lines that wait for the device between replays, and how long.")
 @click.option("--stacks", is_flag=True, help="Also the lines that allocate; costs an eager step a fifth of its time.")
@@ -37,7 +42,7 @@ LEDGER_FILE = "graphsafe-ledger.json"
 @outputs_option
 def run(
     program: tuple[str, ...],
-    device: str,
+    devices: tuple[str, ...],
     waits: bool,
     stacks: bool,
     fail: bool,
@@ -57,10 +62,9 @@ def run(
     """
     if not program:
         raise RequestError("run: no program; write it after `--`: graphsafe run -- python serve.py")
-    from graphsafe.capture.request import parse_device
+    from graphsafe.run.devices import parsed_devices
 
-    if parse_device(device).partition(":")[0] not in ("cuda", "sim") or device.startswith("cuda:"):
-        raise RequestError(f"run --device {device}: cuda, sim or sim:N; CUDA_VISIBLE_DEVICES chooses GPUs")
+    watched = parsed_devices(devices)
     files = [output for output in outputs if output.file is not None]
     shown = [Output(None, output.form) for output in outputs if output.file is None]
     shown = shown or ([Output(None, form)] if form else [])
@@ -69,14 +73,15 @@ def run(
     check_outputs(files)
 
     from graphsafe.console import put_ledger_on_stderr
-    from graphsafe.rulebook.book import load_rulebook
-    from graphsafe.run.parent.launch import run_program
+    from graphsafe.run.parent.launch import check_present, run_program
     from graphsafe.run.parent.merge import ledger_of
     from graphsafe.run.part import Options
 
+    check_present(watched)
     config = config_here()
-    ran = run_program(program, Options(device, waits, stacks))
-    ledger = ledger_of(ran.parts, program, ran.exit_code, load_rulebook(config.rule_packs), ran.readings)
+    book = rulebook_of(config)  # before the program runs, which may take hours
+    ran = run_program(program, Options(watched, waits, stacks))
+    ledger = ledger_of(ran.parts, program, ran.exit_code, book, ran.readings)
     put_outputs(ledger, form, files, "json", rule_texts(config))
     if shown:
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = "tuple[Report, int]"
 "The joined report, and the exit code."
-_TOLD = ("no-root", "internal-error", "unmatched-setting")
+_TOLD = ("no-root", "internal-error", "not-python", "unmatched-setting")
 
 
 class ScanModes:
@@ -133,5 +133,5 @@ def complain_of_limits(report: Report) -> None:
     """Print the limits that the user has to know on stderr, whatever form the report has. With --quiet, only those
     because of which a report without findings proves nothing."""
     for limit in report.limits:
-        if limit.kind in (_TOLD[:2] if is_quiet() else _TOLD):
+        if limit.kind in (_TOLD[:3] if is_quiet() else _TOLD):
             complain(f"{limit.what}: {limit.why}")

@@ -114,7 +114,8 @@ class Session:
         """Return the page of the rule whose finding lies at a position."""
         for finding, span, _ in self._found(uri):
             if _place(span.start) <= _place(position) <= _place(span.end):
-                book = load_rulebook(config_over(Path(finding.location.path)).rule_packs)
+                config = config_over(Path(finding.location.path))
+                book = load_rulebook(config.rule_packs, config.levels)
                 text = f"**{finding.code}** {finding.message}\n\n---\n\n{page_for(finding.code, book)}"
                 return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
         return None

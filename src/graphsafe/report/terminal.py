@@ -15,8 +15,8 @@ from graphsafe.report.text import Paint, cells, chained, count, listed, painter,
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""The code of fresh allocations. Captures allow them, many lines have them, and one repair removes them all, so they
-are shown as one line per file."""
+"""The code of fresh allocations. Captures allow them, many lines have them, and one repair removes them all, so
+they are shown as one line per file, unless the configuration raises their level."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
@@ -43,9 +43,9 @@ def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool,
 
 def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[list[str]]:
     shown = unsuppressed(report)
-    folded = [finding for finding in shown if finding.code == _FOLDED]
+    main = [finding for finding in shown if finding.level != "note"]
     notes = [finding for finding in shown if finding.level == "note" and finding.code != _FOLDED]
-    main = [finding for finding in shown if finding.level != "note" and finding.code != _FOLDED]
+    folded = [finding for finding in shown if finding.level == "note" and finding.code == _FOLDED]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
         blocks = [_finding(same, source, width, paint, printed) for same in _by_place(main)]
@@ -129,7 +129,7 @@ def _place(same: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 
 def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
     if len("  --> ") + cells(place) + 1 + cells(where) <= width:
-        return [f"  --> {paint('cyan', place)} {printable(where)}"]
+        return [f"  --> {paint('cyan', place)} {printable(where)}".rstrip()]
     return [f"  --> {paint('cyan', place)}", *wrapped(where, width, "      ", "      ")]
 
 
@@ -166,9 +166,9 @@ def _files(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
     lines = _titled(f"{first.code} {first.level}:", text, width, paint, STYLES[first.level])
     most = sorted(by_file, key=lambda path: -len(by_file[path]))[:_MOST_FILES]
     for path in most:
-        numbers = sorted(set(by_file[path]))
-        where = f"line{'s' * (len(numbers) > 1)} {listed(map(str, numbers), most=_MOST_LINES)}"
-        lines += _pointed(printable(f"{path}:{numbers[0]}"), where, width, paint)
+        at, *others = sorted(set(by_file[path]))
+        where = f"and line{'s' * (len(others) > 1)} {listed(map(str, others), most=_MOST_LINES)}" if others else ""
+        lines += _pointed(printable(f"{path}:{at}"), where, width, paint)
     if len(by_file) > len(most):
         lines.append(f"  and {count(len(by_file) - len(most), 'more file')}")
     return [*lines, *_labelled("fix", _first_paragraph(first.fix), width, paint)]

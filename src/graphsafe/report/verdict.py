@@ -203,7 +203,7 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     if undecided:
         unread = all(check.max_abs is None for check in undecided)
         why = "no value can be read of" if unread else "the reference does not repeat itself in"
-        yield f"{why} {listed([check.name for check in undecided], most=3)}"
+        yield replay.reason or f"{why} {listed([check.name for check in undecided], most=3)}"
     if not replay.varied:
         doubt = "no changed input changed the reference, so replay was not put to the test"
         yield f"{doubt}: give a refresh that changes what the step reads"

@@ -10,14 +10,15 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import nearest
 from graphsafe.files import MAX_HANDWRITTEN, read_regular, user_cache, write_atomically
-from graphsafe.report.model import Confidence, Finding, Level, Location, Region
+from graphsafe.report.model import LEVELS, Confidence, Finding, Level, Location, Region
 from graphsafe.rulebook import rulefile
 from graphsafe.rulebook.libraries import Libraries, LibraryModel
 from graphsafe.rulebook.rulefile import RulebookError
@@ -110,18 +111,32 @@ class Rule:
     "More general rules, whose findings on the same line are left out."
     fixes: tuple[str, ...] = ()
     "Names in graphsafe.fixes.registry; the first one that is right for a finding is used."
+    configured: Level | None = None
+    "The level that the configuration gives the rule in place of its own."
 
     @property
     def short_why(self) -> str:
         """Return the first paragraph of `why`, on one line."""
         return " ".join(self.why.strip().split("\n\n")[0].split())
 
+    def level_of(self, found: Level | None = None) -> Level:
+        """Return the level of a finding, given the level that it has by the rulebook; None is the rule's own.
+
+        A configured level takes its place, but a finding that its circumstances put below the rule's own level is
+        never raised above that.
+        """
+        found = found or self.level
+        if self.configured is None:
+            return found
+        is_lowered = LEVELS.index(found) < LEVELS.index(self.level)
+        return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
+
     def about(self, location: Location, words: Mapping[str, str], data: Mapping[str, Any]) -> Finding:
         """Return a scan's finding about a file, a comment or a baseline entry, which no code reaches."""
         return Finding(
             code=self.code,
             rule=self.name,
-            level=self.level,
+            level=self.level_of(),
             confidence="likely",
             source="scan",
             device=None,
@@ -189,8 +204,9 @@ class Rulebook:
         return chosen - self.codes(ignore, "ignore")
 
 
-def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
-    """Load graphsafe's own rules, and those of a project's packs (files, or folders of them). Raises RulebookError."""
+def load_rulebook(packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({})) -> Rulebook:
+    """Load graphsafe's own rules, and those of a project's packs (files, or folders of them), with the levels that the
+    project configures. Raises RulebookError."""
     data, own = _own()
     rules = [*own]
     libraries = list(data["libraries"])
@@ -203,7 +219,18 @@ def load_rulebook(packs: Sequence[Path] = ()) -> Rulebook:
             rules.append(rule)
         libraries += compiled["libraries"]
         digests.append(compiled["digest"])
-    return _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
+    book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
+    return _with_levels(book, levels) if levels else book
+
+
+def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
+    """Return the rulebook with configured levels; of `GS4` and `GS401` the longer one counts. Raises RulebookError."""
+    chosen: dict[str, Level] = {}
+    for selector in sorted(levels, key=len):
+        chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))
+    rules = {code: replace(rule, configured=chosen.get(code)) for code, rule in book.rules.items()}
+    index = {key: tuple((rules[rule.code], match) for rule, match in pairs) for key, pairs in book.index.items()}
+    return replace(book, rules=rules, index=index)
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:

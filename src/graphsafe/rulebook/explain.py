@@ -63,14 +63,17 @@ def page_for(text: str, rulebook: Rulebook) -> str:
 def _family_page(prefix: str, rules: Sequence[Rule]) -> str:
     title = f"{prefix} {FAMILIES[prefix]}" if prefix in FAMILIES else prefix
     return (
-        f"# {title}\n\n" + _bullets(f"{rule.code} {rule.name}, {rule.level}: {rule.summary}" for rule in rules) + "\n"
+        f"# {title}\n\n"
+        + _bullets(f"{rule.code} {rule.name}, {rule.level_of()}: {rule.summary}" for rule in rules)
+        + "\n"
     )
 
 
 def rule_page(rule: Rule, rulebook: Rulebook) -> str:
     """Return a page with everything in a rule's file, but only the first case of each kind."""
+    configured = "" if rule.configured is None else f"; configured here: {rule.configured}"
     parts = [
-        f"# {rule.code} {rule.name}\n\n{rule.summary} Level: {rule.level}.",
+        f"# {rule.code} {rule.name}\n\n{rule.summary} Level: {rule.level}{configured}.",
         f"## What it finds\n\n{rule.what}",
         f"## Why it breaks a capture\n\n{rule.why}",
         f"## What to write instead\n\n{rule.fix}",

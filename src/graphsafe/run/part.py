@@ -28,7 +28,8 @@ Facts = dict[str, Any]
 class Options:
     """The options of a run."""
 
-    device: str = "cuda"
+    devices: tuple[str, ...] = ("cuda",)
+    "Devices of one kind, as asked: GPUs or simulated ones."
     waits: bool = False
     stacks: bool = False
 
@@ -37,7 +38,22 @@ class Options:
 
     @staticmethod
     def parse(text: str) -> Options:
-        return Options(**json.loads(text))
+        said = json.loads(text)
+        return Options(**{**said, "devices": tuple(said.get("devices", ("cuda",)))})
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.devices[0].startswith("sim")
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Return the numbers of the devices that are named by number."""
+        return tuple(int(device.partition(":")[2]) for device in self.devices if ":" in device)
+
+    @property
+    def only(self) -> frozenset[str]:
+        """Return the devices whose graphs are wanted; empty means all."""
+        return frozenset(self.devices) if len(self.indices) == len(self.devices) else frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 
 from graphsafe.errors import RequestError
@@ -11,6 +12,7 @@ from graphsafe.report.ledger.model import Ledger
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child import watch as watches
 from graphsafe.run.child.watch import Watch
+from graphsafe.run.devices import parsed_devices
 from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import ledger_of
 from graphsafe.run.part import Options
@@ -45,17 +47,18 @@ class Watching:
         return _ledger(self._watch)
 
 
-def watch(*, device: str = "cuda", waits: bool = False) -> Watching:
+def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watching:
     """Watch the CUDA graphs of this process inside a `with` block.
 
-    `device="sim"` plays the simulated device in the block, for machines without a GPU. `waits` also notes lines that
+    `device="sim"` plays the simulated device in the block, for machines without a GPU; of `"cuda:1"`, or a list of such
+    devices, only graphs on these are recorded. Raises RequestError for another device. `waits` also notes lines that
     wait for the device between replays, which costs some 20 µs each. Graphs captured before the block are not seen.
 
         with graphsafe.watch() as watch:
             serve()
         print(watch.ledger().findings)
     """
-    return Watching(Options(device, waits))
+    return Watching(Options(parsed_devices([device] if isinstance(device, str) else device), waits))
 
 
 def ledger() -> Ledger:

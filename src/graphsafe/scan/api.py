@@ -31,6 +31,9 @@ from graphsafe.version import __version__
 
 Progress = Callable[[int, int], None]
 
+_PYTHON = ("", ".py", ".pyi", ".pyw")
+"Ends of the names of Python files; a script may have none."
+
 
 def scan_paths(
     paths: Sequence[Path],
@@ -55,7 +58,7 @@ def scan_paths(
     kept of such a scan. `hot` takes the statements of hot code by the absolute paths of the files. Raises RulebookError
     for a bad pack or an unknown code in `select` or `ignore`.
     """
-    rulebook = rulebook or load_rulebook(config.rule_packs)
+    rulebook = rulebook or load_rulebook(config.rule_packs, config.levels)
     rulebook.selected(config.select, config.ignore)
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
@@ -110,7 +113,7 @@ def explain_path(
 
     Every root of the project counts, however few files are given. Raises RequestError.
     """
-    rulebook = load_rulebook(config.rule_packs)
+    rulebook = load_rulebook(config.rule_packs, config.levels)
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
     candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))
@@ -153,6 +156,8 @@ def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], compl
             found.update(dict.fromkeys(_absolute(python_files(path.resolve(), config.exclude, config.root, complain))))
         else:
             found.update(dict.fromkeys(_absolute([path])))
+            if path.suffix not in _PYTHON:
+                complain("not-python", str(path), f"read as Python, although its name ends in {path.suffix}")
     return list(found)
 
 

@@ -99,7 +99,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
         add(path)
     parts = []
     for configured, paths, others in by_root.values():
-        rulebook = load_rulebook(configured.rule_packs)
+        rulebook = load_rulebook(configured.rule_packs, configured.levels)
         config = request.asked.over(configured, rulebook)
         cache = (request.cache or cache_folder(config)) if request.use_cache else None
         baseline = request.baseline or config.root / NAME

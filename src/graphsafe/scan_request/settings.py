@@ -71,6 +71,8 @@ def settings(
         few = len(codes) <= len(left_out)
         listed = ", ".join(sorted(codes) if few else left_out) or "none"
         yield Setting("  only" if few else "  all but", listed, " and ".join(said))
+    levels = ", ".join(f"{code} {level}" for code, level in configured.levels.items())
+    yield Setting("levels", levels or "the rulebook's", _origin("levels", configured))
     yield Setting("fail-level", config.fail_level, _origin("fail-level", configured, bool(asked.fail_level)))
     yield Setting("region", config.region or "all", _origin("region", configured, bool(asked.region)))
     hot = [

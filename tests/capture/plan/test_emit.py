@@ -37,6 +37,9 @@ def test_code_names_each_break_and_its_cause_and_needs_no_graphsafe(tmp_path: Pa
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert "planned" in imported and not any(name.startswith("graphsafe") for name in imported)
+    modules = [node.module for node in tree.body if isinstance(node, ast.ImportFrom)]
+    names = [alias.name for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names]
+    assert len(set(modules)) == len(modules) and len(set(names)) == len(names)
     assert "# Eager: GS402, `keys` changes in every step" in code
     assert "_replace(planned.GrowingCache.attend, GrowingCache_attend)" in code
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

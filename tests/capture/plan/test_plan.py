@@ -155,3 +155,61 @@ def test_planning_that_takes_too_long_is_said(prove: Prove) -> None:
     (report,) = prove([f"{FILE}:endless"], "sim:0", plan=True, timeout=25.0)
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
     assert report["plan"]["reason"].startswith("planning: no end after 2")
+
+
+CONFIGURED = """
+[targets.mixed]
+factory = "step.py:build"
+device = "sim"
+breaks = true
+
+[targets.whole]
+factory = "step.py:build"
+device = "sim"
+"""
+STEP = """
+import torch
+
+
+def build(device):
+    layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4))).to(device)
+    return (lambda x: step(layers, x)), (torch.randn(2, 4, device=device),)
+
+
+def step(layers, x):
+    x = layers(x)
+    size = x.sum().item()
+    return layers(x) * size
+"""
+
+
+def test_a_target_that_accepts_breaks_is_planned_and_passes(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    (tmp_path / "graphsafe.toml").write_text(CONFIGURED)
+    (tmp_path / "step.py").write_text(STEP)
+    every = command("--all")
+    assert every.code == 1 and every.report is not None
+    verdicts = [(report["verdict"], report["plan"] is not None) for report in every.report["reports"]]
+    assert verdicts == [("ready-with-breaks", True), ("not-ready", False)]
+    mixed = command("mixed")
+    assert mixed.code == 0 and mixed.report is not None and mixed.report["verdict"] == "ready-with-breaks"
+    # A configured target is meant by its name: its factory alone has none of its settings.
+    alone = command("step.py:build", "--device", "sim")
+    assert alone.code == 1 and alone.report is not None
+    assert (alone.report["verdict"], alone.report["plan"]) == ("not-ready", None)
+    # Nothing is planned where the step is ready.
+    (tmp_path / "step.py").write_text(STEP.replace(".item()", ""))
+    ready = command("mixed")
+    assert ready.code == 0 and ready.report is not None
+    assert (ready.report["verdict"], ready.report["plan"]) == ("ready", None)
+
+
+def test_a_step_in_several_ranks_is_not_planned_and_the_report_says_so(
+    tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    (tmp_path / "graphsafe.toml").write_text(CONFIGURED)
+    (tmp_path / "step.py").write_text(STEP)
+    answer = command("mixed", "--nproc", "2")
+    assert answer.code == 1 and answer.report is not None
+    assert answer.report["verdict"] == "not-ready"
+    limits = {limit["why"] for limit in answer.report["limits"] if limit["kind"] == "plan"}
+    assert limits == {"nothing was planned: it runs in several ranks"}

@@ -23,6 +23,8 @@ class Reference:
     "The path that the step takes while it is captured, compared with the path that eager steps take."
     refused: str | None = None
     "Why the step cannot be run eagerly as if it were captured."
+    event_failed: str | None = None
+    "The event that failed, or the eager step after one, and why."
 
     @property
     def differs(self) -> bool:

@@ -14,11 +14,13 @@ from graphsafe.capture.child.ranks.group import Ranks, joined
 from graphsafe.capture.child.ranks.own_port import own_port
 from graphsafe.capture.child.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.child.state.generators import seed_host
+from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import Subject, TargetError, build, find_factory, load_module, users_code
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.processes.originals import open_file
+from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.text import bucket_name
 
 if TYPE_CHECKING:
@@ -89,7 +91,7 @@ class Session:
         """Set the inputs of replay `k`, and seed everything by `seed` or by `k`."""
         if self.subject.refresh is not None:
             self.seed(k)
-            with users_code("step", "refresh failed"):
+            with users_code("step", "refresh failed", written_at(code_of(self.subject.refresh))):
                 self.subject.refresh(self.subject.args, self.subject.kwargs, k)
         elif self.sets:
             inputs = inputs_of(self.subject)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from graphsafe.report.model import CallSite
+
 _NOTHING = object()
 Stage = Literal["import", "build", "step"]
 
@@ -55,8 +57,9 @@ class Subject:
 
 
 @contextmanager
-def users_code(stage: Stage, doing: str) -> Iterator[None]:
-    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line.
+def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Iterator[None]:
+    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line; that is where
+    the code is `written` if it cannot even be called.
 
     If the user's code forks this process, the copy ends where it returns from that code; otherwise it would go on with
     graphsafe's work.
@@ -67,18 +70,20 @@ def users_code(stage: Stage, doing: str) -> Iterator[None]:
     except TargetError:
         raise
     except BaseException as error:
-        raise TargetError(stage, f"{doing}: {describe(error)}") from error
+        raise TargetError(stage, f"{doing}: {describe(error, written)}") from error
     finally:
         if process_id() != process:
             leave(0)
 
 
-def describe(error: BaseException) -> str:
-    """Describe the first error of a chain: `ValueError: no such head (model.py:12)`."""
+def describe(error: BaseException, written: CallSite | None = None) -> str:
+    """Describe the first error of a chain: `ValueError: no such head (model.py:12)`. The place is `written` if no line
+    of the user's raised it."""
     root, _ = root_error(error)
     text = " ".join(message_of(root).split())
     frames, _ = traceback_frames(root.__traceback__)
-    where = f" ({from_here(frames[-1].path)}:{frames[-1].line})" if frames else ""
+    at = frames[-1] if frames else written
+    where = f" ({from_here(at.path)}:{at.line})" if at is not None else ""
     if isinstance(root, SyntaxError) and root.filename:
         where = f" ({from_here(root.filename)}:{root.lineno})"
         text = str(root.msg)
@@ -135,6 +140,7 @@ def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch
     import torch
 
     if issubclass(type(answer), Step):
+        _check_parts(answer)
         return _checked(
             Subject(answer.fn, tuple(answer.args), dict(answer.kwargs), answer.refresh, answer.reset, answer.events),
             inputs,
@@ -169,6 +175,20 @@ def _checked(subject: Subject, inputs: tuple[Mapping[str, Any], ...]) -> Subject
             "build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs"
         )
     return subject
+
+
+def _check_parts(step: Step) -> None:
+    """Raise TargetError for a part of a Step that cannot be used as what it is."""
+    if not isinstance(step.args, (tuple, list)) or not isinstance(step.kwargs, Mapping):
+        given = f"{_kind(step.args)} and {_kind(step.kwargs)}"
+        raise TargetError("build", f"the Step's args and kwargs are {given}, not a tuple and a dictionary")
+    if not isinstance(step.events, Mapping):
+        raise TargetError("build", f"the Step's events are {_kind(step.events)}, not a dictionary of functions by name")
+    called = {"refresh": step.refresh, "reset": step.reset}
+    called = {name: part for name, part in called.items() if part is not None}
+    for name, part in {**called, **{f"event {name!r}": event for name, event in step.events.items()}}.items():
+        if not callable(part):
+            raise TargetError("build", f"the Step's {name} cannot be called: it has the type {type(part).__name__}")
 
 
 def _kind(value: Any) -> str:

@@ -14,6 +14,7 @@ from graphsafe.capture.answers.build import Built, Platform
 from graphsafe.capture.answers.failure import TargetFailure
 from graphsafe.capture.answers.step import Ran
 from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
+from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
 from graphsafe.capture.parent.probe_form import reported
@@ -105,7 +106,7 @@ class DeviceProof:
     def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
         ensure_working_directory(self._directory)
         findings, without_line = findings_of(seen, self._book)
-        self.findings += findings
+        self.findings += at_configured_levels(findings, seen, self._book)
         self.of_bucket.append(findings)
         self.limits += [*limits, *without_line]
         self.built.append(seen.told[Built].platform)

@@ -55,7 +55,7 @@ class FindingTable:
         key = (code, at.path, at.line)
         if key in self.found:
             known = self.found[key]
-            severest = max(self._lowered(level or rule.level), known.level, key=LEVELS.index)
+            severest = max(lowered(level or rule.level, self._seen), known.level, key=LEVELS.index)
             self.found[key] = replace(
                 known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
             )
@@ -64,7 +64,7 @@ class FindingTable:
         self.found[key] = Finding(
             code=code,
             rule=rule.name,
-            level=self._lowered(level or rule.level),
+            level=lowered(level or rule.level, self._seen),
             confidence="proven" if self._seen.source == "capture" else "likely",
             source=self._seen.source,
             device=self._seen.device,
@@ -78,15 +78,19 @@ class FindingTable:
             data=data or {},
         )
 
-    def _lowered(self, level: Level) -> Level:
-        """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that it does not
-        break this step."""
-        harmless = (
-            "inconclusive"
-            if self._seen.probes.capture.from_shapes and self._seen.probes.capture.status == "pass"
-            else "ready"
-        )
-        return "warning" if level == "error" and self._seen.verdict == harmless else level
+
+def lowered(level: Level, seen: Seen) -> Level:
+    """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that it does not
+    break this step."""
+    capture = seen.probes.capture
+    harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
+    return "warning" if level == "error" and seen.verdict == harmless else level
+
+
+def at_configured_levels(findings: Iterable[Finding], seen: Seen, book: Rulebook) -> list[Finding]:
+    """Return the findings with the levels that the configuration gives to rules, lowered where replay proved them
+    harmless."""
+    return [replace(one, level=lowered(book.rules[one.code].level_of(one.level), seen)) for one in findings]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:

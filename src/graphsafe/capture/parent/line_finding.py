@@ -22,7 +22,7 @@ def finding_at(
     source: Source,
     why: str | None = None,
 ) -> Finding | Limit:
-    """Return a finding, or a limit if no line of the user's code is known.
+    """Return a finding, or a limit if no line of the user's code is known. `level` is the one by the rulebook.
 
     `how` selects the rule's message and `words` fill its placeholders; `because` says what was seen here; `why`
     replaces the rule's own reason.
@@ -36,7 +36,7 @@ def finding_at(
     return Finding(
         code=rule.code,
         rule=rule.name,
-        level=level,
+        level=rule.level_of(level),
         confidence="proven" if source == "capture" else "likely",
         source=source,
         device=device,

@@ -10,7 +10,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from graphsafe.errors import nearest
@@ -22,11 +22,12 @@ _MOST_NAMED = 5
 "Functions that a message lists."
 
 
-def what_is_missing(target: str) -> str | None:
-    """The reason why `target` cannot work, in one line, or None if only an import can tell. Reads one file at most."""
+def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
+    """The reason why `target` cannot work, in one line, or None if only an import can tell. Reads one file at most.
+    `configured` are the names that the configuration gives to targets."""
     where, _, name = target.rpartition(":")
     if not where or not name:
-        return "expected FILE.py:FACTORY or package.module:FACTORY"
+        return _without_name(target, configured)
     if where.endswith(".py"):
         path = Path(where)
         if not path.is_file():
@@ -38,6 +39,15 @@ def what_is_missing(target: str) -> str | None:
         return _module_without_factory(where, name)
     except (ImportError, ValueError, AttributeError):
         return None
+
+
+def _without_name(target: str, configured: Iterable[str]) -> str:
+    """Say that a target without a factory is no configured one either, and what it may have been meant to be."""
+    path = Path(target.removesuffix(":"))
+    if path.suffix == ".py" and path.is_file():
+        return f"name the factory too: {path}:FACTORY{_functions_of(path)}"
+    hint = nearest(target, configured)
+    return f"no such target is configured{hint}; expected FILE.py:FACTORY, package.module:FACTORY, or a target's name"
 
 
 def _python_files(folder: Path) -> list[str]:
@@ -77,6 +87,13 @@ def _without_factory(path: Path, where: str, name: str) -> str | None:
         return None
     hint = nearest(first, sorted(bound - set(_imported(tree.body)))) or _functions(tree)
     return f"{where} has no {first}{hint}"
+
+
+def _functions_of(path: Path) -> str:
+    try:
+        return _functions(ast.parse(path.read_bytes()))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
 
 
 def _functions(tree: ast.Module) -> str:

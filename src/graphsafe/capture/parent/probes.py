@@ -14,7 +14,7 @@ from graphsafe.capture.shared.told import Told
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.probe import Error
-from graphsafe.report.probes.replay import Check, Replay, differing
+from graphsafe.report.probes.replay import NO_REFERENCE, Check, Replay, differing
 from graphsafe.report.probes.step import Step
 from graphsafe.report.probes.twin import Twin
 
@@ -44,9 +44,12 @@ def capture_of(told: Told, end: Ended, phase: str) -> Capture:
     return replace(capture, status=end.status, phase=phase, reason=end.why)
 
 
-def replay_of(told: Told, end: Ended, phase: str, capture: Capture) -> Replay:
-    """Return the probe `replay` of a child that ended in this way in this phase, after this capture."""
+def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
+    """Return the probe `replay` of a child that ended in this way in this phase, after this capture; `reference` is how
+    the child ended that it compares replays with."""
     replay = told.get(Replay) or Replay(checks=())
+    if replay.reason == NO_REFERENCE and reference.why:
+        replay = replace(replay, reason=f"{NO_REFERENCE}: {reference.why}")
     if capture.status != "pass" or end.how in ("done", "state"):
         return replay
     if end.how == "target":
@@ -63,10 +66,12 @@ def with_reference(replay: Replay, told: Told) -> Replay:
     return with_checks(replay, reference.checks)
 
 
-def with_events(replay: Replay, told: Told, expected: int) -> Replay:
-    """Return the probe with the replays after events; fewer than `expected` leave a check open."""
+def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
+    """Return the probe with the replays after events; fewer than `expected` leave a check open, for the reason
+    `why`."""
     fired = told[FiredEvents].events
     if len(fired) < expected:
+        replay = replace(replay, reason=why)
         replay = with_checks(replay, (Check("the step after an event", None, False, None, None),))
     for event in fired:
         checks = tuple(replace(check, name=f"{check.name} after {event.name}") for check in event.checks)

@@ -69,7 +69,7 @@ class Proof:
 
     def is_impossible(self) -> bool:
         """Return whether a look at the target shows that it cannot be run; the report then says why."""
-        missing = what_is_missing(self._request.target)
+        missing = what_is_missing(self._request.target, self._request.config.targets)
         if missing is not None:
             self.limits.append(Limit(BAD_REQUEST, self.target, missing))
         return missing is not None

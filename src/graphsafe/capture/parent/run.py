@@ -87,7 +87,7 @@ class Run:
         self._folder = folder
         self._told = Told()
         "The answers of all children."
-        self._ends: dict[str, Ended] = {}
+        self._children: dict[str, Child] = {}
         self._probes = Probes()
         self._planned: dict[str, Any] | None = None
         self._plain = plain
@@ -113,7 +113,8 @@ class Run:
         elif self._build():
             self._step_reference_capture()
             self._after()
-            if self._request.plan:
+            self._blame_target()
+            if self._request.plan or (self._request.breaks and verdict(self._probes) != "ready"):
                 self._plan()
         return self.seen()
 
@@ -149,7 +150,7 @@ class Run:
         self.spent[child.name] = child.spent
         self._told |= told
         self._probes = self._probes.with_found(told.get)
-        self._ends[child.name] = end
+        self._children[child.name] = child
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"{child.name} {self._where}", end.why))
             return end
@@ -276,7 +277,8 @@ class Run:
         capture = capture_of(told, end, child.phase)
         if end.how == "target" and capture.status != "pass":
             self._wrong(end.why, child)
-        replay = replay_of(told, end, child.phase, capture)
+        step, reference = (self._children[name].ended for name in ("step", "reference"))
+        replay = replay_of(told, end, child.phase, capture, reference)
         if capture.status == "pass":
             replay = with_reference(replay, told)
             refused = told[Reference].refused
@@ -288,7 +290,7 @@ class Run:
             self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
         self._probes = replace(
             self._probes,
-            step=step_of(told, self._ends["step"], self._ends["reference"]),
+            step=step_of(told, step, reference),
             capture=capture,
             replay=replay,
             twin=twin_of(told, end),
@@ -324,10 +326,23 @@ class Run:
     def _fire_events(self) -> None:
         """Compare the replays after events, in a build of its own. They count as the other replays do."""
         end = self._ended(self._supervisor.run(self._job("events")))
-        if end.how == "target":
+        failed = self._told[Reference].event_failed
+        if end.how == "target" and failed is None:
             self.limits.append(Limit("events", self._request.called, end.why))
-        replay = with_events(self._probes.replay, self._told, len(self._told[Built].events))
+        replay = with_events(self._probes.replay, self._told, len(self._told[Built].events), failed or end.why)
         self._probes = replace(self._probes, replay=replay)
+
+    def _blame_target(self) -> None:
+        """Say what failed in the reference: a refresh, an event, a later step. It makes the request wrong, unless a
+        verdict holds all the same, or the step asked about a capture and was told that one is under way."""
+        child, told = self._children["reference"], self._told[Reference]
+        why = child.ended.why if child.ended.how == "target" else told.event_failed
+        if why is None or ran_out_of_memory(why):
+            return
+        if verdict(self._probes) == "inconclusive" and not told.asked:
+            self._wrong(why, child)
+        else:
+            self.limits.append(Limit("reference", self._request.called, why))
 
     def _measure(self) -> None:
         of_step, replay = self._probes.memory, self._probes.replay
@@ -340,6 +355,9 @@ class Run:
         self._probes = replace(self._probes, memory=memory, replay=replay)
 
     def _plan(self) -> None:
+        if self._request.nproc is not None:
+            self.limits.append(Limit("plan", self._request.called, "nothing was planned: it runs in several ranks"))
+            return
         own = self._told[OwnGraphs]
         if not self._plain and (own.replays or own.compiled):
             self._plan_without_own_graphs(own)
@@ -355,7 +373,8 @@ class Run:
         """Plan the step without its own graphs. The verdict is about the step with its graphs."""
         folder = self._folder / "plain"
         folder.mkdir()
-        twin = Run(self._supervisor, self._request, self.device, self.axes, folder, plain=True)
+        planned = replace(self._request, plan=True)
+        twin = Run(self._supervisor, planned, self.device, self.axes, folder, plain=True)
         plan = twin.prove().plan
         self.limits += [replace(limit, kind=_OF_TWIN.get(limit.kind, limit.kind)) for limit in twin.limits]
         for name in twin.seconds:

@@ -19,10 +19,11 @@ _FEW = 3
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return findings in order, with filters on top. Fresh buffers, of which a step may have hundreds, are folded."""
-    fresh = [finding for finding in shown if finding.code == _FOLDED]
+    """Return findings in order, with filters on top. Fresh buffers, of which a step may have hundreds, are folded if
+    they are notes."""
+    fresh = [finding for finding in shown if _is_fresh_note(finding)]
     folded = fresh if len(fresh) > _FEW else []
-    first = [finding for finding in shown if not folded or finding.code != _FOLDED]
+    first = [finding for finding in shown if not (folded and _is_fresh_note(finding))]
     parts = [filters.boxes(shown), _articles(first, filters, source)]
     if folded:
         files = len({finding.location.path for finding in folded})
@@ -34,6 +35,10 @@ def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> 
     total = count(len(first), "finding")
     total += f", and {count(len(folded), 'fresh buffer')} folded below" if folded else ""
     return f'<div class="found">{"".join(parts)}<p class="shown">{total}</p></div>'
+
+
+def _is_fresh_note(finding: Finding) -> bool:
+    return finding.code == _FOLDED and finding.level == "note"
 
 
 def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lines) -> str:

@@ -64,7 +64,7 @@ def _facts(process: Process) -> Iterator[str]:
     if eager.steps:
         sizes, captured = listed(map(str, eager.sizes)), listed(map(str, eager.captured_sizes))
         yield f"{count(eager.steps, 'step')} ran without a graph: sizes {sizes}; captured are {captured}"
-    for wait in process.waits:
+    for wait in process.waits or ():
         took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
         yield f"{_place(wait.location)} waits {count(wait.count, 'time')}{took}"
 

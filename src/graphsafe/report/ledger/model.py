@@ -121,7 +121,8 @@ class Process:
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
     eager: Eager
-    waits: tuple[Wait, ...]
+    waits: tuple[Wait, ...] | None
+    "`None` if they were not watched."
     memory: Held
     idle: Idle | None = None
     "`None` if it is not known."

@@ -50,7 +50,7 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
         yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
     for finding in silent:
         yield from _sizes(finding, width)
-    for wait in sorted(process.waits, key=lambda one: -(one.ms or 0))[:_MOST_LINES]:
+    for wait in sorted(process.waits or (), key=lambda one: -(one.ms or 0))[:_MOST_LINES]:
         took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
         yield from wrapped(f"waits {count(wait.count, 'time')}{took}", width, f"  {_place(wait.location)} ", "      ")
 

@@ -11,6 +11,8 @@ from graphsafe.report.probes.probe import Error, Probe, error_text, later
 from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
+NO_REFERENCE = "no reference"
+"Why replays were not compared, if the reference child gave nothing."
 
 
 @dataclass(frozen=True, slots=True)

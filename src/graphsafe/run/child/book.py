@@ -28,6 +28,7 @@ from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
+from graphsafe.run.part import Options
 
 Result = TypeVar("Result")
 _FIRST = 16
@@ -39,7 +40,7 @@ _PATIENCE = 500
 
 
 class Book:
-    def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None]) -> None:
+    def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
         """`tell` is called when more is known; with True if the next replay may end the process."""
         self.sight = sight
         self.counters = counters
@@ -47,7 +48,8 @@ class Book:
         self.graphs: list[GraphRecord] = []
         self.failed: list[FailedRecord] = []
         self.steps = Steps(self)
-        self.waits = Waits(self._replays)
+        self.waits = Waits(self._replays) if options.waits else None
+        self._only = options.only
         self._problems: dict[tuple[str, str, str], None] = {}
         "Limits: kind, what, why."
         self._captures = 0
@@ -61,6 +63,8 @@ class Book:
         see `GraphRecord`."""
         if earlier is not None:
             earlier.dropped = True
+        if not self._is_wanted():
+            return None
         self._captures += 1
         if self._captures > MOST_GRAPHS:
             return None
@@ -77,6 +81,15 @@ class Book:
             begun=time.time_ns(),
             handled=handled,
         )
+
+    def _is_wanted(self) -> bool:
+        """Return whether graphs on the current device are recorded; a limit names the other devices that have some."""
+        device = self.sight.device()
+        if self._only and device not in self._only:
+            why = "not recorded: other devices were asked for"
+            self._problems["left-out", f"graphs on {device}", why] = None
+            return False
+        return True
 
     def ended(self, graph: Any, record: GraphRecord, frame: FrameType) -> None:
         """Read what was captured. `frame` and its callers hold the names that the program has for it."""
@@ -111,6 +124,8 @@ class Book:
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error."""
+        if not self._is_wanted():
+            return
         root = first_error(error, 0 if record is None else record.handled)
         frames, span = (record.frames, record.span) if record is not None else user_frames()
         failure = FailedRecord(
@@ -220,7 +235,7 @@ class Book:
             "graphs": [record.facts() for record in list(self.graphs)],
             "failed": [failure.facts() for failure in list(self.failed)],
             "steps": self.steps.facts(),
-            "waits": self.waits.facts(),
+            "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
             "outdated": [
                 {"what": one.text, "source": one.written, "frames": sites(one.frames), "replays": one.replays}
@@ -238,7 +253,8 @@ class Book:
         self.counters = counters
         self.graphs, self.failed = [], []
         self.steps.forget()
-        self.waits.forget()
+        if self.waits is not None:
+            self.waits.forget()
 
     def end(self) -> None:
         if self._reads is not None:

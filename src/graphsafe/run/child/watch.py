@@ -45,7 +45,7 @@ class Watch:
         sight = _sight(options, self._entered)
         self._entered.callback(sight.end)
         counters = Counters(None if folder is None else part.counters_file(folder, token))
-        self.book: Book = Book(sight, counters, self._tell)
+        self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
         sight.watch_moves(self.book.leaving)
         for register in (
@@ -53,7 +53,7 @@ class Watch:
             torch.nn.modules.module.register_module_buffer_registration_hook,
         ):
             self._entered.callback(register(self.book.registering).remove)
-        if options.waits:
+        if self.book.waits is not None:
             sight.watch_waits(self.book.waits)
         self._hooks = Hooks(self.book)
         self._writer: threading.Thread | None = None
@@ -145,19 +145,19 @@ class Watch:
 
 def _sight(options: Options, stack: ExitStack) -> Sight:
     """Return the device's side; it stays entered as long as `stack`."""
-    kind, _, index = options.device.partition(":")
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
     if world is not None:  # a test already plays the device
         from graphsafe.run.child.sim.sight import SimSight
 
         return SimSight(world)
-    if kind == "sim":
+    if options.is_simulated:
         from graphsafe.run.child.played import played
         from graphsafe.run.child.sim.sight import SimSight
 
-        ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        return SimSight(stack.enter_context(played(int(index or 0), ranks)))
+        current, *others = options.indices or (0,)
+        devices = max([int(os.environ.get("LOCAL_WORLD_SIZE", "1")), *(other + 1 for other in others)])
+        return SimSight(stack.enter_context(played(current, devices)))
     from graphsafe.run.child.cuda.sight import CudaSight
 
     return CudaSight(options.stacks)

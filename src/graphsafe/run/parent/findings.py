@@ -354,7 +354,7 @@ class _Writer:
 
     def waits(self) -> None:
         """Add lines that wait between replays again and again; a warm-up or a last synchronisation does not count."""
-        for wait in self._process.facts.get("waits", ()):
+        for wait in self._process.facts.get("waits") or ():
             code = code_of(read(StepEvent, wait), self._book.ops)
             if code is None or wait["turns"] < 2:
                 continue

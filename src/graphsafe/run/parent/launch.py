@@ -31,19 +31,33 @@ class Ran:
     "How busy the GPUs were."
 
 
+def check_present(devices: Sequence[str]) -> None:
+    """Raise RequestError for a GPU that is named and is not there. Takes the seconds of importing torch, if one is."""
+    named = [device for device in devices if device.startswith("cuda:")]
+    if not named:
+        return
+    from graphsafe.capture.api import present_gpus
+
+    present = present_gpus()
+    for device in named:
+        if device not in present:
+            raise RequestError(f"--device {device}: this machine has {', '.join(present) or 'no CUDA device'}")
+
+
 def run_program(program: Sequence[str], options: Options) -> Ran:
     """Run the program to its end. Raises RequestError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
     try:
-        with _started(program, _environment(folder, options)) as process, _sampling(options.device) as readings:
+        with _started(program, _environment(folder, options)) as process, _sampling(options) as readings:
             code = process.wait()
         return Ran(code if code >= 0 else 128 - code, tuple(read_parts(folder)), readings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sampling(device: str) -> AbstractContextManager[Readings]:
-    return sampling() if device == "cuda" else nullcontext(Readings())
+def _sampling(options: Options) -> AbstractContextManager[Readings]:
+    simulated = all(device.startswith("sim") for device in options.devices)
+    return nullcontext(Readings()) if simulated else sampling()
 
 
 def _environment(folder: Path, options: Options) -> Mapping[str, str]:

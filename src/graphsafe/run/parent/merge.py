@@ -95,7 +95,7 @@ def _process(process: SeenProcess, readings: Readings) -> Process:
             sizes=tuple(sorted(sizes)),
             captured_sizes=tuple(sorted({int(size) for step in steps for size in step["captured"]})),
         ),
-        waits=tuple(Wait(_place(one["frames"]), one["count"], one["ms"]) for one in facts.get("waits", ())),
+        waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
         idle=_idle(process, readings),
     )
@@ -105,6 +105,12 @@ def _idle(process: SeenProcess, readings: Readings) -> Idle | None:
     counts = [graph.count for graph in process.graphs if graph.count.first]
     first, last = min((one.first for one in counts), default=0), max((one.last for one in counts), default=0)
     return readings.idle(process.facts.get("gpus", ()), first, last)
+
+
+def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
+    if facts is None:
+        return None
+    return tuple(Wait(_place(one["frames"], one["span"]), one["count"], one["ms"]) for one in facts)
 
 
 def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:

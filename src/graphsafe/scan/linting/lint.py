@@ -12,7 +12,7 @@ from itertools import chain
 from graphsafe.config import Config
 from graphsafe.files import from_here
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Level, Location, Suppression
+from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Location, Suppression
 from graphsafe.report.source import line_of
 from graphsafe.rulebook.book import Match, Rule, Rulebook
 from graphsafe.scan.domain.events import Event
@@ -194,7 +194,7 @@ class Linter:
             group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
         )
         rule, match, place, event = ranked[0]
-        level: Level = event.level or match.level or rule.level
+        level = rule.level_of(event.level or match.level)
         data: dict[str, str] = dict(event.words)
         if event.guard is not None:
             level = "note"

@@ -96,7 +96,8 @@ def decode(data: bytes) -> str:
         line = 1
         if isinstance(error, UnicodeDecodeError):
             line = data[: error.start].count(b"\n") + 1
-            reason = f"not {error.encoding}: byte 0x{data[error.start]:02x}"
+            byte = f"byte 0x{data[error.start]:02x}"
+            reason = f"{byte} is not {error.encoding.upper()}: save it as UTF-8, or name its encoding in the first line"
         raise Unreadable(reason, line) from error
     return _with_line_feeds(text)
 

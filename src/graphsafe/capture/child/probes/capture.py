@@ -32,7 +32,7 @@ from graphsafe.capture.shared.job import CAPTURE, GONE
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.order import Order
 from graphsafe.report.probes.probe import Error
-from graphsafe.report.probes.replay import Advances, Check, Replay
+from graphsafe.report.probes.replay import NO_REFERENCE, Advances, Check, Replay
 from graphsafe.report.probes.twin import Twin
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
     session.channel.phase("wait for the reference")
     reference = reference_of(session)
     if session.ranks.any(reference is None or bool(unmatched)) or reference is None:
-        why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else "no reference"
+        why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else NO_REFERENCE
         session.channel.tell(Replay(reason=why, checks=()))
         return
     session.channel.tell(Replay(reason="the replays did not end", reference="independent"))

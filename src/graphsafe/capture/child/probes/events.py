@@ -7,7 +7,6 @@ same event.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import REPLAYS, Session, opened
 from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.shared.frames import written_at
 
@@ -48,30 +48,37 @@ def run(job: Job, channel: Channel) -> None:
             session.device.reuse_freed()
             after = _places(session)
             if number >= len(reference.events):
-                raise TargetError("step", f"the event {name!r} failed in the reference")
+                return  # what failed there in the eager reference is known
             moved = tuple(path for path, place in before.items() if path in after and after[path] != place)
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
             event = session.subject.events[name]
-            place = written_at(getattr(getattr(event, "__func__", event), "__code__", None))
-            found += (Fired(name, place, moved, checks),)
+            found += (Fired(name, written_at(code_of(event)), moved, checks),)
             channel.tell(FiredEvents(found))
 
 
-def fire_all(session: Session, then: Callable[[int], None]) -> None:
-    """Fire each event and call `then` with the set of inputs of the step after it, up to an event that fails."""
-    with contextlib.suppress(TargetError):
-        for number, name in enumerate(session.subject.events):
+def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
+    """Fire each event and call `then` with the set of inputs of the step after it, up to one that fails. Return in one
+    line what failed, or None."""
+    for number, name in enumerate(session.subject.events):
+        try:
             fire(session, number, name)
+        except TargetError as error:
+            return error.line
+        try:
             then(inputs_of_event(number))
+        except TargetError as error:
+            return f"after the event {name!r} {error.line}"
+    return None
 
 
 def fire(session: Session, number: int, name: str) -> None:
     """Run an event. Raises TargetError."""
     session.channel.phase(f"event {name}")
     session.seed(inputs_of_event(number))
-    with users_code("step", f"the event {name!r} failed"):
-        session.subject.events[name]()
+    event = session.subject.events[name]
+    with users_code("step", f"the event {name!r} failed", written_at(code_of(event))):
+        event()
         session.device.synchronize()
 
 

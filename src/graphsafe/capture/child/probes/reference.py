@@ -102,6 +102,7 @@ class _Runs:
         )
         self.lazy_caches: list[str] = []
         self.lazy, self.first_step = self._first_step()
+        self.event_failed: str | None = None
         self.events = self._events()
 
     def answer(self) -> Reference:
@@ -113,6 +114,7 @@ class _Runs:
             tuple(dict.fromkeys(self.asked)),
             tuple(self.checks),
             self.refused,
+            self.event_failed,
         )
 
     def expected(self) -> Expected:
@@ -179,7 +181,7 @@ class _Runs:
         series = self._run("before the events")
         done = len(series.steps)
         with self._capture_path(self.refused is not None):
-            fire_all(self._session, series.after_event)
+            self.event_failed = fire_all(self._session, series.after_event)
         return series.steps[done:]
 
     def _first_step(self) -> tuple[list[str], Stepped | None]:

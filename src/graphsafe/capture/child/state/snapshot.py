@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.child.state import generators
 from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
+from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.positions import is_count
 from graphsafe.capture.child.state.reachable import reach_of, reach_with_refresh
 from graphsafe.capture.child.targets import users_code
+from graphsafe.capture.shared.frames import written_at
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +96,7 @@ class Snapshot:
         else:
             put_back_tensors()
         if self._subject.reset is not None:
-            with users_code("step", "reset failed"):
+            with users_code("step", "reset failed", written_at(code_of(self._subject.reset))):
                 self._subject.reset()
 
     def changed(self) -> list[str]:

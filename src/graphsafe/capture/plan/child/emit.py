@@ -19,7 +19,13 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.plan.child.box import Box, Edit, unused
-from graphsafe.capture.plan.child.emitted_text import comment, docstring, with_mangled_names, with_variables
+from graphsafe.capture.plan.child.emitted_text import (
+    comment,
+    docstring,
+    joined_imports,
+    with_mangled_names,
+    with_variables,
+)
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
 from graphsafe.capture.plan.shared.passed import between
@@ -93,12 +99,12 @@ class _Writer:
                 self._own.add((_module(self._function(source)), source.name))
         written = [self._written(source, numbers) for source, numbers in by_function.items()]
         imports, runtime = _runtime()
-        own = [f"import {name}" for name in sorted(self._modules)]
-        given = [line for line in sorted(set(self._imports.values())) if line not in imports.splitlines()]
-        top = [f'"""{docstring(headline, self._session.job.target)}"""', "from __future__ import annotations", imports]
+        own = [f"import {name}" for name in self._modules]
+        given = joined_imports([*imports, *own, *self._imports.values()])
+        top = [f'"""{docstring(headline, self._session.job.target)}"""', "from __future__ import annotations", given]
         installed = "\n".join(f"    {line}" for line in self._installed)
         parts = [*runtime, *written, f"{_APPLY}\n{installed}", _CAPTURE]
-        return "\n\n".join([*top, "\n".join([*own, *given])]) + "\n\n\n" + "\n\n\n".join(parts) + "\n"
+        return "\n\n".join(top) + "\n\n\n" + "\n\n\n".join(parts) + "\n"
 
     def _function(self, source: Function) -> FunctionType:
         found = living(source)
@@ -281,7 +287,7 @@ def _import(name: str, value: Any, module: str) -> str:
     return f"from {module} import {name}"
 
 
-def _runtime() -> tuple[str, list[str]]:
+def _runtime() -> tuple[list[str], list[str]]:
     """Return the imports of the runtime's files, and the text after them in each."""
     imports: list[str] = []
     bodies: list[str] = []
@@ -290,8 +296,7 @@ def _runtime() -> tuple[str, list[str]]:
         tree = ast.parse(head).body[2:]  # after the docstring and the import from __future__
         imports += [ast.unparse(node) for node in tree if "graphsafe" not in ast.unparse(node)]
         bodies.append(body.strip())
-    plain = {line for line in imports if line.startswith("import ")}
-    return "\n".join([*sorted(plain), *sorted(set(imports) - plain)]), bodies
+    return imports, bodies
 
 
 def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:

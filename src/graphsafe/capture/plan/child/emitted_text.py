@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import textwrap
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from graphsafe.capture.shared.places import shown
 
@@ -41,6 +42,19 @@ def with_variables(name: str, shared: Sequence[str], written: str) -> str:
     arguments = ", ".join(f"{variable}: Any" for variable in shared)
     inner = textwrap.indent(written, "    ")
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
+
+
+def joined_imports(lines: Iterable[str]) -> str:
+    """Return imports without what is said twice, a line for each module that names are imported from."""
+    plain: set[str] = set()
+    names: dict[str, set[str]] = {}
+    for line in lines:
+        (node,) = ast.parse(line).body
+        if isinstance(node, ast.ImportFrom):
+            names.setdefault(f"{'.' * node.level}{node.module or ''}", set()).update(map(ast.unparse, node.names))
+        else:
+            plain.add(line)
+    return "\n".join([*sorted(plain), *(f"from {one} import {', '.join(sorted(names[one]))}" for one in sorted(names))])
 
 
 def comment(text: str, indent: str) -> str:
