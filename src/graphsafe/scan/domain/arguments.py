@@ -61,6 +61,8 @@ class Call:
     "Whether a capture calls it although cold-paths name it: they do not apply there."
     loops: tuple[int, ...] = ()
     "The first lines of the loops in it that run in every step; the code around them runs once."
+    between: bool = False
+    "Whether its lines run now and then between steps: they emit nothing, but what they change is noted."
     composes: bool = False
     """Whether it assembles the objects of a step: then calls are followed further, and each object has its own
     attributes."""

@@ -46,12 +46,16 @@ class Write:
     alone: bool = True
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
-    "Whether most steps skip it, or it only converts the values."
+    "Whether most steps skip it."
+    settled: bool = False
+    "Whether it only converts the value, or makes it along with another one that is missing."
     compile_test: CompileTest | None = None
     constructed: bool = False
     "Whether the value is an object made here, of which only the class says what it keeps."
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
+    between: bool = False
+    "Whether it stands in code that runs between steps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 
@@ -93,6 +97,8 @@ class StateLog:
 
     writes: dict[Place, list[Write]] = field(default_factory=dict)
     "Writes by place; several at one place differ in the arguments of the function around them."
+    between: dict[Place, list[Write]] = field(default_factory=dict)
+    "Writes of code that runs now and then between steps, as the rounds of an outer loop do."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."

@@ -81,6 +81,8 @@ class Frame:
     "Whether the code is inside a capture, or is called from one and would be cold by cold-paths."
     composes: bool = False
     "Whether the call composes (arguments.py)."
+    between: bool = False
+    "Whether the code runs between steps (arguments.py)."
     cells: str | None = None
     "The function in which a closure was made that outlives the step, so that its names are state."
     step_loops: tuple[int, ...] = ()

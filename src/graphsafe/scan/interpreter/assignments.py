@@ -16,6 +16,7 @@ from graphsafe.scan.domain.values import (
     Function,
     Instance,
     NoneValue,
+    RuntimeObject,
     Sequence,
     Tensor,
     Unknown,
@@ -171,8 +172,13 @@ def _assign_attribute(
     if target.attr == "forward":
         torch_functions.handed_over(frame.engine, value, REPLACED_FORWARD)
     for option in options(owner):
-        if type(option) is Tensor and target.attr == "data" and frame.hot and not augmented:
-            _give_memory(frame, target, option, value, written)
+        if type(option) is Tensor and target.attr == "data" and not augmented:
+            if frame.hot:
+                _give_memory(frame, target, option, value, written)
+            if option.attr is not None:
+                writes.write_part(frame, target.value, option.attr, target, value, node)
+        if type(option) is RuntimeObject and option.kind == "module":
+            writes.write_in_module(frame, target.value, target, value, node)
         if type(option) is not Instance:
             continue
         setter = frame.project.find_method(option.ref, f"{target.attr}.setter")
@@ -188,6 +194,9 @@ def _assign_attribute(
                 value = replace(value, attr=frame.attributes.key(option.ref, target.attr))
         else:
             frame.attributes.record(option.ref, target.attr, value)
+            if frame.between:
+                holder = dotted(target.value) or "…"
+                writes.write_attribute(frame, option, target.attr, holder, value, node, written, augmented)
     chain = dotted(target)
     if chain is not None:
         # The same call reads back the value just written, whatever other methods assign.

@@ -202,6 +202,7 @@ class Interpreter:
         once = not guarded and bool(frame.lazy) and is_filled_here(frame)
         depth = 1 if frame.hot else frame.depth + 1
         composes = frame.composes and not hot
+        between = frame.between and not hot
         loops = self.loops_of(ref) if composes else None
         if loops is not None:
             # The script that makes the objects of a loop tells with which of them it runs.
@@ -210,8 +211,9 @@ class Interpreter:
             )
             return self.read(call, guarded, once, out_of_scope)
         call = Call(
-            ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured, composes=composes
-        )
+            ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured,
+            between=between, composes=composes,
+        )  # fmt: skip
         return self.read(call, guarded, once, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0) -> Value:
@@ -248,8 +250,8 @@ class Interpreter:
         ref, arguments = call.ref, call.arguments
         given = tuple(arguments.keywords.items())
         key: Hashable = (
-            "read", ref, call.hot, call.depth, call.level, call.plain, call.captured, call.loops, call.composes,
-            out_of_scope, call.bound, arguments.positional, given, arguments.open,
+            "read", ref, call.hot, call.depth, call.level, call.plain, call.captured, call.loops, call.between,
+            call.composes, out_of_scope, call.bound, arguments.positional, given, arguments.open,
         )  # fmt: skip
         if self.queries.depth > MAX_DEPTH:
             self.queries.rest_on_all()
@@ -325,7 +327,7 @@ class Interpreter:
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
         frame.level, frame.captured, frame.step_loops = call.level, call.captured, call.loops
-        frame.composes = call.composes
+        frame.between, frame.composes = call.between, call.composes
         frame.guards += platforms.named_for_amd(file.module, facts.name)
         parameters.bind(frame, node, facts, call.bound, arguments)
         wrapper = decorators.wrapper(self, call, facts)

@@ -206,8 +206,10 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
 
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
     """Interpret the body once, and in hot code a second time with the names that the first time left."""
-    body, lazy_count, hot = node.body, len(frame.lazy), frame.hot
+    body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
     frame.hot = hot or node.lineno in frame.step_loops
+    # The rounds of an outer loop run between the steps of an inner one.
+    frame.between = not frame.hot and (between or _holds_steps(frame, node))
     for _ in range(2 if frame.hot else 1):
         start = dict(frame.env)
         before_each()
@@ -218,7 +220,12 @@ def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_ea
         frame.env = merged
         if same:
             break
-    frame.hot = hot
+    frame.hot, frame.between = hot, between
+
+
+def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool:
+    last = loop.end_lineno or loop.lineno
+    return any(loop.lineno < first <= last for first in frame.step_loops)
 
 
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:

@@ -13,6 +13,7 @@ class CallGraph:
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Function -> the line of each call, the called function, and the edge."
         self._callees: dict[str, dict[str, None]] = {}
+        self._callers = {callee: frozenset(edge.caller for edge in edges) for callee, edges in record.edges.items()}
         for callee, edges in record.edges.items():
             for edge in edges:
                 caller = edge.caller
@@ -42,6 +43,10 @@ class CallGraph:
             seen |= found
             stack += found
         return frozenset(seen)
+
+    def callers(self, callee: str) -> frozenset[str]:
+        """Return the functions that call one."""
+        return self._callers.get(callee, frozenset())
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
         """Return the captures that reach each hot function: under torch.compile (True), without it (False), or none.

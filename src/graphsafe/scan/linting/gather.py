@@ -70,6 +70,7 @@ def gather(steps: Sequence[Summary]) -> Record:
     """Make the record of the summaries of all steps. Its roots are functions that hold a capture."""
     record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
+    between: dict[WritePlace, dict[str, Write]] = {}
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -80,7 +81,7 @@ def gather(steps: Sequence[Summary]) -> Record:
             elif type(item) is Write:
                 if guarded and item.guard is None:
                     item = replace(item, guard=GUARDED)
-                writes.setdefault(item.place, {})[repr(item)] = item
+                (between if item.between else writes).setdefault(item.place, {})[repr(item)] = item
             elif type(item) is Use:
                 if not without_uses:
                     _add_use(record, item)
@@ -93,6 +94,7 @@ def gather(steps: Sequence[Summary]) -> Record:
             elif type(item) is Failure:
                 record.failures[item] = None
     record.state.writes = {place: _of_place(found) for place, found in writes.items()}
+    record.state.between = {place: _of_place(found) for place, found in between.items()}
     _order(record.state, steps)
     return record
 
@@ -101,6 +103,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
     """Join several records into one. `whys` gives the reason for each root function."""
     record = Record(roots=dict(sorted(whys.items())))
     writes: dict[WritePlace, dict[str, Write]] = {}
+    between: dict[WritePlace, dict[str, Write]] = {}
     for part in records:
         for place, event in part.events.items():
             _add_event(record, place, event)
@@ -108,6 +111,8 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
             record.edges.setdefault(callee, {}).update(edges)
         for written, found in part.state.writes.items():
             writes.setdefault(written, {}).update((repr(write), write) for write in found)
+        for written, found in part.state.between.items():
+            between.setdefault(written, {}).update((repr(write), write) for write in found)
         for use in part.state.uses.values():
             _add_use(record, use)
         for written, uses in part.state.used_before.items():
@@ -121,6 +126,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
     for ref in sorted({ref for part in records for ref in part.roots}):
         record.roots.setdefault(ref, SITE)
     record.state.writes = {place: _of_place(writes[place]) for place in sorted(writes)}
+    record.state.between = {place: _of_place(between[place]) for place in sorted(between)}
     record.failures = dict.fromkeys(sorted(record.failures, key=repr))
     record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
     draws_of_host = [place for place, event in record.events.items() if event.how == "host-random" and not event.guard]

@@ -24,8 +24,7 @@ from graphsafe.scan.linting.selection import Selection
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
-from graphsafe.scan.state import across_steps
-from graphsafe.scan.state.across_steps import Change
+from graphsafe.scan.state import across_steps, seen_by_graphs
 from graphsafe.scan.symbols.project import Project
 
 COMPILE = re.compile(r"(^|[._])compile(\(|$)")
@@ -145,17 +144,16 @@ class Linter:
 
     def _events(self, paths: Container[str], regions: Regions) -> Iterable[tuple[Place, Event]]:
         record = self._record
-        changes = {change.place: change for change in across_steps.events(record.state)}
-        written = ((place, change.event) for place, change in changes.items())
+        written = ((change.place, change.event) for change in across_steps.events(record.state))
         for place, event in chain(record.events.items(), written):
             chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
             # The default capture stream is on the device that the process chose before it captured.
             chosen = chosen or (event.how == "no-stream" and self._has_one_device)
             chosen = chosen or (event.how == "refilled" and place.path not in self._with_graphs)
-            needs_replay = _needs_replay(event) and not (place in changes and _is_seen(changes[place], regions))
-            if chosen or (needs_replay and regions.of(_ref(place), event.span[0]) == "step"):
+            if chosen or (_needs_replay(event) and regions.of(_ref(place), event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
+        yield from ((change.place, change.event) for change in seen_by_graphs.events(record.state, regions))
         yield from ((place, event) for place, event in record.replays.items() if place.path in paths)
 
     def _is_compiled(self, ref: str) -> bool:
@@ -345,14 +343,6 @@ def _needs_replay(event: Event) -> bool:
         "query",
         "elapsed-time",
     )
-
-
-def _is_seen(change: Change, regions: Regions) -> bool:
-    """Return whether a graph has read the state that code around it changes between replays."""
-    if not change.write.lasting:
-        return False
-    reads = any(read.captured or regions.is_held(read.ref) for read in change.reads)
-    return reads or any(regions.is_held(f"{use.path}::{use.function}", use.line) for use in change.uses)
 
 
 def _ref(place: Place) -> str:

@@ -11,6 +11,7 @@ from graphsafe.scan.hazards.graph_syntax import is_capture, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import BY_FORM, PUBLIC, RESULTS
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
+from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 Lines = tuple[int, int]
@@ -46,8 +47,14 @@ class Regions:
             facts = project.function_facts(ref)
             if facts is not None and facts.captures:
                 self._blocks[ref] = list(self._captured_lines(ref))
-        called = [callee for ref, lines in self._blocks.items() for callee in calls.called_in(ref, lines)]
-        self._held = calls.reached(called, without=replaying)
+        by_block = {ref: [*calls.called_in(ref, lines)] for ref, lines in self._blocks.items()}
+        called = [callee for callees in by_block.values() for callee in callees]
+        # If nobody can tell which module a block calls, it may be any of the package.
+        opaque = {self._package(ref) for ref, callees in by_block.items() if not callees}
+        modules = [ref for ref, why in record.roots.items() if why == FORWARD and self._package(ref) in opaque]
+        self._held = calls.reached([*called, *modules], without=replaying)
+        self._capturing = {ref.rpartition("::")[2].rpartition(".")[2] for ref in self._blocks}
+        self._calls = calls
         self._captured = calls.reached([*begun, *called], without=replaying)
         self._hot = hot
 
@@ -61,6 +68,42 @@ class Regions:
         """Return whether a block of the project captures a function, or a line of it; users may capture others."""
         blocks = self._blocks.get(ref, ()) if line is not None else ()
         return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
+
+    def is_around(self, ref: str, line: int) -> bool:
+        """Return whether a line is host code: no graph holds it, and users capture no code around it."""
+        return self.of(ref, line) != "captured" and not self.is_held(ref, line)
+
+    def recaptures(self, ref: str) -> bool:
+        """Return whether a function runs only in calls that may capture anew, with what it has changed."""
+        waiting, seen = [ref], {ref}
+        while waiting:
+            function = waiting.pop()
+            if not self._may_capture(function):
+                callers = self._calls.callers(function)
+                if not callers:
+                    return False
+                waiting += callers - seen
+                seen |= callers
+        return True
+
+    def _may_capture(self, ref: str) -> bool:
+        """Return whether a function calls one that captures, or drops its graphs: `self.graphs.clear()`."""
+        node = self._project.function_node(ref)
+        for _, inner in own_nodes(node) if node is not None else ():
+            if isinstance(inner, ast.Call):
+                holder, _, name = (dotted(inner.func) or "").rpartition(".")
+                if name in self._capturing or (name == "clear" and "graph" in holder):
+                    return True
+            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and "graph" in inner.attr:
+                return True
+        return False
+
+    def is_set_for_captures(self, key: str) -> bool:
+        """Return whether a method that captures assigns an attribute, so that each graph has its own value of it."""
+        cls, _, name = key.rpartition(".")
+        facts = self._project.class_facts(cls) if "::" in cls else None
+        methods = facts.writers.get(name, ()) if facts is not None else ()
+        return any(method in self._capturing for method in methods)
 
     def _package(self, ref: str) -> str:
         """Return the outermost package of a function's module, or the module itself."""

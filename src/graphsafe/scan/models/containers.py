@@ -34,7 +34,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models import builtin_functions, formatting, named_tuples
+from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
 from graphsafe.scan.state import container_state
 from graphsafe.scan.state.cached_entries import may_drop_results
 from graphsafe.scan.state.own_changes import own_change
@@ -42,6 +42,10 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def method(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
+    if (type(receiver) is Sequence or type(receiver) is Dict) and module_methods.holds_modules(frame, receiver):
+        made = module_methods.of_module(frame, receiver, name)
+        if made is not None:
+            return made
     if type(receiver) is Sequence or type(receiver) is Dict:
         container_state.changed(frame, node, receiver, name)
     if type(receiver) is Sequence:

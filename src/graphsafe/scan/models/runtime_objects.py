@@ -13,15 +13,13 @@ from graphsafe.scan.domain.values import (
     NONE,
     Number,
     RuntimeObject,
-    Tensor,
     Unknown,
     Value,
     depends_on_step,
-    of_elements,
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import side_stream
-from graphsafe.scan.models import formatting, library_models, named_calls, operations
+from graphsafe.scan.models import formatting, library_models, module_methods, named_calls, operations
 from graphsafe.scan.models.op_arguments import device_named
 
 _CLASS_OF_KIND: Mapping[str, str] = {
@@ -95,9 +93,8 @@ def _module(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argu
     model = frame.engine.libraries.find(full)
     if model is not None:
         return handle if model.returns == "self" else library_models.call(frame, node, full, model, arguments)
-    if name in ("parameters", "buffers"):
-        return of_elements("iterator", Tensor(dtype="float"))
-    return Unknown(any(map(depends_on_step, arguments.values())), True)
+    made = module_methods.of_module(frame, handle, name)
+    return made if made is not None else Unknown(any(map(depends_on_step, arguments.values())), True)
 
 
 def call_module(frame: Frame, node: ast.Call, handle: RuntimeObject, arguments: Arguments) -> Value:

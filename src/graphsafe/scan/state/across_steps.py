@@ -13,7 +13,7 @@ from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import Place
-from graphsafe.scan.domain.state_log import Read, StateLog, Use, Write
+from graphsafe.scan.domain.state_log import StateLog, Use, Write
 from graphsafe.scan.domain.values import (
     Dict,
     Instance,
@@ -39,9 +39,6 @@ class Change(NamedTuple):
 
     write: Write
     event: Event
-    uses: Collection[Use] = ()
-    reads: Collection[Read] = ()
-    "The places that see what it writes: those where a number decides something, or those that read a tensor."
 
     @property
     def place(self) -> Place:
@@ -67,8 +64,7 @@ def events(log: StateLog) -> Iterator[Change]:
                 found.append((write, event))
         if found:
             write, event = min(found, key=_rank)
-            uses = flow.uses(write.key) if event.how == "host-state" else ()
-            yield Change(write, event, uses, log.readers.get(write.key, ()) if event.how == "rebound" else ())
+            yield Change(write, event)
 
 
 class StateFlow:
@@ -128,7 +124,7 @@ def growing(write: Write, flow: StateFlow) -> Event | None:
     # A list that is appended to may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
     how = "appended" if write.keyed else "growing"
-    return _event(write, "Alloc", how, "possible" if appended else _confidence(write.value))
+    return event_of(write, "Alloc", how, "possible" if appended else _confidence(write.value))
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:
@@ -143,12 +139,12 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
         # An unknown call may return a kernel, or the name of one.
         doubtful = made or container or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
-        return _event(write, "AttrWrite", "lazy-init", confidence)
+        return event_of(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
-        return _event(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
+        return event_of(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
     if write.sources:
         # It is computed from the module's own tensors, and stale only if code outside the step writes these later.
-        return _event(write, "AttrWrite", "lazy-init", "likely", "note")
+        return event_of(write, "AttrWrite", "lazy-init", "likely", "note")
     return None
 
 
@@ -173,12 +169,12 @@ def cached(write: Write) -> Event | None:
     tensor, certain = as_tensor(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
-    return _event(write, "AttrWrite", "cached", _confidence(write.value))
+    return event_of(write, "AttrWrite", "cached", _confidence(write.value))
 
 
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event of a changing host number that decides what the device does: a graph keeps one value of it."""
-    if not _is_number(write.value) or write.borrowed or write.lazy or write.rare:
+    if not is_number(write.value) or write.borrowed or write.lazy or write.rare or write.settled:
         return None
     if write.keyed and write.augmented and write.key in flow.emptied:
         return None
@@ -193,7 +189,7 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     lines = ", ".join(str(line) for line in sorted({use.line for use in uses if use.path == write.path}))
     kinds = sorted({use.kind for use in uses})
     words = {"uses": lines or "in another file", "used_as": " and ".join(kinds)}
-    return _event(write, "AttrWrite", "host-state", "likely", None, **words)
+    return event_of(write, "AttrWrite", "host-state", "likely", None, **words)
 
 
 def _is_cleared_flag(write: Write) -> bool:
@@ -204,27 +200,27 @@ def _is_cleared_flag(write: Write) -> bool:
 
 def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     """Return the event of an attribute that gets a new tensor each step: the graph keeps the old one's address."""
-    if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare:
+    if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare or write.settled:
         return None
     if _replaces_object(write) and write.place in log.read_before:
-        return _event(write, "AttrWrite", "rebound", "likely", "error")
-    tensor, certain = _one_or_several(write.value)
+        return event_of(write, "AttrWrite", "rebound", "likely", "error")
+    tensor, certain = one_or_several(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
     # The new tensor belongs to another attribute. If that attribute gets a new one as well, the two take turns.
     if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
         return None
-    before, _ = _one_or_several(write.before) if write.before is not None else (None, False)
+    before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     if before is None and not write.reads_self:
         return None
     read_first = write.reads_self or write.place in log.read_before
     # A step usually sets and resets an attribute that is None before it.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)
-    return _event(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
+    return event_of(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
 
 
-def _event(
+def event_of(
     write: Write, kind: str, how: str, confidence: Confidence, level: Level | None = None, **words: str
 ) -> Event:
     return Event(
@@ -251,7 +247,7 @@ def _has_tensor(value: Value) -> bool:
     return tensor is not None or (holds_device(value) and type(value) is not Unknown)
 
 
-def _one_or_several(value: Value) -> tuple[Tensor | None, bool]:
+def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
     """Return the tensor that a value is, or that stands for all in a list of tensors."""
     return as_tensor(value.elem if type(value) is SequenceValue and value.kind in ("list", "tuple") else value)
 
@@ -265,10 +261,10 @@ def _replaces_object(write: Write) -> bool:
     return any(tensor is not None and tensor.where == "device" and certain for tensor, certain in held)
 
 
-def _is_number(value: Value) -> bool:
+def is_number(value: Value) -> bool:
     """Return whether a value is a number, perhaps None, or a list of numbers."""
     if type(value) is SequenceValue:
-        return _is_number(value.elem)
+        return is_number(value.elem)
     if type(value) is Union:
         return all(type(option) in (Number, NoneValue) for option in value.options)
     return type(value) is Number or (type(value) is Unknown and value.state != () and not value.device)

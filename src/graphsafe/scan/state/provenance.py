@@ -74,6 +74,14 @@ def is_born_here(frame: Frame, text: str) -> bool:
     return isinstance(bound_expression(frame, name), ast.Call)
 
 
+def names_own(frame: Frame, name: str) -> bool:
+    """Return whether a local name stands for a part of the function's own object: `state = self.state`."""
+    bound = _assignments(frame.node).get(name, ()) if frame.node is not None else ()
+    return bool(bound) and all(
+        isinstance(node.value, ast.Attribute) and (dotted(node.value) or "").startswith("self.") for node in bound
+    )
+
+
 def is_put_back(frame: Frame, text: str) -> bool:
     """Return whether a function leaves an attribute as it was: `old = self.scale; try: … finally: self.scale = old`."""
     return frame.node is not None and text in _put_back(frame.node)
@@ -229,5 +237,6 @@ __all__ = [
     "is_made_along",
     "is_put_back",
     "is_rare",
+    "names_own",
     "sources",
 ]

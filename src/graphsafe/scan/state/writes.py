@@ -21,6 +21,7 @@ from graphsafe.scan.state.provenance import (
     is_made_along,
     is_put_back,
     is_rare,
+    names_own,
     sources,
 )
 from graphsafe.scan.state.replaced_values import (
@@ -70,21 +71,58 @@ def write_attribute(
     """Record that hot code assigns `holder.name`."""
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
-    text = f"{holder}.{name}"
-    lasting = holder.partition(".")[0] == "self" or frame.attributes.is_module(owner.ref)
     write(
         frame,
         key,
-        text,
+        f"{holder}.{name}",
         value,
         before,
         node,
         written,
         augmented=augmented,
         borrowed=_is_passing(owner),
-        lasting=lasting,
+        lasting=_outlasts(frame, owner, holder),
         made=owner.made,
     )
+
+
+def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
+    root = holder.partition(".")[0]
+    return root == "self" or frame.attributes.is_module(owner.ref) or names_own(frame, root)
+
+
+def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Value, node: ast.AST) -> None:
+    """Record that a module of PyTorch gets another tensor: `self.head.weight = nn.Parameter(w)`.
+
+    Code that reads the attribute which holds the module reads its tensors.
+    """
+    if not isinstance(module, ast.Attribute):
+        return
+    for option in options(frame.evaluate_quietly(module.value)):
+        if type(option) is Instance:
+            write_part(frame, module, frame.attributes.key(option.ref, module.attr), target, value, node)
+
+
+def write_part(
+    frame: Frame, held: ast.expr, key: str, target: ast.expr, value: Value, node: ast.AST
+) -> None:
+    """Record that what the attribute `key` holds gets other memory: `layer.up.data = up`."""
+    if not (frame.hot or frame.between) or not isinstance(held, ast.Attribute):
+        return
+    for option in options(frame.evaluate_quietly(held.value)):
+        if type(option) is Instance:
+            write(
+                frame,
+                key,
+                ast.unparse(target),
+                value,
+                frame.evaluate_quietly(held),
+                node,
+                getattr(node, "value", None),
+                borrowed=_is_passing(option),
+                lasting=_outlasts(frame, option, dotted(held.value) or ""),
+            )
+            return
 
 
 def write_global(
@@ -188,9 +226,9 @@ def write(
             or is_put_back(frame, text),
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
-            rare=converts(assigned, text)
-            or is_made_along(frame, text)
-            or (is_rare(frame) and (not reads_self or keeps_largest(assigned, text))),
+            rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
+            settled=converts(assigned, text) or is_made_along(frame, text),
+            between=not frame.hot,
             constructed=constructs(assigned),
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),

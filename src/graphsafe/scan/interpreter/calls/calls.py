@@ -40,6 +40,7 @@ from graphsafe.scan.interpreter.calls import chosen_by_type, constructors
 from graphsafe.scan.models import (
     containers,
     library,
+    module_methods,
     named_tuples,
     platforms,
     runtime_objects,
@@ -284,11 +285,9 @@ def _instance_method(
         value = members.of_instance(frame, node, receiver, name, source_text(function))
         return call_value(frame, node, value, arguments)
     if frame.attributes.is_module(receiver.ref):
-        model = frame.engine.libraries.find(f"torch.nn.Module.{name}")
-        if model is not None and model.returns == "self":
-            return receiver
-        if name in ("parameters", "buffers"):
-            return Sequence("iterator", None, Tensor(dtype="float" if name == "parameters" else None))
+        made = module_methods.of_module(frame, receiver, name)
+        if made is not None:
+            return made
     return tensors.method_of_unknown(frame, node, Unknown(receiver.step, receiver.step), name, arguments)
 
 

@@ -1,0 +1,84 @@
+"""Changes of state that captured code has read, by code around the graph: replays go on with what the capture saw.
+
+The values tell which object a line means, in whichever class and file it stands. A graph keeps its old value even if the
+code changes it now and then, and wherever the new one comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from graphsafe.scan.domain.events import Event
+from graphsafe.scan.domain.numbers import UNSET, const_of
+from graphsafe.scan.domain.state_log import StateLog, Use, Write
+from graphsafe.scan.domain.values import Unknown
+from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
+
+
+class Graphs(Protocol):
+    """The functions that graphs hold, and those around them."""
+
+    def is_held(self, ref: str, line: int | None = None) -> bool: ...
+    def is_around(self, ref: str, line: int) -> bool: ...
+    def recaptures(self, ref: str) -> bool: ...
+    def is_set_for_captures(self, key: str) -> bool: ...
+
+
+def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
+    """Yield the changes that a graph does not see."""
+    uses: dict[str, list[Use]] = {}
+    for use in log.uses.values():
+        uses.setdefault(use.key, []).append(use)
+    for writes in (*log.writes.values(), *log.between.values()):
+        for write in writes:
+            if _outlasts_steps(write) and graphs.is_around(f"{write.path}::{write.function}", write.span[0]):
+                event = _number(write, uses.get(write.key, ()), graphs) or _tensor(write, log, graphs)
+                if event is not None:
+                    yield Change(write, event)
+                    break
+
+
+def _outlasts_steps(write: Write) -> bool:
+    is_other = not (write.lazy or write.borrowed or write.settled or write.guard or (write.rare and write.grows))
+    return write.lasting and is_other and not write.keyed
+
+
+def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:
+    """Return the event of another number, if captured code has computed with the old one."""
+    value = write.value
+    # What replaces a number is one, if nothing says otherwise.
+    is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
+    if not (is_number(value) or is_alike) or graphs.is_set_for_captures(write.key):
+        return None
+    const = const_of(write.value)
+    if const is not UNSET and (write.before is None or const == const_of(write.before)):
+        return None
+    ref = f"{write.path}::{write.function}"
+    # A switch between prefill and decode decides which code runs at all; a graph holds one of the two.
+    seen = [use for use in uses if use.kind != "branch" or write.reads_self]
+    if graphs.recaptures(ref) or not any(graphs.is_held(f"{use.path}::{use.function}", use.line) for use in seen):
+        return None
+    return event_of(write, "AttrWrite", "number-changed", "likely")
+
+
+def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
+    """Return the event of another tensor, if captured code has read the old one."""
+    given, certain = one_or_several(write.value)
+    before = one_or_several(write.before)[0] if write.before is not None else None
+    is_memory = write.text.endswith(".data")
+    if given is None:
+        if not is_memory:
+            return None
+    elif given.where == "host" or not certain or (given.attr is not None and not given.fresh):
+        return None
+    reads = log.readers.get(write.key, ())
+    if not any(read.captured or graphs.is_held(read.ref) for read in reads):
+        return None
+    is_new = is_memory or (given is not None and given.fresh)
+    if not is_new and graphs.recaptures(f"{write.path}::{write.function}"):
+        return None
+    return event_of(write, "AttrWrite", "rebound", "likely", "error")
+
+
+__all__ = ["Graphs", "events"]
