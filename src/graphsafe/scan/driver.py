@@ -36,6 +36,7 @@ from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
 from graphsafe.scan.roots.assumed_roots import FACTORY, PERHAPS, PUBLIC, RESULTS, assumed_roots_of
+from graphsafe.scan.roots.between_steps import changing_methods
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
 from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of
@@ -51,10 +52,10 @@ Reason = tuple[int, int, str]
 NO_REASON: Reason = (0, 0, "")
 
 
-StepKind = Literal["root", "public", "perhaps", "factory", "loops", "script", "site", "target", "file"]
+StepKind = Literal["root", "public", "perhaps", "factory", "loops", "script", "site", "target", "between", "file"]
 """The kinds of steps. A `root` or `public` function is a root, a `perhaps` only if it returns tensors. A `factory`
 makes roots, `loops` are those of a function that runs once, a `script` makes objects and begins loops, a `site` holds a
-capture, a `target` is the factory of one, and a `file` holds the notes of its search."""
+capture, a `target` is the factory of one, a `between` method runs between steps, and a `file` holds the notes of its search."""
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
 
@@ -241,6 +242,10 @@ class Driver:
                     receiver = Instance(f"{path}::{owner}", declared=True) if owner is not None else None
                     self._note_why(ref, LOOP, 2)
                     yield Step("loops" if loops else "root", ref, receiver, loops=loops)
+            if path in self._replaying:
+                for ref, cls in changing_methods(self.project, file, self._paths):
+                    if ref not in reached and ref not in self._whys:
+                        yield Step("between", ref, Instance(cls, declared=True))
             for ref in scripts:
                 if ref not in known and self._engine.budget.holds(ref):
                     yield Step("script", ref, loops=self._loops.loops_of(ref) or ())
@@ -316,7 +321,7 @@ class Driver:
             return engine.read(assembling(engine, step.ref, step.loops))
         path, _, name = step.ref.partition("::")
         if name:
-            return engine.read(Call(step.ref, step.receiver, loops=step.loops))
+            return engine.read(Call(step.ref, step.receiver, loops=step.loops, between=step.kind == "between"))
         file = self.project.file(path)
         if file is not None:
             tree = parse(self.project.source(path).text)

@@ -31,8 +31,9 @@ def lines(found: Tables) -> Iterator[Line]:
     capturing = _capturing(functions)
     if not capturing:
         return
+    fields = _number_fields(found.tree)
     for name, function in functions.items():
-        yield from _lacking(name, function, capturing, functions)
+        yield from _lacking(name, function, capturing, functions, fields)
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
@@ -74,7 +75,9 @@ def _last(call: ast.Call) -> str:
 # keys
 
 
-def _lacking(name: str, function: Function, capturing: Functions, functions: Functions) -> Iterator[Line]:
+def _lacking(
+    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+) -> Iterator[Line]:
     """Yield entries of graphs, made on demand, whose key lacks a number or an option that the capture is given."""
     parents = {child: parent for parent, child in own_nodes(function)}
     for node in parents:
@@ -84,7 +87,9 @@ def _lacking(name: str, function: Function, capturing: Functions, functions: Fun
         if entry is None or not isinstance(call, ast.Call) or _last(call) not in capturing:
             continue
         switched = _switched(name, place(entry.value), functions)
-        lacking = _frozen(call, function, capturing[_last(call)], switched) - _names_in(entry.slice, function)
+        told = _names_in(entry.slice, function)
+        frozen = _frozen(call, function, capturing[_last(call)], switched, fields)
+        lacking = [text for text, sources in frozen.items() if text not in told and not sources <= told]
         if lacking:
             yield Line(name, "key-lacks", node, min(lacking))
 
@@ -121,19 +126,82 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
     }
 
 
-def _frozen(call: ast.Call, function: Function, made: Function, switched: Set[str]) -> Set[str]:
-    """Return the numbers and options that a call hands to the capture, as far as the function itself is given them, or
-    another method switches them."""
-    given = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs, *function.args.posonlyargs)}
-    numbers = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg) and _is_number(one)}
+def _frozen(
+    call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str]
+) -> Mapping[str, Set[str]]:
+    """Return the numbers and options that a call hands to the capture, each with the arguments and switches from which
+    the function computes it."""
+    given = {argument.arg for argument in _parameters(function)} - {"self", "cls"}
+    numbers = _number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
-    found = {inner.id for inner in ast.walk(call) if isinstance(inner, ast.Name) and inner.id in numbers | options}
+    found: dict[str, Set[str]] = {
+        inner.id: {inner.id}
+        for inner in ast.walk(call)
+        if isinstance(inner, ast.Name) and inner.id in numbers | options
+    }
+    taken = _number_parameters(made)
     for value, parameter in _matched(call, made):
         text = place(value)
-        changes = text is not None and (text.partition(".")[0] in given - {"self", "cls"} or text in switched)
-        if text is not None and changes and _is_number(parameter):
-            found.add(text)
-    return found
+        if text is None:
+            continue
+        if parameter.arg in taken:
+            sources = {one for one in _names_in(value, function) if one.partition(".")[0] in given or one in switched}
+            # `request.size` is told by its own name, not by that of the request.
+            found[text] = {one for one in sources if not any(other.startswith(f"{one}.") for other in sources)}
+        elif text in given:
+            found.update((f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & fields)
+    return {text: sources for text, sources in found.items() if sources}
+
+
+def _parameters(function: Function) -> Sequence[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def _number_parameters(function: Function) -> Set[str]:
+    """Return the parameters that are numbers or texts by their annotation or by their default."""
+    positional = [*function.args.posonlyargs, *function.args.args]
+    defaults = [
+        *zip(positional[::-1], function.args.defaults[::-1], strict=False),
+        *zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True),
+    ]
+    by_default = {
+        one.arg
+        for one, value in defaults
+        if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
+    }
+    return by_default | {one.arg for one in _parameters(function) if _is_number(one)}
+
+
+def _number_fields(tree: ast.Module) -> Set[str]:
+    """Return the fields that some class of the file declares as numbers or texts, and none as anything else."""
+    declared = [
+        (node.target.id, _names_number(node.annotation))
+        for cls in ast.walk(tree)
+        if isinstance(cls, ast.ClassDef)
+        for node in cls.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    ]
+    return {name for name, is_number in declared if is_number} - {name for name, is_number in declared if not is_number}
+
+
+def _read_of(parameter: str, made: Function) -> set[str]:
+    """Return the attributes of a parameter that the captured block of a function reads, in a tuple that it is given
+    too."""
+    blocks = [node for _, node in own_nodes(made) if isinstance(node, ast.With) and any(map(is_capture, node.items))]
+    names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
+    tuples = [
+        node.value
+        for _, node in own_nodes(made)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, (ast.Tuple, ast.List))
+        and any(place(target) in names for target in node.targets)
+    ]
+    return {
+        inner.attr
+        for part in (*blocks, *tuples)
+        for inner in ast.walk(part)
+        if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == parameter
+    }
 
 
 def _matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]]:

@@ -12,7 +12,7 @@ from typing import Protocol
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.numbers import UNSET, const_of
 from graphsafe.scan.domain.state_log import StateLog, Use, Write
-from graphsafe.scan.domain.values import Unknown
+from graphsafe.scan.domain.values import NoneValue, Unknown
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
 
 
@@ -40,8 +40,10 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
 
 
 def _outlasts_steps(write: Write) -> bool:
-    is_other = not (write.lazy or write.borrowed or write.settled or write.guard or (write.rare and write.grows))
-    return write.lasting and is_other and not write.keyed
+    if write.lazy or write.borrowed or write.settled or write.guard or write.keyed or (write.rare and write.grows):
+        return False
+    # Nobody may call a method that gives an object its first value after the capture.
+    return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
 
 def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:

@@ -1,0 +1,53 @@
+"""Methods that users call between the replays of an object: those that nothing in the project calls.
+
+They run in no step, so their lines emit nothing. But a graph does not see what they change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex
+from graphsafe.scan.symbols.project import Project
+
+_OWN_CALL = re.compile(r"\bself\.(\w+)\(")
+_CHANGES = re.compile(r"^\s+[\w.]+\.\w+ = |\.load_state_dict\(", re.M)
+
+
+def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> Iterator[tuple[str, str]]:
+    """Yield the public methods that change something, of classes that replay a graph, each with its class.
+
+    Constructors and methods that capture, and what they call, run before the first replay.
+    """
+    lines = project.source(file.path).lines
+    for cls in file.classes.values():
+        texts = {
+            name: "\n".join(lines[facts.line - 1 : facts.end_line])
+            for name, qualified in cls.methods.items()
+            if (facts := file.functions.get(qualified)) is not None
+        }
+        if not any(".replay()" in text for text in texts.values()):
+            continue
+        preparing = _preparing(file, cls, texts)
+        for name, text in texts.items():
+            facts = file.functions[cls.methods[name]]
+            if name.startswith("_") or name in preparing or ".replay()" in text or _CHANGES.search(text) is None:
+                continue
+            if not paths.is_cold(file.path, file.module, facts):
+                yield f"{file.path}::{facts.name}", f"{file.path}::{cls.name}"
+
+
+def _preparing(file: FileIndex, cls: ClassFacts, texts: Mapping[str, str]) -> set[str]:
+    begun = [name for name in texts if name in ("__init__", "__post_init__") or file.functions[cls.methods[name]].captures]
+    found: set[str] = set()
+    while begun:
+        name = begun.pop()
+        if name in texts and name not in found:
+            found.add(name)
+            begun += _OWN_CALL.findall(texts[name])
+    return found
+
+
+__all__ = ["changing_methods"]
