@@ -7,6 +7,7 @@ function and of the functions inside it. It is read from the syntax alone, since
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal
@@ -43,6 +44,8 @@ class GraphTensors:
     scope: Function | ast.ClassDef | None = None
     inputs: set[str] = field(default_factory=set)
     outputs: set[str] = field(default_factory=set)
+    updated: set[str] = field(default_factory=set)
+    "Tensors that captures write in place: every replay changes them."
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     blocks: list[ast.With | ast.AsyncWith] = field(default_factory=list)
@@ -57,6 +60,11 @@ class GraphTensors:
     replaying: set[str] = field(default_factory=set)
     preparing: set[str] = field(default_factory=set)
     "Constructors, and the functions that they and capturing functions call: these run before the first replay."
+
+    @property
+    def overwritten(self) -> Set[str]:
+        """The tensors that every replay overwrites."""
+        return self.outputs | self.updated
 
     def of(self, name: str, kind: str) -> Sequence[Touch]:
         return [touch for touch in self.touches.get(name, ()) if touch.kind == kind]
@@ -127,7 +135,9 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
         found.captured += _captured_methods(scope, found.blocks)
     for body in (*found.blocks, *found.captured):
         note_captured(found, body)
-    for names in (found.inputs, found.outputs):
+    if is_class:
+        found.outputs.update(_returned_by_captures(scope, found.blocks))
+    for names in (found.inputs, found.outputs, found.updated):
         names.intersection_update([name for name in names if name.startswith("self.") is is_class])
     if found.inputs or found.outputs:
         found.functions.update(_functions(scope, name))
@@ -151,6 +161,21 @@ def _captured_methods(scope: ast.ClassDef, blocks: Sequence[ast.With | ast.Async
             if method is not None and not any(map(_captures_or_replays, ast.walk(method))):
                 waiting.append(method)
                 yield method
+
+
+def _returned_by_captures(scope: ast.AST, blocks: Sequence[ast.With | ast.AsyncWith]) -> Iterator[str]:
+    """Yield the names that hold what captured blocks return: `self.out = self._capture()`."""
+    returning = {
+        node.name
+        for node in ast.walk(scope)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for _, inner in own_nodes(node)
+        if inner in blocks and any(isinstance(last, ast.Return) for last in inner.body[-1:])  # type: ignore[union-attr]
+    }
+    for node in ast.walk(scope) if returning else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if (dotted(node.value.func) or "").removeprefix("self.") in returning:
+                yield from filter(None, map(place, _bound_by(node)))
 
 
 def _captures_or_replays(node: ast.AST) -> bool:
@@ -177,6 +202,9 @@ def note_captured(found: GraphTensors, block: ast.With | ast.AsyncWith | Functio
                 if place(value) is None:
                     found.parts.add(text)
         found.outputs.update(filter(None, map(place, _bound_by(inner))))
+        changed = _changed_by(inner)
+        if changed is not None:
+            found.updated.add(changed)
     found.inputs -= found.outputs
 
 
@@ -189,6 +217,18 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     return [node.value] if isinstance(node, ast.Assign) else []
+
+
+def _changed_by(node: ast.AST) -> str | None:
+    """Return the tensor that a call changes in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`."""
+    if not isinstance(node, ast.Call):
+        return None
+    out = next((word.value for word in node.keywords if word.arg == "out"), None)
+    if out is not None:
+        return viewed(out)
+    function = node.func
+    in_place = isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr)
+    return viewed(function.value) if in_place and isinstance(function, ast.Attribute) else None
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:

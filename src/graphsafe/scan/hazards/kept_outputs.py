@@ -18,6 +18,8 @@ from graphsafe.scan.symbols.index import dotted
 _GRAPHED = "<graphed>."
 "Begins the names of callables whose graphs PyTorch makes."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
+HANDS_OUT = frozenset(("set_result", "put_nowait"))
+"Methods that hand a value to code which reads it at any later time."
 Parents = Mapping[ast.AST, ast.AST]
 
 
@@ -50,7 +52,7 @@ def lines(found: Tables) -> Iterator[Kept]:
         name: given
         for table in found.all
         for name in sorted(table.replaying)
-        if (given := _returned(table.functions[name], table.outputs)) is not None
+        if (given := _returned(table.functions[name], table.overwritten)) is not None
     }
     graphed = {name: _Given(call) for name, call in _graphed(found)}
     if not replaying and not graphed:
@@ -188,7 +190,7 @@ class _Handed(NamedTuple):
 
 def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, str]) -> Iterator[_Handed]:
     """Yield the lines that collect what a generator hands out: `kept = [*…]`, `list(runner.stream(frames))`."""
-    outputs = set().union(*(table.outputs for table in found.all))
+    outputs = set().union(*(table.overwritten for table in found.all))
     yielding: dict[str, tuple[str, int | None]] = {}
     for function, node, _ in found.functions:
         first = next(_yielded(function, node, outputs, names), None)
@@ -271,7 +273,7 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
             names = names - {inner.id}
         holder, held = _put(inner)
         outlives = is_looped or (holder is not None and (place(holder) or "").startswith("self."))
-        if outlives and any(_shown(part, parents) in names for value in held for part in _parts(value)):
+        if outlives and any(shown(part, parents) in names for value in held for part in _parts(value)):
             assert isinstance(inner, (ast.Call, ast.Assign))
             return inner
     return None
@@ -337,7 +339,7 @@ def _parts(value: ast.expr) -> Sequence[ast.expr]:
     return value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
 
 
-def _shown(value: ast.expr, parents: Parents) -> str | None:
+def shown(value: ast.expr, parents: Parents) -> str | None:
     """Return the name whose memory an expression shows: `y` of `y[0]`, and of `y[i]` if a loop counts in `i`."""
     if isinstance(value, ast.Subscript):
         index = value.slice

@@ -16,6 +16,7 @@ from graphsafe.scan.hazards import (
     changed_outside,
     graph_keys,
     kept_graphs,
+    kept_outputs,
     lost_memory,
     refills,
     stale_replays,
@@ -32,7 +33,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, tables
-from graphsafe.scan.hazards.kept_outputs import KEEPS
+from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.symbols.index import dotted
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
@@ -74,6 +75,7 @@ class _Site:
         self._inputs = set().union(*(known.inputs for known in captured))
         self._parts = set().union(*(known.parts for known in captured))
         self._outputs = set().union(*(known.outputs for known in captured))
+        self._overwritten = set().union(*(known.overwritten for known in captured))
         self._captures = [block for known in captured for block in known.blocks]
         self._parents = {child: parent for parent, child in own_nodes(function)}
         self._own = [function, *self._parents]
@@ -99,6 +101,7 @@ class _Site:
                 yield _event("AttrWrite", "input-rebound", node, text)
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
+        is_handed = False
         if isinstance(node, ast.Assign):
             holder: ast.expr | None = None
             if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
@@ -108,16 +111,19 @@ class _Site:
             held: list[ast.expr] = [node.value]
         else:
             function = node.func
-            holder = function.value if isinstance(function, ast.Attribute) and function.attr in KEEPS else None
+            is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT
+            is_kept = isinstance(function, ast.Attribute) and function.attr in KEEPS
+            holder = function.value if isinstance(function, ast.Attribute) and (is_kept or is_handed) else None
             held = list(node.args)
         if holder is None:
             return
         for value in held:
             parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
-            text = next((text for part in parts if (text := viewed(part)) in self._outputs), None)
+            shown = (kept_outputs.shown(part, self._parents) for part in parts)
+            text = next((text for text in shown if text in self._overwritten), None)
             if text is None or place(holder) in self._outputs | self._inputs:
                 continue
-            outlives = (place(holder) or "").startswith("self.")
+            outlives = is_handed or (place(holder) or "").startswith("self.")
             for replay in self._replays:
                 together = self._shared_loop(node, replay)
                 if (together or outlives) and replay.lineno < node.lineno and self._compatible(node, replay):
