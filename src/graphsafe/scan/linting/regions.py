@@ -49,9 +49,11 @@ class Regions:
                 self._blocks[ref] = list(self._captured_lines(ref))
         by_block = {ref: [*calls.called_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
-        # If nobody can tell which module a block calls, it may be any of the package.
-        opaque = {self._package(ref) for ref, callees in by_block.items() if not callees}
-        modules = [ref for ref, why in record.roots.items() if why == FORWARD and self._package(ref) in opaque]
+        # If the code does not tell which module a block calls, it may be any that its file defines or imports.
+        near = {cls for ref, callees in by_block.items() if not callees for cls in self._named_in(ref)}
+        modules = [
+            ref for ref, why in record.roots.items() if why == FORWARD and near and ref.rpartition(".")[0] in near
+        ]
         self._held = calls.reached([*called, *modules], without=replaying)
         self._capturing = {ref.rpartition("::")[2].rpartition(".")[2] for ref in self._blocks}
         self._calls = calls
@@ -104,6 +106,14 @@ class Regions:
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
         return any(method in self._capturing for method in methods)
+
+    def _named_in(self, ref: str) -> Iterator[str]:
+        """Yield the classes that the file of a function defines or imports."""
+        file = self._project.file(ref.partition("::")[0])
+        for name in (*file.classes, *file.imports) if file is not None else ():
+            binding = self._project.resolve(file, name)
+            if binding is not None and binding.kind == "class":
+                yield binding.ref
 
     def _package(self, ref: str) -> str:
         """Return the outermost package of a function's module, or the module itself."""
