@@ -55,7 +55,8 @@ NO_REASON: Reason = (0, 0, "")
 StepKind = Literal["root", "public", "perhaps", "factory", "loops", "script", "site", "target", "between", "file"]
 """The kinds of steps. A `root` or `public` function is a root, a `perhaps` only if it returns tensors. A `factory`
 makes roots, `loops` are those of a function that runs once, a `script` makes objects and begins loops, a `site` holds a
-capture, a `target` is the factory of one, a `between` method runs between steps, and a `file` holds the notes of its search."""
+capture, a `target` is the factory of one, a `between` method runs between steps, and a `file` holds the notes of its
+search."""
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
 

@@ -41,8 +41,8 @@ class Write:
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
     lasting: bool = False
-    """Whether it belongs to `self`, the file or a module of torch. Objects that code is handed or finds in a container,
-    as in `batch.ids = ids`, may be other ones than the graph's."""
+    """Whether it belongs to `self`, the file, a module of torch, or an object that a caller hands on. Objects that code
+    finds in a container, as in `for batch in batches: batch.ids = ids`, may be other ones than the graph's."""
     alone: bool = True
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
@@ -52,6 +52,8 @@ class Write:
     compile_test: CompileTest | None = None
     constructed: bool = False
     "Whether the value is an object made here, of which only the class says what it keeps."
+    replaces: bool = False
+    "For an element of a table: whether the constructor has put tensors into the table."
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     between: bool = False

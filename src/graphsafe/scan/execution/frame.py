@@ -24,6 +24,7 @@ from graphsafe.scan.execution.budget import CallBudget
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import Module
+from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
 
@@ -253,6 +254,8 @@ class Engine(Protocol):
     def custom_ops(self) -> CustomOps: ...
     @property
     def variables(self) -> Variables: ...
+    @property
+    def named_classes(self) -> NamedClasses: ...
     @property
     def attributes(self) -> Attributes: ...
     @property

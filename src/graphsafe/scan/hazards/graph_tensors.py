@@ -173,9 +173,9 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[ast.With | ast.AsyncW
         if inner in blocks and any(isinstance(last, ast.Return) for last in inner.body[-1:])  # type: ignore[union-attr]
     }
     for node in ast.walk(scope) if returning else ():
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if (dotted(node.value.func) or "").removeprefix("self.") in returning:
-                yield from filter(None, map(place, _bound_by(node)))
+        call = node.value if isinstance(node, ast.Assign) else None
+        if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in returning:
+            yield from filter(None, map(place, _bound_by(node)))
 
 
 def _captures_or_replays(node: ast.AST) -> bool:

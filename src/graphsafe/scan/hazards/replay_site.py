@@ -29,7 +29,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_view_of,
     own_nodes,
     place,
-    viewed,
     written,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, tables

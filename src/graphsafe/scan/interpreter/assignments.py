@@ -269,8 +269,10 @@ def _put_into_attribute(
         return
     if not frame.hot:
         frame.attributes.record(instance.ref, holder.attr, updated)
+    if not (frame.hot or frame.between):
         return
     attribute = frame.attributes.key(instance.ref, holder.attr)
     held = frame.attributes.initial(instance, holder.attr)
     borrowed = instance.step or instance.made
-    write_item(frame, attribute, held, target, key, value, node, augmented, borrowed)
+    lasting = writes.outlasts(frame, instance, holder.value)
+    write_item(frame, attribute, held, target, key, value, node, augmented, borrowed, lasting)

@@ -63,6 +63,7 @@ from graphsafe.scan.state import writes
 from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
+from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
@@ -97,6 +98,7 @@ class Interpreter:
         self.overrides = Overrides(project, self.budget.holds)
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
+        self.named_classes = NamedClasses(project)
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None

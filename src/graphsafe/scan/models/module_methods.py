@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from graphsafe.scan.domain.joins import sequence
-from graphsafe.scan.domain.values import STR, Dict, Instance, RuntimeObject, Sequence, Tensor, Value, of_elements, options
+from graphsafe.scan.domain.values import (
+    STR,
+    Dict,
+    Instance,
+    RuntimeObject,
+    Sequence,
+    Tensor,
+    Value,
+    of_elements,
+    options,
+)
 from graphsafe.scan.execution.frame import Frame
 
 _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "named_buffers": None}

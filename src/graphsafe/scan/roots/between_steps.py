@@ -40,7 +40,9 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
 
 
 def _preparing(file: FileIndex, cls: ClassFacts, texts: Mapping[str, str]) -> set[str]:
-    begun = [name for name in texts if name in ("__init__", "__post_init__") or file.functions[cls.methods[name]].captures]
+    begun = [
+        name for name in texts if name in ("__init__", "__post_init__") or file.functions[cls.methods[name]].captures
+    ]
     found: set[str] = set()
     while begun:
         name = begun.pop()

@@ -82,6 +82,14 @@ def names_own(frame: Frame, name: str) -> bool:
     )
 
 
+def is_handed_on(frame: Frame, name: str) -> bool:
+    """Return whether a local name is a parameter that the function does not bind anew."""
+    if frame.node is None or name in _assignments(frame.node):
+        return False
+    spec = frame.node.args
+    return any(one.arg == name for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+
+
 def is_put_back(frame: Frame, text: str) -> bool:
     """Return whether a function leaves an attribute as it was: `old = self.scale; try: … finally: self.scale = old`."""
     return frame.node is not None and text in _put_back(frame.node)
@@ -233,6 +241,7 @@ __all__ = [
     "identified_by",
     "identifies_object",
     "is_born_here",
+    "is_handed_on",
     "is_lazy",
     "is_made_along",
     "is_put_back",

@@ -1,7 +1,7 @@
 """Changes of state that captured code has read, by code around the graph: replays go on with what the capture saw.
 
-The values tell which object a line means, in whichever class and file it stands. A graph keeps its old value even if the
-code changes it now and then, and wherever the new one comes from.
+The values tell which object a line means, in whichever class and file it stands. A graph keeps its old value even if
+the code changes it now and then, and wherever the new one comes from.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
 
 
 def _outlasts_steps(write: Write) -> bool:
-    if write.lazy or write.borrowed or write.settled or write.guard or write.keyed or (write.rare and write.grows):
+    if write.lazy or write.borrowed or write.settled or write.guard or (write.rare and write.grows):
         return False
+    if write.keyed:
+        # A table grows with each new size; an entry that the constructor has filled is another matter.
+        return write.lasting and write.replaces and not write.reads_self
     # Nobody may call a method that gives an object its first value after the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
@@ -67,8 +70,7 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event of another tensor, if captured code has read the old one."""
     given, certain = one_or_several(write.value)
-    before = one_or_several(write.before)[0] if write.before is not None else None
-    is_memory = write.text.endswith(".data")
+    is_memory = write.text.endswith(".data") or write.replaces
     if given is None:
         if not is_memory:
             return None

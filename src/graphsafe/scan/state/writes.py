@@ -17,6 +17,7 @@ from graphsafe.scan.state.provenance import (
     bound_expression,
     identifies_object,
     is_born_here,
+    is_handed_on,
     is_lazy,
     is_made_along,
     is_put_back,
@@ -86,9 +87,16 @@ def write_attribute(
     )
 
 
+def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:
+    """Return whether an object that the code calls `holder` is the same in all steps."""
+    return _outlasts(frame, owner, dotted(holder) or "")
+
+
 def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     root = holder.partition(".")[0]
-    return root == "self" or frame.attributes.is_module(owner.ref) or names_own(frame, root)
+    return (
+        root == "self" or frame.attributes.is_module(owner.ref) or names_own(frame, root) or is_handed_on(frame, root)
+    )
 
 
 def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Value, node: ast.AST) -> None:
@@ -103,9 +111,7 @@ def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Val
             write_part(frame, module, frame.attributes.key(option.ref, module.attr), target, value, node)
 
 
-def write_part(
-    frame: Frame, held: ast.expr, key: str, target: ast.expr, value: Value, node: ast.AST
-) -> None:
+def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Record that what the attribute `key` holds gets other memory: `layer.up.data = up`."""
     if not (frame.hot or frame.between) or not isinstance(held, ast.Attribute):
         return
@@ -120,7 +126,7 @@ def write_part(
                 node,
                 getattr(node, "value", None),
                 borrowed=_is_passing(option),
-                lasting=_outlasts(frame, option, dotted(held.value) or ""),
+                lasting=outlasts(frame, option, held.value),
             )
             return
 
@@ -158,6 +164,7 @@ def write_item(
     node: ast.AST,
     augmented: bool,
     borrowed: bool = False,
+    lasting: bool = False,
 ) -> None:
     """Record `holder[key] = value`: under a known key it counts as an attribute, else it adds an entry to a table."""
     if identifies_object(frame, target.slice):
@@ -175,7 +182,21 @@ def write_item(
     text = ast.unparse(target)
     # An entry under a name that the source shows is like an attribute that is set later.
     keyed = before is None and not is_entry
-    write(frame, holder, text, value, before, node, written, augmented=augmented, keyed=keyed, borrowed=borrowed)
+    replaces = keyed and type(held) is Dict and as_tensor(held.elem)[0] is not None
+    write(
+        frame,
+        holder,
+        text,
+        value,
+        before,
+        node,
+        written,
+        augmented=augmented,
+        keyed=keyed,
+        borrowed=borrowed,
+        lasting=lasting,
+        replaces=replaces,
+    )
 
 
 def write(
@@ -192,6 +213,7 @@ def write(
     borrowed: bool = False,
     lasting: bool = False,
     made: bool = False,
+    replaces: bool = False,
 ) -> None:
     """Record an assignment; `written` is the expression of the new value, if the code shows it."""
     assigned = bound_expression(frame, written)
@@ -230,10 +252,11 @@ def write(
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
             constructed=constructs(assigned),
+            replaces=replaces,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
         )
     )
 
 
-__all__ = ["set_attribute", "write", "write_attribute", "write_global", "write_item"]
+__all__ = ["outlasts", "set_attribute", "write", "write_attribute", "write_global", "write_item"]

@@ -160,7 +160,17 @@ class _Parameter:
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step):
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
+        if passed is None or (type(passed) is Unknown and not (passed.device or passed.host or passed.state)):
+            named = self._named()
+            if named is not None:
+                return Instance(named, step=_is_hot_root(frame), declared=True)
         return _rest(frame) if passed is None else passed
+
+    def _named(self) -> str | None:
+        """Return the class that the parameter's name means."""
+        frame = self.frame
+        facts = frame.project.function_facts(frame.ref) if self.node.annotation is None else None
+        return frame.engine.named_classes.of(frame.ref, facts, self.node.arg) if facts is not None else None
 
     def _is_tensor_by_use(self, from_step: bool) -> bool:
         """Return whether the body uses the parameter as a tensor, or a root calls it a mask."""

@@ -1,0 +1,89 @@
+"""Classes that parameters without an annotation mean by their name: `mailbox` means `Mailbox`, `registry` means
+`TableRegistry`.
+
+The class stands in the same folder, no other one there has such a name, and it defines all that the code asks of the
+parameter.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from graphsafe.scan.symbols.index import FunctionFacts
+from graphsafe.scan.symbols.project import Project, is_module_base
+
+MAX_FILES = 40
+"Folders with more files are no package of a few classes that know each other."
+_CLASS = re.compile(rb"^class (\w+)", re.M)
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
+
+
+class NamedClasses:
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._classes: dict[str, Mapping[str, Sequence[str]]] = {}
+        "Folder -> the last words of names, in lower case -> classes."
+        self._known: dict[tuple[str, str], str | None] = {}
+
+    def of(self, ref: str, facts: FunctionFacts, name: str) -> str | None:
+        """Return the class that a parameter of a function means, or None."""
+        key = ref, name
+        if key not in self._known:
+            self._known[key] = self._find(ref.partition("::")[0], facts, name)
+        return self._known[key]
+
+    def _find(self, path: str, facts: FunctionFacts, name: str) -> str | None:
+        found = self._in_folder(os.path.dirname(path)).get(name.strip("_"), ())
+        asked = self._asked(path, facts, name) if len(found) == 1 else set()
+        return found[0] if asked and self._answers(found[0], asked) else None
+
+    def _in_folder(self, folder: str) -> Mapping[str, Sequence[str]]:
+        """Return the classes of a folder's files, by the words that end their names, joined by underscores."""
+        if folder not in self._classes:
+            paths = [path for path in self._project.files.paths if os.path.dirname(path) == folder]
+            classes: dict[str, list[str]] = {}
+            for path in sorted(paths) if len(paths) <= MAX_FILES else ():
+                for name in _CLASS.findall(self._project.files.data(path) or b""):
+                    for words in _endings(name.decode()):
+                        classes.setdefault(words, []).append(f"{path}::{name.decode()}")
+            self._classes[folder] = classes
+        return self._classes[folder]
+
+    def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
+        """Return the attributes that the function asks of the parameter, and its class of the attribute that keeps
+        it."""
+        lines = self._project.source(path).lines
+        text = "\n".join(lines[facts.line - 1 : facts.end_line])
+        asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
+        owner = self._project.class_facts(f"{path}::{facts.owner}") if facts.owner is not None else None
+        for attribute in (
+            re.findall(rf"\bself\.(\w+)\b[^=\n]*=[^=\n]*\b{name}\b\s*(?:,|$)", text, re.M) if owner else ()
+        ):
+            for qualified in owner.methods.values() if owner is not None else ():
+                method = self._project.function_facts(f"{path}::{qualified}")
+                if method is not None:
+                    body = "\n".join(lines[method.line - 1 : method.end_line])
+                    asked |= set(re.findall(rf"\bself\.{attribute}\.(\w+)", body))
+        return asked
+
+    def _answers(self, ref: str, asked: set[str]) -> bool:
+        """Return whether a class defines all that is asked of its objects; modules of torch have more attributes."""
+        defined: set[str] = set()
+        is_open = False
+        for base in self._project.mro(ref):
+            facts = self._project.class_facts(base) if "::" in base else None
+            if facts is not None:
+                defined |= {*facts.methods, *facts.writers, *facts.fields}
+            is_open = is_open or is_module_base(base)
+        return bool(asked & defined) and (is_open or asked <= defined)
+
+
+def _endings(name: str) -> Iterator[str]:
+    words = [word.lower() for word in _WORD.findall(name)]
+    for i in range(len(words)):
+        yield "_".join(words[i:])
+
+
+__all__ = ["NamedClasses"]
