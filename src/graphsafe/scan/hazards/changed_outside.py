@@ -9,6 +9,7 @@ from typing import NamedTuple
 from graphsafe.scan.hazards.capture_site import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_host, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements
+from graphsafe.scan.hazards.kept_outputs import called_objects
 from graphsafe.scan.symbols.index import dotted
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
@@ -26,7 +27,7 @@ def lines(found: Tables) -> Iterator[Change]:
     for table in found.all:
         yield from _other_weights(table)
         yield from _other_modules(found, table)
-        yield from _dropped_gradients(table)
+        yield from _dropped_gradients(found, table)
     capturing = {name: node for name, node, _ in found.functions if _captures(node)}
     if any(_steps_optimizer(found, node) for node in capturing.values()):
         yield from _other_rates(found, set(capturing))
@@ -136,17 +137,30 @@ def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
     return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
-def _dropped_gradients(table: GraphTensors) -> Iterator[Change]:
-    """Yield `opt.zero_grad()` beside a replay that makes gradients, if the optimizer steps outside of the graph."""
+def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Change]:
+    """Yield `opt.zero_grad()` beside a replay that makes gradients, if the optimizer steps outside of the graph.
+
+    The replay is one of the function itself, or of an object that it calls.
+    """
     inside = [call for body in (*table.blocks, *table.captured) for call in _calls(body.body)]
     if not any(_last(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
         return
-    for name in sorted(table.replaying - table.capturing):
-        calls = _calls(table.functions[name].body)
+    beside = {name: table.functions[name] for name in sorted(table.replaying - table.capturing)}
+    names = {name.rpartition(".")[2] for name in beside} | {name for name, _ in called_objects(found, beside)}
+    names = {name for name in names if name != "__call__" and sum(_ends_in(found, name)) <= 1}
+    for name, function, _ in found.functions if names else ():
+        if name not in table.functions and any(_last(call) in names for call in _calls(function.body)):
+            beside[name] = function
+    for name, function in beside.items():
+        calls = _calls(function.body)
         for call in calls if any(map(_is_optimizer_step, calls)) else ():
             kept = [word for word in call.keywords if word.arg == "set_to_none"] or call.args
             if _last(call) == "zero_grad" and not any(_is_false(word) for word in kept):
                 yield Change(name, "grads-dropped", call, ast.unparse(call))
+
+
+def _ends_in(found: Tables, name: str) -> Iterator[bool]:
+    return (other.rpartition(".")[2] == name for other, _, _ in found.functions)
 
 
 def _is_false(given: ast.keyword | ast.expr) -> bool:

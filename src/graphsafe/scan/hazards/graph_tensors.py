@@ -170,7 +170,7 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[ast.With | ast.AsyncW
         for node in ast.walk(scope)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         for _, inner in own_nodes(node)
-        if inner in blocks and any(isinstance(last, ast.Return) for last in inner.body[-1:])  # type: ignore[union-attr]
+        if isinstance(inner, ast.Return) and any(block.body[-1] is inner for block in blocks)
     }
     for node in ast.walk(scope) if returning else ():
         call = node.value if isinstance(node, ast.Assign) else None

@@ -7,7 +7,7 @@ function.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -121,13 +121,13 @@ def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
     """Return the last part of each name by which code calls a function that gives outputs, with the function's full
     name."""
     names = {_end(name): name for name in giving if name.startswith(_GRAPHED) or _is_unique(found, _end(name))}
-    names.update(_called_objects(found, giving))
+    names.update(called_objects(found, giving))
     return names
 
 
-def _called_objects(found: Tables, giving: Mapping[str, _Given]) -> Iterator[tuple[str, str]]:
-    """Yield the names that hold objects of a class whose call gives an output, each with the method."""
-    methods = {name.rpartition(".")[0]: name for name in giving if name.endswith(".__call__")}
+def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names that hold objects whose call is one of these functions, each with the method."""
+    methods = {name.rpartition(".")[0]: name for name in functions if name.endswith(".__call__")}
     for node in ast.walk(found.tree) if methods else ():
         if isinstance(node, ast.arg) and node.annotation is not None:
             method = methods.get(dotted(node.annotation) or "")

@@ -109,9 +109,9 @@ class Regions:
 
     def _named_in(self, ref: str) -> Iterator[str]:
         """Yield the classes that the file of a function defines or imports."""
-        file = self._project.file(ref.partition("::")[0])
+        file = self._project.files.index(ref.partition("::")[0])
         for name in (*file.classes, *file.imports) if file is not None else ():
-            binding = self._project.resolve(file, name)
+            binding = self._project.resolve(file, name) if file is not None else None
             if binding is not None and binding.kind == "class":
                 yield binding.ref
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import element_of, join, join_all, sequence
 from graphsafe.scan.domain.numbers import const_of
@@ -59,7 +59,7 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
             return NUMBER
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
-    return NUMBER
+    return Number(state=unknown_result(arguments).state)
 
 
 def _cast_number(value: Number, node: ast.Call) -> Number:

@@ -211,12 +211,12 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
-    if before is None and not write.reads_self:
-        return None
     read_first = write.reads_self or write.place in log.read_before
-    # A step usually sets and resets an attribute that is None before it.
+    # A step usually sets and resets an attribute that is None before it; one that it reads first is left by another.
     empty_before = write.before is not None and may_be_none(write.before) is not False
-    confidence: Confidence = "possible" if empty_before and not write.reads_self else _confidence(write.value)
+    if before is None and not (write.reads_self or (empty_before and read_first)):
+        return None
+    confidence: Confidence = "possible" if empty_before and not read_first else _confidence(write.value)
     return event_of(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from graphsafe.scan.domain.events import Event
-from graphsafe.scan.domain.numbers import UNSET, const_of
+from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import StateLog, Use, Write
-from graphsafe.scan.domain.values import NoneValue, Unknown
+from graphsafe.scan.domain.values import UNSET, NoneValue, Unknown
 from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_or_several
 
 

@@ -42,7 +42,7 @@ class NamedClasses:
     def _in_folder(self, folder: str) -> Mapping[str, Sequence[str]]:
         """Return the classes of a folder's files, by the words that end their names, joined by underscores."""
         if folder not in self._classes:
-            paths = [path for path in self._project.files.paths if os.path.dirname(path) == folder]
+            paths = self._project.files.table("folders", self._folders).get(folder, ())
             classes: dict[str, list[str]] = {}
             for path in sorted(paths) if len(paths) <= MAX_FILES else ():
                 for name in _CLASS.findall(self._project.files.data(path) or b""):
@@ -50,6 +50,12 @@ class NamedClasses:
                         classes.setdefault(words, []).append(f"{path}::{name.decode()}")
             self._classes[folder] = classes
         return self._classes[folder]
+
+    def _folders(self) -> Mapping[str, Sequence[str]]:
+        found: dict[str, list[str]] = {}
+        for path in self._project.files.paths:
+            found.setdefault(os.path.dirname(path), []).append(path)
+        return found
 
     def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
         """Return the attributes that the function asks of the parameter, and its class of the attribute that keeps
