@@ -228,14 +228,25 @@ def _names_number(annotation: ast.expr) -> bool:
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     """Yield assignments to numbers that captured code reads, in methods that run between replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
+    # Each graph may have its own number, if the capture is told it.
+    captures = {name.rpartition(".")[2] for name in table.capturing}
+    read -= {text for name in table.capturing for text in _stored(table.functions[name])}
     for name, function in table.functions.items() if read else ():
         if name in table.capturing or name in table.preparing - table.replaying:
+            continue
+        if any(_last(call) in captures for call in _calls(function)):
             continue
         for _, node in own_nodes(function):
             for target in _targets(node):
                 if isinstance(target, ast.Attribute) and (text := place(target)) in read:
                     assert isinstance(node, ast.stmt) and text is not None
                     yield Line(name, "number-changed", node, text)
+
+
+def _stored(function: Function) -> Iterator[str]:
+    constructor = function.name in CONSTRUCTORS
+    for _, node in own_nodes(function) if not constructor else ():
+        yield from filter(None, map(place, _targets(node)))
 
 
 def _targets(node: ast.AST) -> Sequence[ast.expr]:

@@ -55,7 +55,9 @@ class Regions:
             ref for ref, why in record.roots.items() if why == FORWARD and near and ref.rpartition(".")[0] in near
         ]
         self._held = calls.reached([*called, *modules], without=replaying)
-        self._capturing = {ref.rpartition("::")[2].rpartition(".")[2] for ref in self._blocks}
+        # `Graphed(net)` runs the constructor.
+        names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
+        self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
         self._captured = calls.reached([*begun, *called], without=replaying)
         self._hot = hot
@@ -80,7 +82,7 @@ class Regions:
         waiting, seen = [ref], {ref}
         while waiting:
             function = waiting.pop()
-            if not self._may_capture(function):
+            if not self.may_capture(function):
                 callers = self._calls.callers(function)
                 if not callers:
                     return False
@@ -88,7 +90,7 @@ class Regions:
                 seen |= callers
         return True
 
-    def _may_capture(self, ref: str) -> bool:
+    def may_capture(self, ref: str) -> bool:
         """Return whether a function calls one that captures, or drops its graphs: `self.graphs.clear()`."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():
@@ -105,7 +107,9 @@ class Regions:
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
-        return any(method in self._capturing for method in methods)
+        return facts is not None and any(
+            f"{cls.partition('::')[0]}::{facts.methods.get(method)}" in self._blocks for method in methods
+        )
 
     def _named_in(self, ref: str) -> Iterator[str]:
         """Yield the classes that the file of a function defines or imports."""

@@ -21,6 +21,7 @@ class Graphs(Protocol):
 
     def is_held(self, ref: str, line: int | None = None) -> bool: ...
     def is_around(self, ref: str, line: int) -> bool: ...
+    def may_capture(self, ref: str) -> bool: ...
     def recaptures(self, ref: str) -> bool: ...
     def is_set_for_captures(self, key: str) -> bool: ...
 
@@ -52,7 +53,7 @@ def _outlasts_steps(write: Write) -> bool:
 def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:
     """Return the event of another number, if captured code has computed with the old one."""
     value = write.value
-    # What replaces a number is one, if nothing says otherwise.
+    # A value that replaces a number is one, too, if nothing says otherwise.
     is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
     if not (is_number(value) or is_alike) or graphs.is_set_for_captures(write.key):
         return None
@@ -79,8 +80,10 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     reads = log.readers.get(write.key, ())
     if not any(read.captured or graphs.is_held(read.ref) for read in reads):
         return None
+    ref = f"{write.path}::{write.function}"
     is_new = is_memory or (given is not None and given.fresh)
-    if not is_new and graphs.recaptures(f"{write.path}::{write.function}"):
+    # No key of a graph tells weights apart; a tensor from elsewhere may be the one of the graph that is replayed.
+    if graphs.may_capture(ref) or (not is_new and graphs.recaptures(ref)):
         return None
     return event_of(write, "AttrWrite", "rebound", "likely", "error")
 

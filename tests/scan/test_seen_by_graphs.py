@@ -1,0 +1,339 @@
+"""State that captured code has read, and that code around the graph changes: in which cases scan speaks and in which
+not."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+Told = Callable[..., set[str]]
+
+LAYERS = """\
+import torch
+from torch import nn
+
+
+class Scaled(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.base = nn.Linear(width, width)
+        self.up = nn.Parameter(torch.zeros(width, width))
+        self.scale = 1.0
+        self.gain = torch.ones(1, device="cuda")
+        self.turns = 0
+
+    def forward(self, x):
+        return self.base(x) + self.scale * (x @ self.up) * self.gain
+
+
+class Net(nn.Module):
+    def __init__(self, width, depth):
+        super().__init__()
+        self.layers = nn.ModuleList(Scaled(width) for _ in range(depth)).to("cuda")
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+"""
+
+ENGINE = """\
+import torch
+
+from layers import Net
+
+
+class Engine:
+    def __init__(self, width, depth, device):
+        self.net = Net(width, depth)
+        self.x = torch.zeros(4, width, device=device)
+        self.graph = None
+        self.chosen = None
+
+    def capture(self, stream):
+        self.net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.net(self.x)
+
+    def infer(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+    def choose(self, weights, number, stream):
+        for layer in self.net.layers:
+            {change}
+
+    def serve(self, requests, stream):
+        for weights, number, x in requests:
+            self.choose(weights, number, stream)
+            self.infer(x)
+"""
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Told:
+    def run(**texts: str) -> set[str]:
+        """Return the lines with a finding about state (GS702, GS703, GS711), by their text."""
+        for name, text in texts.items():
+            (tmp_path / f"{name}.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        report = scan_paths([tmp_path], Config(root=tmp_path))
+        assert not report.limits
+        found = [one for one in report.findings if one.code in ("GS702", "GS703", "GS711") and one.level != "note"]
+        lines = {path.name: path.read_text(encoding="utf-8").splitlines() for path in tmp_path.glob("*.py")}
+        return {lines[Path(one.location.path).name][one.location.line - 1].strip() for one in found}
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "layer.scale = number / 8",
+        "layer.up.data = weights",
+        "layer.up = torch.nn.Parameter(weights)",
+        "layer.base.weight = torch.nn.Parameter(weights)",
+        "layer.gain = torch.full((1,), number, device='cuda')",
+        "setattr(layer, 'scale', number / 8)",
+    ],
+)
+def test_a_loop_changes_what_the_captured_module_has_read(told: Told, change: str) -> None:
+    assert told(layers=LAYERS, engine=ENGINE.format(change=change)) == {change}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "layer.up.data.copy_(weights)",
+        "layer.gain.fill_(number)",
+        "layer.base.weight.copy_(weights)",
+        "layer.turns = number",
+        "layer.scale = 1.0",
+        "layer.scale = number / 8; self.capture(stream)",
+        "layer.scale = number / 8; self.graph = None",
+        "layer.up = torch.nn.Parameter(weights); self.capture(stream)",
+    ],
+)
+def test_changes_that_a_graph_sees(told: Told, change: str) -> None:
+    assert told(layers=LAYERS, engine=ENGINE.format(change=change)) == set()
+
+
+def test_a_setter_that_nobody_calls(told: Told) -> None:
+    """Users may call it before the capture, unless it replaces what the constructor has made."""
+    engine = ENGINE.format(change="pass") + (
+        "\n    def refresh(self, weights):"
+        "\n        self.net.head.weight = torch.nn.Parameter(weights)"
+        "\n        self.chosen = weights.clone()\n"
+    )
+    net = LAYERS.replace('.to("cuda")', '.to("cuda")\n        self.head = nn.Linear(width, width)')
+    net = net.replace("        return x\n", "        return self.head(x)\n")
+    assert told(layers=net, engine=engine) == {"self.net.head.weight = torch.nn.Parameter(weights)"}
+    constructed = engine.replace("self.chosen = None", "self.chosen = None\n        self.refresh(torch.ones(4, 4))")
+    assert told(layers=net, engine=constructed) == set()
+
+
+SEARCH = """
+    import torch
+
+
+    class State:
+        def __init__(self, beams, device):
+            self.history = torch.zeros(beams, 64, dtype=torch.long, device=device)
+            self.emitted = 1
+
+        @property
+        def penalty(self):
+            return self.emitted ** 0.6
+
+
+    class Search:
+        def __init__(self, scorer, state: State):
+            self.scorer, self.state = scorer, state
+
+        def _advance(self):
+            s = self.state
+            return (self.scorer(s.history) / s.penalty).argmax(-1)
+
+        def capture(self, stream):
+            self._advance()
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.chosen = self._advance()
+
+        def run(self, limit):
+            s = self.state
+            for _ in range(limit):
+                self.graph.replay()
+                {change}
+            return s.history.clone()
+    """
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("s.emitted += 1", True),
+        ("s.history = s.history.gather(1, self.chosen)", True),
+        ("s.history.copy_(s.history.gather(1, self.chosen))", False),
+        ("s.seen = self.chosen.clone()", False),
+    ],
+)
+def test_a_local_name_for_a_part_of_the_object(told: Told, change: str, found: bool) -> None:
+    assert told(search=textwrap.dedent(SEARCH).replace("{change}", change)) == ({change} if found else set())
+
+
+TRAINER = """
+    import torch
+    from torch import nn
+
+
+    class Noise(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.strength = 0.5
+
+        def forward(self, x):
+            return x * self.strength
+
+
+    class Graphed:
+        def __init__(self, net, x, stream):
+            self.net, self.x = net, x
+            self.net(x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = self.net(self.x)
+
+        def __call__(self, x):
+            self.x.copy_(x)
+            self.graph.replay()
+            return self.y.clone()
+
+
+    def train(net, graphed, epochs, batches):
+        net.strength = 0.4
+        for epoch in range(epochs):
+            net.strength = 0.5 * (1 - epoch / epochs)
+            for x in batches:
+                graphed(x)
+
+
+    def main(device, batches):
+        net = Noise()
+        graphed = Graphed(net, torch.zeros(4, 8, device=device), torch.cuda.Stream(device))
+        train(net, graphed, 10, batches)
+    """
+
+
+def test_the_rounds_of_an_outer_loop(told: Told) -> None:
+    """A line before all loops runs once, perhaps before the capture."""
+    assert told(trainer=TRAINER) == {"net.strength = 0.5 * (1 - epoch / epochs)"}
+
+
+BUCKETS = """
+    import torch
+
+
+    class Runner:
+        def __init__(self, net, device):
+            self.net = net
+            self.length = 0
+            self.x = torch.zeros(64, 8, device=device)
+            self.graphs = {}
+
+        def _forward(self):
+            return self.net(self.x[: self.length]) * self.length
+
+        def _capture(self, n, stream):
+            {before}
+            self._forward()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                y = self._forward()
+            self.graphs[n] = graph, y
+
+        def step(self, n, stream):
+            self.length = n
+            {ask}
+            graph, y = self.graphs[n]
+            graph.replay()
+            return y.clone()
+    """
+
+
+@pytest.mark.parametrize(
+    ("before", "ask"),
+    [("self.length = n", "pass"), ("pass", "if n not in self.graphs: self._capture(n, stream)")],
+)
+def test_a_number_that_each_graph_has_for_itself(told: Told, before: str, ask: str) -> None:
+    text = textwrap.dedent(BUCKETS).replace("{before}", before).replace("{ask}", ask)
+    assert told(runner=text) == set()
+
+
+POLICY = """
+    import torch
+
+
+    class Policy:
+        def __init__(self, sizes, device):
+            self.device = device
+            self.weights = {}
+            for name, size in sizes:
+                self.weights[name] = torch.zeros(size, device=device)
+
+        def act(self, x):
+            return x @ self.weights["w"]
+    """
+MAILBOX = """
+    class Mailbox:
+        def collect(self, policy):
+            for name, new in self.newest.items():
+                {change}
+    """
+ACTOR = """
+    import torch
+
+
+    class Actor:
+        def __init__(self, policy, mailbox, x, stream):
+            self.policy = policy
+            self.mailbox = mailbox
+            self.x = x
+            self.policy.act(x)
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = self.policy.act(self.x)
+
+        def rollout(self, env):
+            for x in env:
+                self.mailbox.collect(self.policy)
+                self.x.copy_(x)
+                self.graph.replay()
+    """
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("policy.weights[name] = new.to(policy.device)", True),
+        ("policy.weights[name].copy_(new)", False),
+        ("policy.names[name] = new", False),
+    ],
+)
+def test_classes_that_parameters_name(told: Told, change: str, found: bool) -> None:
+    mailbox = textwrap.dedent(MAILBOX).replace("{change}", change)
+    assert told(policy=POLICY, mailbox=mailbox, actor=ACTOR) == ({change} if found else set())
+
+
+def test_a_name_that_two_classes_have_means_neither(told: Told) -> None:
+    change = "policy.weights[name] = new.to(policy.device)"
+    mailbox = textwrap.dedent(MAILBOX).replace("{change}", change)
+    other = textwrap.dedent(POLICY).replace("class Policy", "class RandomPolicy")
+    assert told(policy=POLICY, mailbox=mailbox, actor=ACTOR, other=other) == set()
