@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.domain.values import RuntimeObject, Value
+from graphsafe.scan.domain.values import RuntimeObject, Value, without_none
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import is_capture, own_nodes
 from graphsafe.scan.sources.source import parse
@@ -20,7 +20,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    stream = frame.evaluate_quietly(argument)
+    # A stream is often made only where CUDA is available.
+    stream = without_none(frame.evaluate_quietly(argument))
     if type(stream) is not RuntimeObject or stream.kind != "stream":
         return
     if stream.detail == "default":

@@ -31,21 +31,22 @@ def _leads_aside(frame: Frame, expression: ast.expr, manager: Value) -> bool:
             return False
         left = frame.project.function_node(leave) if leave is not None else None
         return left is None or not _waits(inside(left, ast.Call))
-    called = frame.evaluate_quietly(expression.func) if isinstance(expression, ast.Call) else None
-    return any(
-        type(option) is Function and _yields_unjoined(frame.engine, option) and _sets_side_stream(frame.engine, option)
-        for option in (options(called) if called is not None else ())
-    )
+    if not isinstance(expression, ast.Call):
+        return False
+    called = [option for option in options(frame.evaluate_quietly(expression.func)) if type(option) is Function]
+    unjoined = [option for option in called if _yields_unjoined(frame.engine, option)]
+    given = [frame.evaluate_quietly(argument) for argument in expression.args] if unjoined else []
+    return any(_sets_side_stream(frame.engine, option, given) for option in unjoined)
 
 
-def _sets_side_stream(engine: Engine, function: Function) -> bool:
+def _sets_side_stream(engine: Engine, function: Function, given: Sequence[Value] = ()) -> bool:
     node, path = engine.project.function_node(function.ref), function.ref.partition("::")[0]
     file = engine.project.file(path)
     if node is None or file is None:
         return False
     frame = Frame(engine, file, function.ref, {}, hot=False, level=0)
-    if node.args.args and function.bound is not None:
-        frame.env[node.args.args[0].arg] = function.bound
+    passed = [function.bound, *given] if function.bound is not None else given
+    frame.env.update({argument.arg: value for argument, value in zip(node.args.args, passed, strict=False)})
     return any(
         type(option) is RuntimeObject and option.kind == "stream" and option.detail == "side"
         for stream in _streams_set(node)
