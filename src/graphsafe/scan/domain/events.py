@@ -17,8 +17,8 @@ StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unj
             swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
             same-inputs, captured-again
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
-            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed, key-lacks, refilled,
-            optimizer, declared
+            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
+            begun-in-capture, key-lacks, refilled, optimizer, declared
 Call        the pattern of a rule's `call` that the name of what is called matches
 """
 
@@ -48,8 +48,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
-        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed key-lacks refilled optimizer "
-        "declared over-declared under-declared buckets",  # buckets: capture alone
+        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed "
+        "begun-in-capture key-lacks refilled optimizer declared over-declared under-declared buckets",  # buckets: capture alone
     }.items()
 }
 "Kind -> its ways to happen. For calls, the rules themselves name the patterns."

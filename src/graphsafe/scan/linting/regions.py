@@ -59,6 +59,14 @@ class Regions:
         names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
+        unready = {
+            f"{place.path}::{place.function}"
+            for place, event in record.events.items()
+            if event.how == "no-warmup" and event.confidence == "likely"
+        }
+        ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
+        begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
+        self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
         self._captured = calls.reached([*begun, *called], without=replaying)
         self._hot = hot
 
@@ -72,6 +80,10 @@ class Regions:
         """Return whether a block of the project captures a function, or a line of it; users may capture others."""
         blocks = self._blocks.get(ref, ()) if line is not None else ()
         return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
+
+    def runs_first_in_capture(self, ref: str) -> bool:
+        """Return whether a capture is the first to run a function, since nothing warms it up before."""
+        return ref in self._first_run
 
     def is_around(self, ref: str, line: int) -> bool:
         """Return whether a line is host code: no graph holds it, and users capture no code around it."""

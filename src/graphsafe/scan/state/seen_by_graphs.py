@@ -21,6 +21,7 @@ class Graphs(Protocol):
 
     def is_held(self, ref: str, line: int | None = None) -> bool: ...
     def is_around(self, ref: str, line: int) -> bool: ...
+    def runs_first_in_capture(self, ref: str) -> bool: ...
     def may_capture(self, ref: str) -> bool: ...
     def recaptures(self, ref: str) -> bool: ...
     def is_set_for_captures(self, key: str) -> bool: ...
@@ -33,11 +34,21 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
         uses.setdefault(use.key, []).append(use)
     for writes in (*log.writes.values(), *log.between.values()):
         for write in writes:
+            if _begins_anew(write, log) and graphs.runs_first_in_capture(f"{write.path}::{write.function}"):
+                yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
+                break
             if _outlasts_steps(write) and graphs.is_around(f"{write.path}::{write.function}", write.span[0]):
                 event = _number(write, uses.get(write.key, ()), graphs) or _tensor(write, log, graphs)
                 if event is not None:
                     yield Change(write, event)
                     break
+
+
+def _begins_anew(write: Write, log: StateLog) -> bool:
+    """Return whether a first step makes a tensor that all steps change: a replay that makes it starts again from it."""
+    tensor, certain = one_or_several(write.value)
+    made = tensor is not None and tensor.fresh and tensor.where != "host" and certain
+    return made and write.lazy and write.alone and not (write.keyed or write.guard) and write.key in log.inputs
 
 
 def _outlasts_steps(write: Write) -> bool:
