@@ -307,6 +307,12 @@ ASIDE = """
             self.side = torch.cuda.Stream(device)
 
         @contextlib.contextmanager
+        def on(self, stream):
+            with torch.cuda.stream(stream):
+                yield
+            {resumed}
+
+        @contextlib.contextmanager
         def overlap(self):
             self.side.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(self.side):
@@ -330,6 +336,7 @@ ASIDE = """
     [
         ("self.aside", "left", "torch.cuda.current_stream().wait_stream(self.stream)"),
         ("self.overlap()", "resumed", "torch.cuda.current_stream().wait_stream(self.side)"),
+        ("self.on(self.side)", "resumed", "torch.cuda.current_stream().wait_stream(stream)"),
     ],
 )
 def test_a_block_whose_manager_leads_aside_is_joined_by_that_or_afterwards(scan, manager: str, end: str, join: str):
@@ -337,6 +344,24 @@ def test_a_block_whose_manager_leads_aside_is_joined_by_that_or_afterwards(scan,
     assert [f.location.function for f in scan("GS603", ASIDE.format(**words))] == ["Step.forward"]
     for joined in ({end: join}, {"after": "self.finish()"}, {"after": join.replace("self.stream", "self.side")}):
         assert scan("GS603", ASIDE.format(**{**words, **joined})) == []
+
+
+@pytest.mark.parametrize("end", ["pass", "torch.cuda.current_stream().wait_stream(self.side)"])
+def test_a_stream_that_is_made_only_where_cuda_is_available(scan, end: str):
+    source = """
+        class Step(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.side = torch.cuda.Stream() if torch.cuda.is_available() else None
+
+            def forward(self, x: torch.Tensor):
+                self.side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(self.side):
+                    y = x * 2
+                {end}
+                return y
+    """
+    assert len(scan("GS603", source.replace("{end}", end))) == (end == "pass")
 
 
 # capture and replay

@@ -11,7 +11,8 @@ from graphsafe.config import Config
 from graphsafe.scan.api import scan_paths
 
 HEAD = (
-    "import itertools, time, random, collections, functools\nimport numpy as np\nimport torch\nfrom torch import nn\n\n"
+    "import itertools, math, time, random, collections, functools\n"
+    "import numpy as np\nimport torch\nfrom torch import nn\n\n"
 )
 
 
@@ -45,6 +46,24 @@ def module(step: str, made: str = "pass", more: str = "") -> str:
     ("made", "step", "more", "expected"),
     [
         ("self.turn = 0", "self.turn ^= 1\nreturn x * (1 + self.turn)", "", ("GS702", "self.turn ^= 1")),
+        (
+            "self.time = 0.0\nself.pace = options.pace",
+            "self.time += self.pace\nreturn x * math.sin(self.time)",
+            "",
+            ("GS702", "self.time += self.pace"),
+        ),
+        (
+            "self.last = None",
+            "y = x.exp()\nold, self.last = self.last, y\nreturn y if old is None else y + old",
+            "",
+            ("GS703", "old, self.last = self.last, y"),
+        ),
+        (
+            "self.net = nn.Linear(4, 4)\nself.mean = {n: p.clone() for n, p in self.net.named_parameters()}",
+            "for n, p in self.net.named_parameters():\n    self.mean[n] = self.mean[n] * 0.9 + p * 0.1\nreturn x",
+            "",
+            ("GS703", "self.mean[n] = self.mean[n] * 0.9 + p * 0.1"),
+        ),
         (
             "self.info = {'seen': 0}",
             "self.info['seen'] += 1\nreturn x / self.info['seen']",
@@ -112,7 +131,10 @@ def module(step: str, made: str = "pass", more: str = "") -> str:
             ("GS702", "self.since += 1"),
         ),
     ],
-    ids="xor dict-entry property iterator deque pop setattr table list curve clock branch".split(),
+    ids=(
+        "xor sine read-first walked-parameters dict-entry property iterator deque pop setattr table list curve clock"
+        " branch"
+    ).split(),
 )
 def test_numbers_that_steps_advance(
     tmp_path: Path, made: str, step: str, more: str, expected: tuple[str, str] | None
@@ -129,8 +151,9 @@ def test_numbers_that_steps_advance(
         ("self.seen = 0", "self.seen += 1\nreturn x * 2"),
         ("self.names = ['a', 'b']", "names = list(self.names)\nnames.pop()\nreturn x * len(names)"),
         ("self.size = 0", "self.size = x.shape[0]\nreturn x[: self.size]"),
+        ("self.last = None", "self.last = x.exp()\nreturn self.last + 1"),
     ],
-    ids="constant-entry new-iterator unused-counter copy set-anew".split(),
+    ids="constant-entry new-iterator unused-counter copy set-anew bound-first".split(),
 )
 def test_numbers_that_do_not_change_or_decide_nothing(tmp_path: Path, made: str, step: str) -> None:
     assert found(tmp_path, module(step, made)) == []

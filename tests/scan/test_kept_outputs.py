@@ -159,3 +159,50 @@ def _lines_told(tmp_path: Path, text: str, mark: str) -> bool:
     report = scan_paths([tmp_path], Config(root=tmp_path))
     told = {text.splitlines()[one.location.line - 1] for one in report.findings if one.code == "GS706"}
     return any(mark in line for line in told)
+
+
+SERVER = """
+import torch
+
+class Server:
+    def __init__(self, net, rows, device):
+        self.net = net
+        self.x = torch.zeros(rows, 8, device=device)
+        self.total = torch.zeros(rows, 4, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+        self.y = self._capture(torch.cuda.Stream(device))
+
+    def _work(self):
+        y = self.net(self.x)
+        self.total.add_(y)
+        torch.mul(self.x, 2, out=self.x)
+        return y
+
+    def _capture(self, stream):
+        self._work()
+        with torch.cuda.graph(self.graph, stream=stream):
+            return self._work()
+
+    def serve(self, jobs):
+        kept = []
+        for _ in range(len(jobs)):
+            self.graph.replay()
+            for row, job in enumerate(jobs):
+                {line}  # here
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("job.future.set_result(self.y[row])", True),
+        ("job.future.set_result(self.y[row].clone())", False),
+        ("job.future.set_result(self.y[job.rows])", False),
+        ("kept.append(self.total)", True),
+        ("kept.append(self.total.clone())", False),
+        ("kept.append(self.x[:4])", True),
+        ("kept.append(self.net)", False),
+    ],
+)
+def test_what_a_captured_block_returns_and_what_it_changes_in_place(tmp_path: Path, line: str, found: bool) -> None:
+    assert _lines_told(tmp_path, SERVER.format(line=line), "# here") == found

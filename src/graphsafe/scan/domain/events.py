@@ -48,8 +48,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
-        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed "
-        "begun-in-capture key-lacks refilled optimizer declared over-declared under-declared buckets",  # buckets: capture alone
+        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed begun-in-capture "
+        "key-lacks refilled optimizer declared over-declared under-declared buckets",  # buckets: capture alone
     }.items()
 }
 "Kind -> its ways to happen. For calls, the rules themselves name the patterns."

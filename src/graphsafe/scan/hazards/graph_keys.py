@@ -7,6 +7,7 @@ later ones of that size.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_r
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
 from graphsafe.scan.symbols.index import dotted
 
+_ALL = ".*"
+"Ends the name of an object of which a key may hold everything."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Functions = Mapping[str, Function]
@@ -89,18 +92,31 @@ def _lacking(
         switched = _switched(name, place(entry.value), functions)
         told = _names_in(entry.slice, function)
         frozen = _frozen(call, function, capturing[_last(call)], switched, fields)
-        lacking = [text for text, sources in frozen.items() if text not in told and not sources <= told]
+        lacking = [
+            text
+            for text, sources in frozen.items()
+            if text not in told
+            and not sources <= told
+            and not {one.partition(".")[0] + _ALL for one in sources} <= told
+        ]
         if lacking:
             yield Line(name, "key-lacks", node, min(lacking))
 
 
 def _names_in(key: ast.expr, function: Function) -> set[str]:
-    """Return the names and attributes from which a key is made, by way of the function's local names."""
+    """Return the names and attributes from which a key is made, by way of the function's local names.
+
+    A function of the code's own may take anything of an object into the key: `self._key(batch)`.
+    """
     found: set[str] = set()
     waiting: list[ast.expr] = [key]
     while waiting:
         for inner in ast.walk(waiting.pop()):
+            if isinstance(inner, ast.Call) and not hasattr(builtins, dotted(inner.func) or ""):
+                found |= {one.id + _ALL for one in inner.args if isinstance(one, ast.Name)}
             text = place(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
+            if text is not None and "key" in text:
+                found.add(text.partition(".")[0] + _ALL)
             if text is None or text in found:
                 continue
             found.add(text)

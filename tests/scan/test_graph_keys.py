@@ -1,0 +1,123 @@
+"""Keys of kept graphs that lack what the capture froze."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+SERVER = """\
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass
+class Request:
+    ids: torch.Tensor
+    lengths: list
+    surface: str
+
+
+class Server:
+    def __init__(self, model, stream):
+        self.model, self.stream = model, stream
+        self.graphs = {{}}
+
+    def _key(self, request):
+        return len(request.ids), request.surface
+
+    def _capture(self, size: int, {taken}):
+        ids = torch.zeros(size, dtype=torch.long, device="cuda")
+        self.model(ids, {used})
+        graph = torch.cuda.CUDAGraph()
+        inputs = (ids, {used})
+        with torch.cuda.graph(graph, stream=self.stream):
+            out = self.model(*inputs)
+        return graph, ids, out
+
+    def step(self, request, explore=True):
+        size = len(request.ids)
+        blocks = max(request.lengths) // 16 + 1
+        key = {key}
+        held = self.graphs.get(key)
+        if held is None:
+            held = self.graphs[key] = self._capture(size, {given})
+        graph, ids, out = held
+        ids.copy_(request.ids)
+        graph.replay()
+        return out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("taken", "used", "given", "key", "lacks"),
+    [
+        ("blocks: int", "blocks", "blocks", "size", "blocks"),
+        ("blocks: int", "blocks", "blocks", "(size, blocks)", None),
+        ("blocks: int", "blocks", "blocks", "(size, max(request.lengths))", None),
+        ("rows: int", "rows", "size", "size", None),
+        ("explore", "explore", "explore", "size", "explore"),
+        ("explore", "explore", "explore", "(size, explore)", None),
+        ("request", "request.surface", "request", "size", "request.surface"),
+        ("request", "request.surface", "request", "(size, request.surface)", None),
+        ("request", "request.surface", "request", "self._key(request)", None),
+        ("request", "request.ids.dtype", "request", "size", None),
+    ],
+)
+def test_a_key_lacks_what_the_capture_froze(
+    tmp_path: Path, taken: str, used: str, given: str, key: str, lacks: str | None
+) -> None:
+    text = textwrap.dedent(SERVER).format(taken=taken, used=used, given=given, key=key)
+    (tmp_path / "server.py").write_text(text, encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    found = [one.message for one in report.findings if one.code == "GS713"]
+    assert [message.split("`")[1] for message in found] == ([lacks] if lacks else [])
+
+
+LENGTH = """\
+import torch
+
+
+class Runner:
+    def __init__(self, net, device, stream):
+        self.net, self.stream = net, stream
+        self.length = 1
+        self.x = torch.zeros(64, 8, device=device)
+        self.graphs = {{}}
+
+    def _capture(self, n):
+        {before}
+        self.net(self.x[: self.length], self.length)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            y = self.net(self.x[: self.length], self.length)
+        self.graphs[n] = graph, y
+
+    def step(self, n):
+        self.length = n
+        {ask}
+        graph, y = self.graphs[n]
+        graph.replay()
+        return y.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "ask", "found"),
+    [
+        ("self.length = n", "pass", False),
+        ("pass", "if n not in self.graphs: self._capture(n)", False),
+        ("pass", "pass", True),
+    ],
+)
+def test_a_number_of_the_object_that_each_graph_has_for_itself(
+    tmp_path: Path, before: str, ask: str, found: bool
+) -> None:
+    (tmp_path / "runner.py").write_text(LENGTH.format(before=before, ask=ask), encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert any(one.code == "GS702" for one in report.findings) == found
