@@ -27,8 +27,11 @@ class Scaled(nn.Module):
         self.scale = 1.0
         self.gain = torch.ones(1, device="cuda")
         self.turns = 0
+        self.calls = 0
 
     def forward(self, x):
+        if self.turns > 4:
+            x = x * 2
         return self.base(x) + self.scale * (x @ self.up) * self.gain
 
 
@@ -115,6 +118,7 @@ def test_a_loop_changes_what_the_captured_module_has_read(told: Told, change: st
         "layer.gain.fill_(number)",
         "layer.base.weight.copy_(weights)",
         "layer.turns = number",
+        "layer.calls += 1",
         "layer.scale = 1.0",
         "layer.scale = number / 8; self.capture(stream)",
         "layer.scale = number / 8; self.graph = None",

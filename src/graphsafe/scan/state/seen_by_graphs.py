@@ -72,8 +72,8 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
     ref = f"{write.path}::{write.function}"
-    # A switch between prefill and decode decides which code runs at all; a graph holds one of the two.
-    seen = [use for use in uses if use.kind != "branch" or write.reads_self]
+    # A number that decides which code runs at all often chooses the graph as well: each holds one of the ways.
+    seen = [use for use in uses if use.kind != "branch"]
     if graphs.recaptures(ref) or not any(graphs.is_held(f"{use.path}::{use.function}", use.line) for use in seen):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
