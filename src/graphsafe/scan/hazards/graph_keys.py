@@ -160,13 +160,22 @@ def _frozen(
         text = place(value)
         if text is None:
             continue
-        if parameter.arg in taken:
+        if _only_counts_rounds(parameter.arg, made):
+            found.pop(text, None)
+        elif parameter.arg in taken:
             sources = {one for one in _names_in(value, function) if one.partition(".")[0] in given or one in switched}
             # `request.size` is told by its own name, not by that of the request.
             found[text] = {one for one in sources if not any(other.startswith(f"{one}.") for other in sources)}
         elif text in given:
             found.update((f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & fields)
     return {text: sources for text, sources in found.items() if sources}
+
+
+def _only_counts_rounds(parameter: str, made: Function) -> bool:
+    """Return whether a function uses a parameter for nothing but the rounds of a loop: `for _ in range(n_warmups):`."""
+    rounds = [inner for loop in ast.walk(made) if isinstance(loop, ast.For) for inner in ast.walk(loop.iter)]
+    uses = [node for node in ast.walk(made) if isinstance(node, ast.Name) and node.id == parameter]
+    return bool(uses) and all(use in rounds for use in uses)
 
 
 def _parameters(function: Function) -> Sequence[ast.arg]:

@@ -205,17 +205,12 @@ class Interpreter:
         depth = 1 if frame.hot else frame.depth + 1
         composes = frame.composes and not hot
         between = frame.between and not hot
-        loops = self.loops_of(ref) if composes else None
+        loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
             # The script that makes the objects of a loop tells with which of them it runs.
-            call = Call(
-                ref, function.bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops)
-            )
-            return self.read(call, guarded, once, out_of_scope)
-        call = Call(
-            ref, function.bound, arguments, hot, depth, frame.level, function.plain, captured,
-            between=between, composes=composes,
-        )  # fmt: skip
+            call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
+        else:
+            call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
         return self.read(call, guarded, once, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0) -> Value:
