@@ -152,11 +152,16 @@ def test_numbers_that_steps_advance(
         ("self.names = ['a', 'b']", "names = list(self.names)\nnames.pop()\nreturn x * len(names)"),
         ("self.size = 0", "self.size = x.shape[0]\nreturn x[: self.size]"),
         ("self.last = None", "self.last = x.exp()\nreturn self.last + 1"),
+        (
+            "self.items = [Item() for _ in range(4)]",
+            "for item in self.items:\n    seen = item.done\n    item.done = x.exp()\nreturn x",
+        ),
     ],
-    ids="constant-entry new-iterator unused-counter copy set-anew bound-first".split(),
+    ids="constant-entry new-iterator unused-counter copy set-anew bound-first of-an-item".split(),
 )
 def test_numbers_that_do_not_change_or_decide_nothing(tmp_path: Path, made: str, step: str) -> None:
-    assert found(tmp_path, module(step, made)) == []
+    item = "class Item:\n    def __init__(self):\n        self.done = None\n\n"
+    assert found(tmp_path, item + module(step, made)) == []
 
 
 @pytest.mark.parametrize(

@@ -212,11 +212,13 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     read_first = write.reads_self or write.place in log.read_before
-    # A step usually sets and resets an attribute that is None before it; one that it reads first is left by another.
+    # A step usually sets and resets an attribute that is None before it; one of its own that it reads first was left by
+    # another step.
     empty_before = write.before is not None and may_be_none(write.before) is not False
-    if before is None and not (write.reads_self or (empty_before and read_first)):
+    left_by_another = write.reads_self or (read_first and write.lasting)
+    if before is None and not (write.reads_self or (empty_before and left_by_another)):
         return None
-    confidence: Confidence = "possible" if empty_before and not read_first else _confidence(write.value)
+    confidence: Confidence = "possible" if empty_before and not left_by_another else _confidence(write.value)
     return event_of(write, "AttrWrite", "rebound", confidence, "error" if read_first else "warning")
 
 
