@@ -127,7 +127,7 @@ def test_a_run_neither_waits_for_nvml_nor_fails_with_it(monkeypatch: pytest.Monk
 
 def test_nothing_is_loaded_for_the_simulated_device_or_a_missing_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: pytest.fail("loaded"))
-    assert run_program(python("pass"), Options(device="sim")).readings == Readings()
+    assert run_program(python("pass"), Options(devices=("sim",))).readings == Readings()
     with pytest.raises(RequestError):
         run_program(["no-such-program"], Options())
 
