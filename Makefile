@@ -7,12 +7,13 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints
 # Tests start hundreds of processes; each would compile graphsafe anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test test-gpu docs clean
+.PHONY: demo quick test test-all test-gpu docs clean
 
 demo: .venv/demo-ready
 	@examples/demo.sh
 
-# Lint, types and the tests that take no time; for every edit. The rest is for `test`.
+# Lint, types and the tests that take no time; for every edit. `test` adds those that start processes, `test-all` whole
+# sets of targets too.
 quick: .venv/test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -20,6 +21,12 @@ quick: .venv/test-ready
 	$(BIN)/pytest -q -n $(JOBS) -m "not child and not gpu"
 
 test: .venv/test-ready
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict src
+	$(BIN)/pytest -n $(JOBS) --dist loadfile -m "not slow"
+
+test-all: .venv/test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src

@@ -69,6 +69,7 @@ def test_codes_are_given_to_what_breaks_a_capture_and_to_nothing_else(entries: E
 
 
 @pytest.mark.child
+@pytest.mark.slow
 @pytest.mark.parametrize("wrapping", ["buffers", "attributes"])
 def test_rules_find_what_was_measured_to_break_a_capture(accuracy: ModuleType, wrapping: str, tmp_path: Path) -> None:
     wrong = {}

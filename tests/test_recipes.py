@@ -18,7 +18,7 @@ pytest.importorskip("cloudpickle")
 from graphsafe.cli import main
 
 DOCS = Path(__file__).parents[1] / "docs"
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 
 def files_of(page: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ import yaml
 
 from .conftest import DEVICES, ROOT, Prove, Report, codes_of, probes_of
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 EXAMPLES = ROOT / "examples"
 HAZARDS = [

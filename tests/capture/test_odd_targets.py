@@ -12,7 +12,7 @@ from graphsafe.capture.request import BAD_REQUEST
 
 from .conftest import TARGETS, Answer, Prove, Report, codes_of
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 ODD = TARGETS / "odd.py"
 EXPECTED = {

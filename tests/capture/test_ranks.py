@@ -27,7 +27,7 @@ from graphsafe.report.model import CallSite
 
 from .conftest import GPUS, TARGETS, Answer, Report, processes_with
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 RANKS = TARGETS / "ranks.py"
 ON_GPUS = pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(GPUS < 2, reason="needs two GPUs")])

@@ -18,7 +18,7 @@ from graphsafe.capture.request import CaptureRequest
 from graphsafe.config import Config
 from graphsafe.report.model import Report
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 HERE = Path(__file__).parent
 PLANS: dict[str, list[list[str]]] = yaml.safe_load((HERE / "plans.yaml").read_text(encoding="utf-8"))
 CHOSEN = [name for name in os.environ.get("GRAPHSAFE_MODULES", "").split(",") if name] or list(PLANS)

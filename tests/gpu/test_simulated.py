@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 from .agreement import Answer, Pace, ask, write
 from .catalogue import Module, modules
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import ValidReport
 from tests.run.test_run import run
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 FOLDER = Path(__file__).parent / "fresh"
 LABELS: dict[str, Any] = json.loads((FOLDER / "labels.json").read_text(encoding="utf-8"))
 FOUND = 25

@@ -15,7 +15,7 @@ import graphsafe
 
 from ..conftest import ROOT, TARGETS, Answer, Report
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 FILE = TARGETS / "planned.py"
 SIM = ("--device", "sim")

@@ -66,6 +66,7 @@ def test_an_iterator_that_a_break_uses_up_is_made_in_the_break(reports: dict[str
 
 @needs_package
 @pytest.mark.child
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["private", "on_def_line", "nested", "inference"])
 def test_emitted_code_stands_for_functions_of_all_kinds(name: str, tmp_path: Path, command: Command) -> None:
     report = command(f"{FILE}:{name}", *SIM, "--emit", "plan.py").report

@@ -6,7 +6,7 @@ import pytest
 
 from ..conftest import TARGETS, Prove, Report
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 FILE = TARGETS / "passing.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]

@@ -22,7 +22,7 @@ from op_snippets import catalogue, measured, measured_files
 from graphsafe.optable import OpTable
 from graphsafe.rulebook.versions import version_matches
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 EXCEPTIONS = Path(__file__).parents[2] / "data" / "op_exceptions.yaml"
 RULES = Path(__file__).parents[3] / "rules"

@@ -22,7 +22,7 @@ from graphsafe.capture.request import CaptureRequest  # noqa: E402
 from graphsafe.config import Config  # noqa: E402
 from graphsafe.report.model import Report  # noqa: E402
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 HERE = Path(__file__).parent
 LABELS: Mapping[str, tuple[str, list[str]]] = {
     name: (verdict, words)
