@@ -16,7 +16,7 @@ FROZEN = {
     "private_random": ("GS504", "keep = source.random()", None),
 }
 READY = ["idle_counter", "offsets", "atomics"]
-OTHERS = ["ping_pong", "every_fourth"]
+OTHERS = ["ping_pong", "every_fourth", "cooling"]
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -57,6 +57,13 @@ def test_a_branch_of_every_fourth_step_is_met(reports: dict[str, Report]) -> Non
     twin = probes_of(reports["every_fourth"])["twin"]
     assert reports["every_fourth"]["verdict"] == "not-ready"
     assert {one["what"] for one in twin["differences"]} <= {"count", "operation"}
+
+
+def test_a_number_that_no_later_capture_follows_is_named_if_it_is_the_only_one(reports: dict[str, Report]) -> None:
+    [finding] = [one for one in reports["cooling"]["findings"] if one["level"] == "error"]
+    lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
+    assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == ("GS702", "self.steps += 1")
+    assert probes_of(reports["cooling"])["twin"]["causes"] == []
 
 
 def test_offsets_are_varied_and_stay_in_order(reports: dict[str, Report]) -> None:

@@ -26,7 +26,7 @@ from graphsafe.capture.child.state import Bindings, Snapshot, StateError, copies
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.capture.device.valueless import memory_key
-from graphsafe.report.probes.twin import Cause, Twin
+from graphsafe.report.probes.twin import BEFORE_CAPTURES, Cause, Twin
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +128,7 @@ class _Twins:
                 again.release()
             ineffective = {**{_key(one): one for one in found}, **ineffective}
         if unlike:
-            return self._answer("fail", unlike, elsewhere="elsewhere")
+            return self._answer("fail", unlike, elsewhere=BEFORE_CAPTURES)
         with ranks.alone():
             chance = self._chance() if ineffective else set()
         return self._answer("pass", [one for key, one in ineffective.items() if key not in chance])
