@@ -40,16 +40,11 @@ def objects_of(subject: Subject) -> list[Any]:
     return walk.alive
 
 
-def generators_of(subject: Subject) -> Reach:
-    """Return everything behind the step and its refresh, which may draw from generators of its own."""
-    return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
-
-
 def seed_generators(subject: Subject, value: int) -> None:
     """Seed the generators of a step and its refresh. If the walk takes long, seed those found at the first call."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
-        known = (subject, generators_of(subject))
+        known = (subject, reach_with_refresh(subject))
         # otherwise keeping it would keep alive objects that the target drops
         if len(known[1].containers) > _MANY_CONTAINERS:
             _first_reach[id(subject)] = known
