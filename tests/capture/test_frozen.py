@@ -63,6 +63,7 @@ def test_a_number_that_no_later_capture_follows_is_named_if_it_is_the_only_one(r
     [finding] = [one for one in reports["cooling"]["findings"] if one["level"] == "error"]
     lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
     assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == ("GS702", "self.steps += 1")
+    assert "one capture has " in finding["why"] and "they part at aten::" in finding["why"]
     assert probes_of(reports["cooling"])["twin"]["causes"] == []
 
 
