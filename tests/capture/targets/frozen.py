@@ -62,9 +62,10 @@ class Cooling(nn.Module):
     def __init__(self, device):
         super().__init__()
         self.linear = nn.Linear(16, 16, device=device).requires_grad_(False)
-        self.steps = 0
+        self.calls, self.steps = 0, 0
 
     def forward(self, x):
+        self.calls += 1
         self.steps += 1
         out = self.linear(x)
         if self.steps > 4:

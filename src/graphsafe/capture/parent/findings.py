@@ -16,7 +16,7 @@ from graphsafe.capture.answers.own_graphs import Given, OwnGraphs
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
 from graphsafe.capture.parent.finding_table import FindingTable, Key
-from graphsafe.capture.parent.later_decisions import blamed_for, cause_before_captures, rebound_by
+from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probe_form import reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.parent.seen import Seen
@@ -156,8 +156,7 @@ class _Writer:
     @property
     def _causes(self) -> dict[str, Cause]:
         """The causes, by path, to which twin captures attribute their differences."""
-        causes = self._twin.changes or cause_before_captures(self._twin, self._probes.state.changed or ())
-        return {cause.path: cause for cause in causes}
+        return {cause.path: cause for cause in self._twin.changes}
 
     def _level_of(self, how: str) -> Level:
         """The level of a change of state that no pair of captures attributes a difference to.

@@ -10,7 +10,6 @@ from graphsafe.capture.answers.step import HostCall
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.state import Change
-from graphsafe.report.probes.twin import BEFORE_CAPTURES, Cause, Twin
 
 _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
@@ -50,16 +49,6 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
         return Blamed("GS703", (), departure.span, path, {"departure": says, "attribute": path})
     among = [*(call.function for call in calls), *(change.name for change in changes)]
     return Blamed("GS702", (), departure.span, None, {"departure": says, "among": among})
-
-
-def cause_before_captures(twin: Twin, changed: Sequence[Change]) -> tuple[Cause, ...]:
-    """Return the only host value that steps change, where the first capture alone differs from all later ones. Nothing
-    could be tried: state from before it is not kept."""
-    hosts = [one for one in changed if one.how == "host" and one.frames]
-    if twin.elsewhere != BEFORE_CAPTURES or len(hosts) != 1:
-        return ()
-    [host] = hosts
-    return (Cause("attribute", host.name, str(host.before), str(host.after)),)
 
 
 def rebound_by(departure: Departure) -> str | None:

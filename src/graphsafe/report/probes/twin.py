@@ -9,8 +9,6 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.probe import PLACE, Error, Probe, error_text, later, unreported
 from graphsafe.report.text import count
 
-BEFORE_CAPTURES = "state from before the first capture"
-
 
 @dataclass(frozen=True, slots=True)
 class Difference:
