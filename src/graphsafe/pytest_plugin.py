@@ -204,6 +204,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         pytest.exit(f"graphsafe: {error}", returncode=pytest.ExitCode.USAGE_ERROR)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for path, now in config.stash[_PROVEN].items():
+        from graphsafe.report.text import count
+
+        terminalreporter.write_line(f"{Path(path).name}: {count(len(now), 'target')} written")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     from graphsafe.lock import file

@@ -16,7 +16,7 @@ FROZEN = {
     "private_random": ("GS504", "keep = source.random()", None),
 }
 READY = ["idle_counter", "offsets", "atomics"]
-OTHERS = ["ping_pong", "every_fourth"]
+OTHERS = ["ping_pong", "every_fourth", "cooling"]
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -57,6 +57,14 @@ def test_a_branch_of_every_fourth_step_is_met(reports: dict[str, Report]) -> Non
     twin = probes_of(reports["every_fourth"])["twin"]
     assert reports["every_fourth"]["verdict"] == "not-ready"
     assert {one["what"] for one in twin["differences"]} <= {"count", "operation"}
+
+
+def test_a_number_that_only_the_first_of_all_captures_followed_is_named(reports: dict[str, Report]) -> None:
+    [finding] = [one for one in reports["cooling"]["findings"] if one["level"] == "error"]
+    lines = (TARGETS / "frozen.py").read_text(encoding="utf-8").splitlines()
+    assert (finding["code"], lines[finding["location"]["line"] - 1].strip()) == ("GS702", "self.steps += 1")
+    assert "one capture has " in finding["why"] and "they part at aten::" in finding["why"]
+    assert probes_of(reports["cooling"])["twin"]["causes"] == ["steps"]
 
 
 def test_offsets_are_varied_and_stay_in_order(reports: dict[str, Report]) -> None:

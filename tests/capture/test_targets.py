@@ -11,7 +11,7 @@ from graphsafe.capture.request import parse_input
 
 from .conftest import DEVICES, TARGETS, Answer, Prove
 
-FORMS = ["with_args", "with_kwargs", "with_example_inputs", "with_step", "without_device"]
+FORMS = ["with_args", "with_kwargs", "with_example_inputs", "with_step", "with_generator", "without_device"]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -90,6 +90,7 @@ def test_factories_are_proven_and_failures_read_like_reports(pytester: pytest.Py
             "*--> test_model.py:12:* in test_prefill.step*",
             "12 |         if total > 0:",
             "*fix: *",
+            "graphsafe.lock: 3 targets written",
             "FAILED test_model.py::test_prefill - *",
         ]
     )

@@ -44,6 +44,15 @@ def with_step(device):
     return Step(module, (torch.randn(4, 8, device=device),), refresh=refresh, reset=lambda: module.count.zero_())
 
 
+def with_generator(device):
+    generator = torch.Generator(device)
+
+    def refresh(args, kwargs, k):
+        args[0].normal_(generator=generator)
+
+    return Step(Scale(device).requires_grad_(False), (torch.randn(4, 8, device=device),), refresh=refresh)
+
+
 def without_device():
     return Scale("cuda").requires_grad_(False), (torch.randn(4, 8, device="cuda"),)
 

@@ -56,6 +56,27 @@ def shrinking(device):
     return Shrinking(device), (*inputs(device), torch.ones(64, 16, device=device))
 
 
+class Cooling(nn.Module):
+    """Halves from the fifth step on. The first of all captures, the fourth step, is the last that does not."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.linear = nn.Linear(16, 16, device=device).requires_grad_(False)
+        self.calls, self.steps = 0, 0
+
+    def forward(self, x):
+        self.calls += 1
+        self.steps += 1
+        out = self.linear(x)
+        if self.steps > 4:
+            out = out / 2
+        return torch.softmax(out / 0.8, -1)
+
+
+def cooling(device):
+    return Cooling(device), inputs(device)
+
+
 class PingPong(nn.Module):
     """Two buffers that change places every step."""
 

@@ -153,7 +153,7 @@ def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch
             return _checked(Subject(answer, tuple(example), {}), ())
         raise TargetError(
             "build",
-            f"the factory returned a {type(answer).__name__} without example_inputs: "
+            f"the factory returned a module ({type(answer).__name__}) without example_inputs: "
             "return (module, args), or say --input name:dtype[shape]",
         )
     if isinstance(answer, tuple) and len(answer) in (2, 3) and isinstance(answer[1], (tuple, list)):
@@ -194,7 +194,7 @@ def _check_parts(step: Step) -> None:
 def _kind(value: Any) -> str:
     if isinstance(value, tuple):
         return f"a tuple of {', '.join(type(item).__name__ for item in value[:4]) or 'nothing'}"
-    return "None" if value is None else f"a {type(value).__name__}"
+    return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
 def _from_specs(module: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:

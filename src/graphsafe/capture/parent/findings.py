@@ -211,7 +211,7 @@ class _Writer:
             code = "GS504" if wanted == "random" else "GS702"
             span = first.span if first.frames else None
             expr = None if first.frames else f"a value handed to {first.op}"
-            self.add(code, frames, span, expr=expr, data={"froze": froze})
+            self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here)
 
     def horizon(self) -> None:
         """Add a finding if Python decides differently in a later step. It is at the line that decides if only one thing

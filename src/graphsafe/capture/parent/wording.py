@@ -26,7 +26,10 @@ class Words(defaultdict[str, str]):
 
 def what_was_frozen(one: Difference) -> str:
     """Return, as a sentence that follows others, what one capture froze and another froze differently."""
-    return f" Here one capture froze {one.before} into {one.op}{at_place(one.frames)}, and a later one {one.after}."
+    op = f"{one.op}{at_place(one.frames)}"
+    if one.what == "count":
+        return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
+    return f" Here one capture froze {one.before} into {op}, and a later one {one.after}."
 
 
 def what_departed(departure: Departure) -> str:

@@ -51,6 +51,7 @@ def run(job: Job, channel: Channel) -> None:
         with session.device.capture_stream():
             session.warm_up()
         channel.tell(Capture("skipped", "the attempt did not end", phase="capture"))
+        constants = reach_of(session.subject).constants()
         session.seed(CAPTURE_SEED)
         gc.collect()
         channel.phase(CAPTURE)
@@ -74,7 +75,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(Twin("crashed", "it was not reached"))
         _replay(session, answer, unmatched, built)
         channel.tell(Twin("crashed", "the process died while capturing the step again"))
-        channel.tell(compare_captures(session, answer))
+        channel.tell(compare_captures(session, answer, constants))
         channel.tell(Order("crashed", "the process died while the order of nodes was looked at"))
         channel.tell(_order(session, answer))
 

@@ -21,6 +21,7 @@ from graphsafe.capture.child.probes.step import Seen, held_by_step, observe, wat
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, opened
+from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
@@ -83,6 +84,7 @@ def _record(session: Session) -> None:
     """Record the step, and again some steps later. Python froze whatever differs."""
     channel = session.channel
     channel.phase("capture")
+    constants = reach_of(session.subject).constants()
     session.seed(CAPTURE_SEED)
     answer = session.device.record(session.subject)
     channel.tell(replace(captured(session, answer), from_shapes=True))
@@ -90,7 +92,7 @@ def _record(session: Session) -> None:
         channel.tell(Refused(answer.event))
     if isinstance(answer, CaptureFailure) or not answer.nodes():
         return
-    channel.tell(compare_captures(session, answer))
+    channel.tell(compare_captures(session, answer, constants))
     answer.release()
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from graphsafe.capture.child.session import Session
     from graphsafe.capture.child.state import Reach
+    from graphsafe.capture.child.state.reach import Constants
     from graphsafe.capture.device.protocol import Recording
     from graphsafe.report.probes.probe import ProbeStatus
     from graphsafe.report.probes.twin import Difference
@@ -63,28 +64,26 @@ class _Before:
             self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
 
 
-def compare_captures(session: Session, decisive: Recording) -> Twin:
+def compare_captures(session: Session, decisive: Recording, constants: Constants) -> Twin:
     """Capture the step again and again, and compare with the recording that was replayed. Return the probe `twin`. It
     goes on changing the session's state, and is the last thing a child does with it.
 
-    Returns the probe `twin` of a report, with its `causes`. It changes the session's state further, so a child does
-    this last.
-
-    No state from before the decisive capture is kept: memory that the graph reads and nobody owns must be free for
-    others to overwrite.
+    Of the state before the decisive capture only the `constants` of the host are kept, such as numbers: memory that the
+    graph reads and nobody owns must be free for others to overwrite.
     """
     # Collecting garbage before each capture is cheap if existing objects are left out.
     gc.collect()
     gc.freeze()
     try:
-        return _Twins(session, decisive).run()
+        return _Twins(session, decisive, constants).run()
     except NotComparable as error:
         return Twin(reason=str(error))
 
 
 class _Twins:
-    def __init__(self, session: Session, decisive: Recording) -> None:
+    def __init__(self, session: Session, decisive: Recording, constants: Constants) -> None:
         self._session = session
+        self._constants = constants
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
         self._before = _Before(session)
@@ -128,7 +127,8 @@ class _Twins:
                 again.release()
             ineffective = {**{_key(one): one for one in found}, **ineffective}
         if unlike:
-            return self._answer("fail", unlike, elsewhere="elsewhere")
+            with ranks.alone():
+                return self._answer("fail", unlike, *self._explained_by_constants(unlike))
         with ranks.alone():
             chance = self._chance() if ineffective else set()
         return self._answer("pass", [one for key, one in ineffective.items() if key not in chance])
@@ -276,6 +276,21 @@ class _Twins:
         # Try them only together: two buffers that change places. They are of one kind, which the difference names.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
+
+    def _explained_by_constants(self, unlike: Sequence[Difference]) -> tuple[list[Cause], str | None]:
+        """Return the constants that the decisive capture alone had, and that give its graph again."""
+        self._first = self._decisive
+        start, keys = _Before(self._session), {_key(one) for one in unlike}
+        if self._gone(keys, lambda: None, start, CAPTURE_SEED):
+            return [], "host-random"
+        now = start.reach.constants()
+        changed = [path for path in self._constants if path in now and path in start.reach.owners]
+        causes = []
+        for path in [path for path in changed if now[path][0] != self._constants[path][0]][:_MOST_TRIALS]:
+            text, value = self._constants[path]
+            if self._gone(keys, partial(put_back_host, start.reach, path, value), start, CAPTURE_SEED):
+                causes.append(Cause("attribute", path, text, now[path][0]))
+        return causes, None if causes else "elsewhere"
 
     def _chance(self) -> set[Key]:
         """Return the differences between captures with the same state and seed: unwritten bytes between arguments, a

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 HostValue = str
 "A number or a string as Python writes it, or a digest of a larger value."
+Constants = dict[str, tuple[HostValue, Any]]
+"The path of a small, immutable value of the host -> its text and itself."
 
 
 @dataclass
@@ -49,6 +51,10 @@ class Reach:
     "Objects with a position or other state that cannot be seen: running generators, most iterators."
     complete: bool = True
     "False if there was too much to walk."
+
+    def constants(self) -> Constants:
+        """Return the host values that are small and immutable. They keep nothing else alive."""
+        return {path: (self.hosts[path], value) for path, value in self.values.items() if path in self.hosts}
 
     def seed(self, value: int) -> None:
         """Seed every generator found, of the device and of the host."""

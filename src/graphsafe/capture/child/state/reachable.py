@@ -41,10 +41,10 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed every generator that the step can reach. If the walk takes long, seed those found at the first call."""
+    """Seed the generators of a step and its refresh. If the walk takes long, seed those found at the first call."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
-        known = (subject, reach_of(subject))
+        known = (subject, reach_with_refresh(subject))
         # otherwise keeping it would keep alive objects that the target drops
         if len(known[1].containers) > _MANY_CONTAINERS:
             _first_reach[id(subject)] = known
