@@ -2,7 +2,7 @@
 
 Each set was scored once before anybody read what was missed: 33 of 52 hazards and no noisy sound module of the first,
 34 of 64 and 3 of 15 of the second, 64 of 85 and 1 of 15 of the third, 59 of 93 and 8 of 15 of the fourth, 51 of 97 and
-2 of 15 of the fifth, 59 of 86 and 5 of 15 of the sixth (docs/accuracy.md).
+2 of 15 of the fifth, 59 of 86 and 5 of 15 of the sixth, 32 of 43 and 2 of 6 of the seventh (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from graphsafe.config import Config
 from graphsafe.report.model import Finding
 from graphsafe.scan.api import scan_paths
 
-FOUND = {"fresh": 48, "fresh2": 48, "fresh3": 69, "fresh4": 76, "fresh5": 78, "fresh6": 76}
-"Folder -> its hazards that are found; 33, 34, 64, 59, 51 and 59 were at first sight."
+FOUND = {"fresh": 48, "fresh2": 48, "fresh3": 69, "fresh4": 76, "fresh5": 78, "fresh6": 76, "fresh7": 33}
+"Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59 and 32 were at first sight."
 NOISY: dict[str, set[str]] = {
     "fresh": set(),
     "fresh2": {"block_tables.py"},
@@ -28,6 +28,7 @@ NOISY: dict[str, set[str]] = {
     "fresh4": set(),
     "fresh5": set(),
     "fresh6": {"ranker_v2"},
+    "fresh7": {"feed_ahead.py"},
 }
 "Folder -> its sound modules that have a finding."
 
@@ -40,7 +41,7 @@ class Scanned:
     "Module or package -> its findings above note, each scanned as a project of its own."
 
 
-@pytest.fixture(scope="module", params=["fresh", "fresh2", "fresh3", "fresh4", "fresh5", "fresh6"])
+@pytest.fixture(scope="module", params=list(FOUND))
 def scanned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scanned:
     folder = Path(__file__).parent / request.param
     labels = json.loads((folder / "labels.json").read_text(encoding="utf-8"))

@@ -206,3 +206,72 @@ class Server:
 )
 def test_what_a_captured_block_returns_and_what_it_changes_in_place(tmp_path: Path, line: str, found: bool) -> None:
     assert _lines_told(tmp_path, SERVER.format(line=line), "# here") == found
+
+
+RUNNER = """
+import torch
+
+class Runner:
+    def __init__(self, net, device):
+        self.net, self.x = net, torch.zeros(4, 8, device=device)
+        self.graph = torch.cuda.CUDAGraph()
+
+    def build(self):
+        with torch.cuda.graph(self.graph):
+            self.y = self.net(self.x)
+        return {returned}
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y
+
+def main(net, device, batches):
+    runner = Runner(net, device).build()
+    last = None
+    for x in batches:
+        y = runner(x)
+        if last is not None:
+            print((y - last).shape)
+        last = y
+"""
+
+
+@pytest.mark.parametrize(("returned", "found"), [("self", True), ("self.net", False)])
+def test_an_object_that_a_method_returns_after_its_constructor(tmp_path: Path, returned: str, found: bool) -> None:
+    (tmp_path / "runner.py").write_text(RUNNER.format(returned=returned), encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert ("GS706" in {one.code for one in report.findings}) is found
+
+
+ROLLOUT = """
+import torch
+
+class Store:
+    def __init__(self, size, device):
+        self.rows, self.held = torch.zeros(size, 8, device=device), []
+
+    def put(self, at, value):
+        {body}
+
+class Worker:
+    def __init__(self, net, device):
+        self.x = torch.zeros(8, device=device)
+        self.store = Store(16, device)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream(device)):
+            self.y = net(self.x)
+
+    def collect(self, batches):
+        for at, x in enumerate(batches):
+            self.x.copy_(x)
+            self.graph.replay()
+            self.store.put(at, self.y)
+"""
+
+
+@pytest.mark.parametrize(("body", "found"), [("self.rows[at].copy_(value)", False), ("self.held.append(value)", True)])
+def test_a_method_of_the_users_that_is_called_like_a_containers(tmp_path: Path, body: str, found: bool) -> None:
+    (tmp_path / "rollout.py").write_text(ROLLOUT.format(body=body), encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert ("GS706" in {one.code for one in report.findings}) is found

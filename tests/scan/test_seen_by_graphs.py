@@ -341,3 +341,47 @@ def test_a_name_that_two_classes_have_means_neither(told: Told) -> None:
     mailbox = textwrap.dedent(MAILBOX).replace("{change}", change)
     other = textwrap.dedent(POLICY).replace("class Policy", "class RandomPolicy")
     assert told(policy=POLICY, mailbox=mailbox, actor=ACTOR, other=other) == set()
+
+
+LATER = """\
+import torch
+
+
+class Decoder:
+    def __init__(self, net, device):
+        self.net, self.device, self.depth = net, device, 0
+        self.x = torch.zeros(4, 8, device=device)
+        self.graphs = {{}}
+
+    def run(self, width):
+        return self.net(self.x[:width] + self.depth)
+
+    def record(self, width):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream(self.device)):
+            self.y = self.run(width)
+        return graph
+
+    def advance(self, width):
+        {before}
+        if width not in self.graphs:
+            self.graphs[width] = self.record(width)
+        self.graphs[width].replay()
+        {after}
+
+
+def serve(decoder, widths):
+    for width in widths:
+        decoder.advance(width)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"), [("pass", "self.depth += 1", True), ("self.depth += 1", "pass", False)]
+)
+def test_a_number_that_changes_behind_a_replay_is_not_what_a_later_capture_reads(
+    tmp_path: Path, before: str, after: str, found: bool
+) -> None:
+    (tmp_path / "decoder.py").write_text(LATER.format(before=before, after=after), encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert ("GS702" in {one.code for one in report.findings}) is found

@@ -54,6 +54,8 @@ def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) ->
     """Emit that a graph's output is put where it outlives the next replay: `kept.append(runner.step())`."""
     if not frame.hot or not isinstance(node.func, ast.Attribute) or node.func.attr not in _HANDS_OUT:
         return
+    if any(type(one) is Instance and frame.project.find_method(one.ref, node.func.attr) for one in options(receiver)):
+        return  # its own code tells whether it keeps or copies
     is_local = type(receiver) is Sequence and receiver.held_by is None
     if is_local and not _in_loop(frame, node):
         return

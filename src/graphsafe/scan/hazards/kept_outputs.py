@@ -125,16 +125,31 @@ def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
     return names
 
 
+def _returns_self(function: Function) -> bool:
+    values = [inner.value for _, inner in own_nodes(function) if isinstance(inner, ast.Return)]
+    return bool(values) and all(isinstance(value, ast.Name) and value.id == "self" for value in values)
+
+
+def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
+    """Return the class whose object a call makes: `Runner(model)`, or `Runner(model).build()`, which returns it."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
+        made = _class_made(function.value, chained)
+        return made if f"{made}.{function.attr}" in chained else None
+    return dotted(function)
+
+
 def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the names that hold objects whose call is one of these functions, each with the method."""
     methods = {name.rpartition(".")[0]: name for name in functions if name.endswith(".__call__")}
+    chained = {name for name, function, _ in found.functions if _returns_self(function)} if methods else set()
     for node in ast.walk(found.tree) if methods else ():
         if isinstance(node, ast.arg) and node.annotation is not None:
             method = methods.get(dotted(node.annotation) or "")
             if method is not None:
                 yield node.arg, method
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            method = methods.get(dotted(node.value.func) or "")
+            method = methods.get(_class_made(node.value, chained) or "")
             for target in node.targets if method is not None else ():
                 yield (dotted(target) or "").rpartition(".")[2], method or ""
 

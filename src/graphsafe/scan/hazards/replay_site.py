@@ -44,8 +44,9 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
     measures = bool(MEASURES.search(module.rpartition(".")[2]))
     found = tables(tree)
     kept_graphs.note(found)
+    methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
     for name, function, known in found.functions:
-        site = _Site(function, known, measures or bool(MEASURES.search(name)))
+        site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
         for event in site.events():
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
@@ -68,7 +69,11 @@ def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str
 class _Site:
     """One function, with the names that it captures, or that the object captures to which it belongs."""
 
-    def __init__(self, function: Function, captured: list[GraphTensors], measures: bool) -> None:
+    def __init__(
+        self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
+    ) -> None:
+        """`methods` are the names of the file's own methods: `put` of its own class may copy."""
+        self._containers = KEEPS - methods
         self._measures = measures or bool(TIMING.search(ast.unparse(function)))
         self._function = function
         self._inputs = set().union(*(known.inputs for known in captured))
@@ -111,7 +116,7 @@ class _Site:
         else:
             function = node.func
             is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT
-            is_kept = isinstance(function, ast.Attribute) and function.attr in KEEPS
+            is_kept = isinstance(function, ast.Attribute) and function.attr in self._containers
             holder = function.value if isinstance(function, ast.Attribute) and (is_kept or is_handed) else None
             held = list(node.args)
         if holder is None:

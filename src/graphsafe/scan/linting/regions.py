@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
-from graphsafe.scan.hazards.graph_syntax import is_capture, is_replay, own_nodes
+from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import BY_FORM, PUBLIC, RESULTS
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
@@ -89,8 +89,11 @@ class Regions:
         """Return whether a line is host code: no graph holds it, and users capture no code around it."""
         return self.of(ref, line) != "captured" and not self.is_held(ref, line)
 
-    def recaptures(self, ref: str) -> bool:
-        """Return whether a function runs only in calls that may capture anew, with what it has changed."""
+    def recaptures(self, ref: str, line: int | None = None) -> bool:
+        """Return whether a function runs only in calls that may capture anew, with what it has changed. A call that has
+        replayed before `line` captures without the change that is made there."""
+        if line is not None and self._replays_before(ref, line):
+            return False
         waiting, seen = [ref], {ref}
         while waiting:
             function = waiting.pop()
@@ -101,6 +104,11 @@ class Regions:
                 waiting += callers - seen
                 seen |= callers
         return True
+
+    def _replays_before(self, ref: str, line: int) -> bool:
+        node = self._project.function_node(ref)
+        calls = (inner for _, inner in own_nodes(node) if isinstance(inner, ast.Call)) if node is not None else ()
+        return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
     def may_capture(self, ref: str) -> bool:
         """Return whether a function calls one that captures, or drops its graphs: `self.graphs.clear()`."""

@@ -23,7 +23,7 @@ class Graphs(Protocol):
     def is_around(self, ref: str, line: int) -> bool: ...
     def runs_first_in_capture(self, ref: str) -> bool: ...
     def may_capture(self, ref: str) -> bool: ...
-    def recaptures(self, ref: str) -> bool: ...
+    def recaptures(self, ref: str, line: int | None = None) -> bool: ...
     def is_set_for_captures(self, key: str) -> bool: ...
 
 
@@ -74,7 +74,9 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
     ref = f"{write.path}::{write.function}"
     # A number that decides which code runs at all often chooses the graph as well: each holds one of the ways.
     seen = [use for use in uses if use.kind != "branch"]
-    if graphs.recaptures(ref) or not any(graphs.is_held(f"{use.path}::{use.function}", use.line) for use in seen):
+    if graphs.recaptures(ref, write.span[0]) or not any(
+        graphs.is_held(f"{use.path}::{use.function}", use.line) for use in seen
+    ):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
 

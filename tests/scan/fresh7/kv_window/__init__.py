@@ -1,0 +1,3 @@
+from .decode import build
+
+__all__ = ["build"]
