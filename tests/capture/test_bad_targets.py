@@ -27,7 +27,7 @@ WRONG = {
     "no_such_package.model:build": "No module named 'no_such_package'",
     f"{TARGETS / 'missing_package.py'}:build": "No module named 'not_there_at_all'",
     f"{BAD}:raises": "ValueError: no weights here",
-    f"{BAD}:nonsense": "the factory returned an object of type int",
+    f"{BAD}:nonsense": "the factory returned an int",
     f"{BAD}:nothing": "the factory returned None",
     f"{BAD}:exits": "SystemExit: 5",
     f"{BAD}:step_raises": "the step failed: KeyError: 'boom'",

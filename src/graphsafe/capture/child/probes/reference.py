@@ -30,7 +30,7 @@ from graphsafe.capture.child.session import (
     host_values,
     opened,
 )
-from graphsafe.capture.child.state import Snapshot, inputs_of, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import read_told
@@ -148,7 +148,11 @@ class _Runs:
         self._start.put_back()
         series = _Series(self._session, self._start, nudge)
         with self._capture_path(plain or self.refused is not None):
-            series.run(name, vary)
+            try:
+                series.run(name, vary)
+            except TargetError as error:
+                # The first run went well: the step depends on something that is not put back, such as a file.
+                raise StateError(f"with its state put back {error.line}") from error
         return series
 
     @contextmanager

@@ -82,6 +82,9 @@ def call(frame: Frame, node: ast.Call) -> Value:
         if name in ("get", "pop"):
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
         graph_attributes.kept(frame, node, receiver, arguments)
+        if frame.hot and arguments.keywords and type(receiver) is Instance and receiver.declared:
+            # Another class may answer the call.
+            frame.engine.note_passed(function.attr, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     value = frame.evaluate(function)
