@@ -13,6 +13,7 @@ from graphsafe.errors import RequestError
 
 from .conftest import DEVICES, ROOT, TARGETS, Prove, Report, codes_of
 
+pytestmark = pytest.mark.slow
 SHARING = ROOT / "tests" / "gpu" / "buckets" / "targets.py"
 NAMES = [
     "one_model",

@@ -12,6 +12,7 @@ from graphsafe.capture.api import kept_server
 
 from .conftest import Answer, Prove
 
+pytestmark = pytest.mark.slow
 TARGETS = '''
 import torch
 

@@ -78,6 +78,7 @@ def plugin(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterat
     yield
 
 
+@pytest.mark.slow
 def test_factories_are_proven_and_failures_read_like_reports(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_model=FACTORIES)
     result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update")
@@ -204,6 +205,7 @@ def test_a_lock_that_leads_out_of_the_project_is_not_written(pytester: pytest.Py
     assert not victim.exists()
 
 
+@pytest.mark.slow
 def test_under_xdist_the_lock_is_written_once(pytester: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     pytester.makepyfile(test_model=FACTORIES, test_steps=STEPS)

@@ -23,7 +23,7 @@ from graphsafe.rulebook.book import load_rulebook
 
 from ..conftest import DEVICES, TARGETS, Prove, Report
 
-pytestmark = pytest.mark.child
+pytestmark = [pytest.mark.child, pytest.mark.slow]
 
 FILE = TARGETS / "given.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
