@@ -63,5 +63,5 @@ def test_what_the_driver_does_not_tell_is_said_and_decides_nothing() -> None:
         def opaque_nodes(self) -> int:
             raise NotComparable("the driver has no cuFuncGetName; CUDA 12.4 has")
 
-    told = compare_captures(Any, Untold())  # type: ignore[arg-type]
+    told = compare_captures(Any, Untold(), {})  # type: ignore[arg-type]
     assert told == Twin(reason="the driver has no cuFuncGetName; CUDA 12.4 has")
