@@ -199,8 +199,8 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _ops(running: Running) -> TorchDispatchMode:
-    """Return the mode that sees operations. Where dynamo is loaded already it stays out of it: a step that compiles
-    would trace the mode too."""
+    """Return the mode that sees operations. It keeps dynamo out of itself if dynamo is loaded already: a step that
+    compiles would trace the mode too."""
     if "torch._dynamo" not in sys.modules:
         return _Ops(running)
 
