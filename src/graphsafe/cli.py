@@ -29,7 +29,6 @@ from graphsafe.commands.options import (
     outputs_option,
     put_outputs,
     rule_texts,
-    rulebook_of,
 )
 from graphsafe.commands.run import run as run_command
 from graphsafe.commands.scan import scan
@@ -138,6 +137,7 @@ def explain(words: tuple[str, ...]) -> None:
     graphsafe explain E906
     graphsafe explain 'Offset increment outside graph capture'
     """
+    from graphsafe.rulebook.book import rulebook_of
     from graphsafe.rulebook.explain import page_for
 
     put_page(page_for(" ".join(words), rulebook_of(config_here())))
@@ -148,6 +148,8 @@ def explain(words: tuple[str, ...]) -> None:
 def rules(context: click.Context) -> None:
     """List the rulebook; `rules test` runs the cases inside rule files."""
     if context.invoked_subcommand is None:
+        from graphsafe.rulebook.book import rulebook_of
+
         listed = rulebook_of(config_here()).rules.values()
         width = max(len(rule.name) for rule in listed)
         for rule in listed:

@@ -24,7 +24,7 @@ from graphsafe.capture.request import BAD_REQUEST, CaptureRequest
 from graphsafe.capture.shared.job import Job
 from graphsafe.errors import RequestError
 from graphsafe.report.model import Limit, Report
-from graphsafe.rulebook.book import load_rulebook
+from graphsafe.rulebook.book import load_rulebook, rulebook_of
 
 Progress = Callable[[str], None]
 
@@ -62,7 +62,7 @@ def capture_all(
     """
     if importlib.util.find_spec("torch") is None:
         raise RequestError('capture needs PyTorch: pip install "graphsafe[capture]"')
-    proofs = [Proof(request, load_rulebook(request.config.rule_packs, request.config.levels)) for request in requests]
+    proofs = [Proof(request, rulebook_of(request.config)) for request in requests]
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
         _prove(waiting, progress, breaks_off, kept)

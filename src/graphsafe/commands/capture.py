@@ -30,7 +30,6 @@ from graphsafe.commands.options import (
     put_outputs,
     quiet_option,
     rule_texts,
-    rulebook_of,
     usual_form,
 )
 from graphsafe.commands.refusals import refusals_reported
@@ -215,6 +214,8 @@ def capture(
         with reported():
             requests = part.part_of(capture_requests(target, **{**options, **more}))
             if requests:
+                from graphsafe.rulebook.book import rulebook_of
+
                 rulebook_of(requests[0].config)
             gate = gate_for(requests, locked, update_lock, part)
         return _prove(requests, form, files, printed, all_targets, ended, gate)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
-    from graphsafe.rulebook.book import Rulebook
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -184,14 +183,12 @@ def _check_timeline(reports: Report | Sequence[Report] | Ledger, option: str) ->
 def rule_texts(config: Config) -> Callable[[], RuleTexts]:
     """Return a loader of the rules' texts, for the forms that show them."""
 
-    return lambda: rulebook_of(config).rules
+    def load() -> RuleTexts:
+        from graphsafe.rulebook.book import rulebook_of
 
+        return rulebook_of(config).rules
 
-def rulebook_of(config: Config) -> Rulebook:
-    """Return the rulebook with the configuration's rule packs and levels. Raises RulebookError."""
-    from graphsafe.rulebook.book import load_rulebook
-
-    return load_rulebook(config.rule_packs, config.levels)
+    return load
 
 
 def config_here() -> Config:

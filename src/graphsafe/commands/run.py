@@ -16,7 +16,6 @@ from graphsafe.commands.options import (
     own_output,
     put_outputs,
     rule_texts,
-    rulebook_of,
 )
 from graphsafe.errors import RequestError
 
@@ -73,6 +72,7 @@ def run(
     check_outputs(files)
 
     from graphsafe.console import put_ledger_on_stderr
+    from graphsafe.rulebook.book import rulebook_of
     from graphsafe.run.parent.launch import check_present, run_program
     from graphsafe.run.parent.merge import ledger_of
     from graphsafe.run.part import Options

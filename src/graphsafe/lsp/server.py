@@ -25,7 +25,7 @@ from graphsafe.errors import RequestError
 from graphsafe.files import saved
 from graphsafe.lsp import shapes
 from graphsafe.report.model import Finding, Location, unsuppressed
-from graphsafe.rulebook.book import load_rulebook
+from graphsafe.rulebook.book import rulebook_of
 from graphsafe.rulebook.explain import page_for
 from graphsafe.scan.sources.source import MAX_BYTES, encoded
 from graphsafe.version import __version__
@@ -114,8 +114,7 @@ class Session:
         """Return the page of the rule whose finding lies at a position."""
         for finding, span, _ in self._found(uri):
             if _place(span.start) <= _place(position) <= _place(span.end):
-                config = config_over(Path(finding.location.path))
-                book = load_rulebook(config.rule_packs, config.levels)
+                book = rulebook_of(config_over(Path(finding.location.path)))
                 text = f"**{finding.code}** {finding.message}\n\n---\n\n{page_for(finding.code, book)}"
                 return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text), span)
         return None

@@ -25,6 +25,7 @@ from graphsafe.rulebook.rulefile import RulebookError
 from graphsafe.scan.domain.events import EventKind
 
 if TYPE_CHECKING:
+    from graphsafe.config import Config
     from graphsafe.optable import OpTable
 
 _PACKAGED = Path(__file__).parents[1] / "_rules"
@@ -221,6 +222,11 @@ def load_rulebook(packs: Sequence[Path] = (), levels: Mapping[str, Level] = Mapp
         digests.append(compiled["digest"])
     book = _rulebook(rules, {**data, "libraries": libraries}, "-".join(digests))
     return _with_levels(book, levels) if levels else book
+
+
+def rulebook_of(config: Config) -> Rulebook:
+    """Load the rulebook with a configuration's packs and levels. Raises RulebookError."""
+    return load_rulebook(config.rule_packs, config.levels)
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from graphsafe.config import Config, is_project_root
 from graphsafe.files import from_here
 from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
-from graphsafe.rulebook.book import Rulebook, load_rulebook
+from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.scan.cache.scan_cache import ScanCache
 from graphsafe.scan.deep_stack import run_deep
 from graphsafe.scan.driver import Driver
@@ -58,7 +58,7 @@ def scan_paths(
     kept of such a scan. `hot` takes the statements of hot code by the absolute paths of the files. Raises RulebookError
     for a bad pack or an unknown code in `select` or `ignore`.
     """
-    rulebook = rulebook or load_rulebook(config.rule_packs, config.levels)
+    rulebook = rulebook or rulebook_of(config)
     rulebook.selected(config.select, config.ignore)
     for codes in config.per_file_ignores.values():
         rulebook.codes(codes, "per-file-ignores")
@@ -113,7 +113,7 @@ def explain_path(
 
     Every root of the project counts, however few files are given. Raises RequestError.
     """
-    rulebook = load_rulebook(config.rule_packs, config.levels)
+    rulebook = rulebook_of(config)
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
     candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))

@@ -81,7 +81,7 @@ class Part:
 def parts_of(request: ScanRequest) -> list[Part]:
     """Return the parts of a request. Raises RequestError for a bad configuration and for unknown rules."""
     from graphsafe.baseline.baseline_file import NAME
-    from graphsafe.rulebook.book import load_rulebook
+    from graphsafe.rulebook.book import rulebook_of
     from graphsafe.scan.cache.folder import cache_folder
 
     by_root: dict[Path, tuple[Config, dict[Path, None], dict[Path, None]]] = {}
@@ -99,7 +99,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
         add(path)
     parts = []
     for configured, paths, others in by_root.values():
-        rulebook = load_rulebook(configured.rule_packs, configured.levels)
+        rulebook = rulebook_of(configured)
         config = request.asked.over(configured, rulebook)
         cache = (request.cache or cache_folder(config)) if request.use_cache else None
         baseline = request.baseline or config.root / NAME

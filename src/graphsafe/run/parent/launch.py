@@ -56,8 +56,7 @@ def run_program(program: Sequence[str], options: Options) -> Ran:
 
 
 def _sampling(options: Options) -> AbstractContextManager[Readings]:
-    simulated = all(device.startswith("sim") for device in options.devices)
-    return nullcontext(Readings()) if simulated else sampling()
+    return nullcontext(Readings()) if options.is_simulated else sampling()
 
 
 def _environment(folder: Path, options: Options) -> Mapping[str, str]:

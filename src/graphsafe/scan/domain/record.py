@@ -37,6 +37,11 @@ class Place:
     kind: EventKind
     how: str
 
+    @property
+    def ref(self) -> str:
+        """Return the function: `path::Class.method`."""
+        return f"{self.path}::{self.function}"
+
 
 @frozen.dataclass(frozen=True, slots=True)
 class Edge:

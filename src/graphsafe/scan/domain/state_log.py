@@ -62,6 +62,11 @@ class Write:
     "For a lazy value: the attributes whose tensors it was computed from."
 
     @property
+    def ref(self) -> str:
+        """Return the function: `path::Class.method`."""
+        return f"{self.path}::{self.function}"
+
+    @property
     def place(self) -> Place:
         return self.path, self.span
 
@@ -75,6 +80,11 @@ class Use:
     path: str
     function: str
     line: int
+
+    @property
+    def ref(self) -> str:
+        """Return the function: `path::Class.method`."""
+        return f"{self.path}::{self.function}"
 
     @property
     def place(self) -> tuple[str, str, int]:

@@ -147,7 +147,7 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Change]:
         return
     beside = {name: table.functions[name] for name in sorted(table.replaying - table.capturing)}
     names = {name.rpartition(".")[2] for name in beside} | {name for name, _ in called_objects(found, beside)}
-    names = {name for name in names if name != "__call__" and sum(_ends_in(found, name)) <= 1}
+    names = {name for name in names if name != "__call__" and found.functions_called(name) <= 1}
     for name, function, _ in found.functions if names else ():
         if name not in table.functions and any(_last(call) in names for call in _calls(function.body)):
             beside[name] = function
@@ -157,10 +157,6 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Change]:
             kept = [word for word in call.keywords if word.arg == "set_to_none"] or call.args
             if _last(call) == "zero_grad" and not any(_is_false(word) for word in kept):
                 yield Change(name, "grads-dropped", call, ast.unparse(call))
-
-
-def _ends_in(found: Tables, name: str) -> Iterator[bool]:
-    return (other.rpartition(".")[2] == name for other, _, _ in found.functions)
 
 
 def _is_false(given: ast.keyword | ast.expr) -> bool:

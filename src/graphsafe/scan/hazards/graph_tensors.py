@@ -84,6 +84,10 @@ class Tables:
     "Every function by its qualified name, with the tables of the names that it sees."
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
 
+    def functions_called(self, name: str) -> int:
+        """Return how many functions of the file have a name, whichever class they belong to."""
+        return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
+
 
 def tables(tree: ast.Module) -> Tables:
     found = Tables(tree=tree)

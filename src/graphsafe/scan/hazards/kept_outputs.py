@@ -164,7 +164,7 @@ def _end(name: str) -> str:
 
 def _is_unique(found: Tables, name: str) -> bool:
     """Return whether one function of the file alone has the name, so that a call means it."""
-    return sum(_end(qualified) == name for qualified, _, _ in found.functions) == 1
+    return found.functions_called(name) == 1
 
 
 # graphs that PyTorch makes
@@ -226,7 +226,7 @@ def _yielded(
     for _, inner in own_nodes(node):
         if isinstance(inner, ast.Yield) and inner.value is not None:
             is_tuple = isinstance(inner.value, ast.Tuple)
-            for i, value in enumerate(_parts(inner.value)):
+            for i, value in enumerate(parts_of(inner.value)):
                 if viewed(value) in outputs:
                     yield function, i if is_tuple else None
                 elif isinstance(value, ast.Call) and _last(value) in names:
@@ -239,11 +239,11 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
         return isinstance(parent, ast.Starred) or (dotted(parent.func) in ("list", "tuple", "dict", "sorted", "deque"))
     around = parents.get(parent) if isinstance(parent, ast.comprehension) else parent
     if isinstance(around, (ast.ListComp, ast.SetComp)) and isinstance(parent, ast.comprehension):
-        return any(viewed(value) in _bound(parent.target, part) for value in _parts(around.elt))
+        return any(viewed(value) in _bound(parent.target, part) for value in parts_of(around.elt))
     if isinstance(parent, (ast.For, ast.AsyncFor)) and parent.iter is call:
         names = _bound(parent.target, part)
-        lines = [_put(inner) for statement in parent.body for inner in ast.walk(statement)]
-        return any(viewed(value) in names for _, held in lines for one in held for value in _parts(one))
+        lines = [put(inner) for statement in parent.body for inner in ast.walk(statement)]
+        return any(viewed(value) in names for _, held in lines for one in held for value in parts_of(one))
     return False
 
 
@@ -286,17 +286,17 @@ def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call
     for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names = names - {inner.id}
-        holder, held = _put(inner)
+        holder, held = put(inner)
         outlives = is_looped or (holder is not None and (place(holder) or "").startswith("self."))
-        if outlives and any(shown(part, parents) in names for value in held for part in _parts(value)):
+        if outlives and any(shown(part, parents) in names for value in held for part in parts_of(value)):
             assert isinstance(inner, (ast.Call, ast.Assign))
             return inner
     return None
 
 
-def _put(node: ast.AST) -> tuple[ast.expr | None, Sequence[ast.expr]]:
+def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequence[ast.expr]]:
     """Return the container into which a line puts values, and the values: `kept.append(y)`, `kept[key] = y`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods:
         return node.func.value, node.args
     target = node.targets[0] if isinstance(node, ast.Assign) else None
     if isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple)):
@@ -350,7 +350,7 @@ def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
     return ()
 
 
-def _parts(value: ast.expr) -> Sequence[ast.expr]:
+def parts_of(value: ast.expr) -> Sequence[ast.expr]:
     return value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
 
 

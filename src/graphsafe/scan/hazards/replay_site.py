@@ -105,25 +105,13 @@ class _Site:
                 yield _event("AttrWrite", "input-rebound", node, text)
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
-        is_handed = False
-        if isinstance(node, ast.Assign):
-            holder: ast.expr | None = None
-            if len(node.targets) == 1 and isinstance(node.targets[0], ast.Subscript):
-                holder = node.targets[0].value
-                if isinstance(node.targets[0].slice, (ast.Slice, ast.Tuple)):
-                    return
-            held: list[ast.expr] = [node.value]
-        else:
-            function = node.func
-            is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT
-            is_kept = isinstance(function, ast.Attribute) and function.attr in self._containers
-            holder = function.value if isinstance(function, ast.Attribute) and (is_kept or is_handed) else None
-            held = list(node.args)
-        if holder is None:
+        holder, held = kept_outputs.put(node, self._containers | HANDS_OUT)
+        if holder is None or (isinstance(node, ast.Assign) and len(node.targets) > 1):
             return
+        function = node.func if isinstance(node, ast.Call) else None
+        is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT
         for value in held:
-            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
-            shown = (kept_outputs.shown(part, self._parents) for part in parts)
+            shown = (kept_outputs.shown(part, self._parents) for part in kept_outputs.parts_of(value))
             text = next((text for text in shown if text in self._overwritten), None)
             if text is None or place(holder) in self._outputs | self._inputs:
                 continue

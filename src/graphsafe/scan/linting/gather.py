@@ -131,7 +131,7 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
     record.edges = {callee: dict.fromkeys(sorted(edges, key=repr)) for callee, edges in sorted(record.edges.items())}
     draws_of_host = [place for place, event in record.events.items() if event.how == "host-random" and not event.guard]
     for at in draws_of_host:
-        if draws.called_in_training(project, record, f"{at.path}::{at.function}"):
+        if draws.called_in_training(project, record, at.ref):
             record.events[at] = replace(record.events[at], guard=draws.IN_TRAINING)
     record.events = {place: record.events[place] for place in sorted(record.events, key=_in_order)}
     record.replays = {place: record.replays[place] for place in sorted(record.replays, key=_in_order)}

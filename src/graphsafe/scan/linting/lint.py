@@ -87,7 +87,7 @@ class Linter:
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._with_graphs)
         for place, event in self._events(wanted, regions):
-            event = _captured(event, captures.get(_ref(place)))
+            event = _captured(event, captures.get(place.ref))
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)
@@ -134,7 +134,7 @@ class Linter:
         for rule, match in self._rulebook.matching(event.kind, event.how):
             certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
-                hazards.setdefault(_ref(place), []).append(rule.code)
+                hazards.setdefault(place.ref, []).append(rule.code)
             if place.path not in wanted:
                 continue
             if CONFIDENCES.index(event.confidence) < self._least:
@@ -150,7 +150,7 @@ class Linter:
             # The default capture stream is on the device that the process chose before it captured.
             chosen = chosen or (event.how == "no-stream" and self._has_one_device)
             chosen = chosen or (event.how == "refilled" and place.path not in self._with_graphs)
-            if chosen or (_needs_replay(event) and regions.of(_ref(place), event.span[0]) == "step"):
+            if chosen or (_needs_replay(event) and regions.of(place.ref, event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
         yield from ((change.place, change.event) for change in seen_by_graphs.events(record.state, regions))
@@ -200,7 +200,7 @@ class Linter:
         elif event.compile_test is not None:
             data["compile_test"] = event.compile_test.text
         words = _Words(event.words)
-        ref = _ref(place)
+        ref = place.ref
         region = regions.of(ref, event.span[0])
         around = rule.around_graphs if region == "step" else None
         if around is not None and level == "error":
@@ -343,10 +343,6 @@ def _needs_replay(event: Event) -> bool:
         "query",
         "elapsed-time",
     )
-
-
-def _ref(place: Place) -> str:
-    return f"{place.path}::{place.function}"
 
 
 def _captured(event: Event, captures: Set[bool] | None) -> Event:

@@ -60,7 +60,7 @@ class Regions:
         self._capturing = {name.rpartition(".")[2] for name in names}
         self._calls = calls
         unready = {
-            f"{place.path}::{place.function}"
+            place.ref
             for place, event in record.events.items()
             if event.how == "no-warmup" and event.confidence == "likely"
         }

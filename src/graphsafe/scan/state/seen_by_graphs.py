@@ -34,10 +34,10 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
         uses.setdefault(use.key, []).append(use)
     for writes in (*log.writes.values(), *log.between.values()):
         for write in writes:
-            if _begins_anew(write, log) and graphs.runs_first_in_capture(f"{write.path}::{write.function}"):
+            if _begins_anew(write, log) and graphs.runs_first_in_capture(write.ref):
                 yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
                 break
-            if _outlasts_steps(write) and graphs.is_around(f"{write.path}::{write.function}", write.span[0]):
+            if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
                 event = _number(write, uses.get(write.key, ()), graphs) or _tensor(write, log, graphs)
                 if event is not None:
                     yield Change(write, event)
@@ -71,12 +71,9 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    ref = f"{write.path}::{write.function}"
     # A number that decides which code runs at all often chooses the graph as well: each holds one of the ways.
     seen = [use for use in uses if use.kind != "branch"]
-    if graphs.recaptures(ref, write.span[0]) or not any(
-        graphs.is_held(f"{use.path}::{use.function}", use.line) for use in seen
-    ):
+    if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
 
@@ -93,10 +90,9 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     reads = log.readers.get(write.key, ())
     if not any(read.captured or graphs.is_held(read.ref) for read in reads):
         return None
-    ref = f"{write.path}::{write.function}"
     is_new = is_memory or (given is not None and given.fresh)
     # No key of a graph tells weights apart; a tensor from elsewhere may be the one of the graph that is replayed.
-    if graphs.may_capture(ref) or (not is_new and graphs.recaptures(ref)):
+    if graphs.may_capture(write.ref) or (not is_new and graphs.recaptures(write.ref)):
         return None
     return event_of(write, "AttrWrite", "rebound", "likely", "error")
 

@@ -105,8 +105,10 @@ class World:
     @property
     def streams(self) -> list[Stream]:
         """The current stream of each device in this thread; the default ones in a new thread."""
-        found: list[Stream] = self._thread.__dict__.setdefault("streams", list(self.defaults))
-        return found
+        known: dict[str, list[Stream]] = self._thread.__dict__
+        if "streams" not in known:
+            known["streams"] = list(self.defaults)
+        return known["streams"]
 
     def stream(self, index: int | None = None) -> Stream:
         return self.streams[self.device if index is None else index]
