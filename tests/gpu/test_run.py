@@ -267,6 +267,7 @@ IDLE = """
 import sys, time, torch
 
 x = torch.randn(4096, 4096, device="cuda")
+y = x @ x  # Before the capture: the first product makes a handle of cuBLAS, which no capture allows.
 graph = torch.cuda.CUDAGraph()
 with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
     for _ in range(10):

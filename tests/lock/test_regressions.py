@@ -10,7 +10,7 @@ import pytest
 
 from graphsafe.errors import RequestError
 from graphsafe.lock import file
-from graphsafe.lock.proven import Proven, Speedup, proven_by
+from graphsafe.lock.proven import Proven, Spread, proven_by
 from graphsafe.lock.regressions import Comparison, compared
 from graphsafe.report.model import (
     Bucket,
@@ -104,8 +104,10 @@ def test_an_entry_a_bucket_of_a_kind_of_device() -> None:
         0,
         1 << 20,
     )
-    assert entry.speedup == Speedup(2.0, pytest.approx(0.99 / 0.51, abs=1e-3), pytest.approx(1.01 / 0.49, abs=1e-3))
-    assert proven_by(report(shared=True))["NVIDIA H200", "batch=1", None].speedup is None
+    assert entry.speedup == Spread(2.0, pytest.approx(0.99 / 0.51, abs=1e-3), pytest.approx(1.01 / 0.49, abs=1e-3))
+    assert entry.replay_ms == Spread(0.5, 0.49, 0.51)
+    shared = proven_by(report(shared=True))["NVIDIA H200", "batch=1", None]
+    assert (shared.speedup, shared.replay_ms) == (None, None)
 
 
 def test_each_line_is_told_with_whether_the_change_introduced_it() -> None:
@@ -140,7 +142,10 @@ def test_a_verdict_is_told_with_the_line() -> None:
     [
         ({"kernels": 14}, "12 → 14 kernel nodes"),
         ({"pool": 3 << 20}, "the graph's pool 1.0 MiB → 3.0 MiB; most of it is taken at cache.py:50"),
-        ({"graph_ms": 0.9}, "a replay 2 times as fast (1.94 to 2.06) → 1.11 times as fast (1.08 to 1.15)"),
+        (
+            {"graph_ms": 0.9},
+            "a replay 0.5 ms (0.49 to 0.51) → 0.9 ms (0.882 to 0.918), 2 → 1.11 times as fast as the eager step",
+        ),
     ],
 )
 def test_numbers_that_grew_are_worse_and_that_shrank_are_better(seen: Any, text: str) -> None:
@@ -152,6 +157,24 @@ def test_numbers_that_grew_are_worse_and_that_shrank_are_better(seen: Any, text:
 def test_a_time_within_the_spread_that_was_measured_is_the_same() -> None:
     assert not against(report(), report(graph_ms=0.515)).worse
     assert against(report(), report(graph_ms=0.55)).worse
+
+
+@pytest.mark.parametrize(
+    ("eager_ms", "graph_ms"), [(0.5, 0.5), (1.5, 0.7)], ids=["the eager step is faster", "both are slower"]
+)
+def test_the_replay_and_its_gain_have_to_agree(eager_ms: float, graph_ms: float) -> None:
+    """Two runs of one commit on one H200 differ so: by the load of its host."""
+    other = report(graph_ms=graph_ms, eager_ms=eager_ms, eager_spread_ms=[eager_ms * 0.99, eager_ms * 1.01])
+    found = against(report(), other)
+    assert (found.worse, found.better) == ((), ())
+    back = against(other, report())
+    assert (back.worse, back.better) == ((), ())
+
+
+def test_a_lock_without_times_of_replays_says_nothing_about_them() -> None:
+    older = {key: replace(entry, replay_ms=None) for key, entry in proven_by(report()).items()}
+    after = report(graph_ms=0.9)
+    assert not compared("decode", older, proven_by(after), after).worse
 
 
 def test_what_was_not_run_or_not_locked_is_said() -> None:

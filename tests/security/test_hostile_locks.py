@@ -39,6 +39,7 @@ LOCK = {
     "coverage": "0.5",
     "pool_bytes": "512",
     "speedup": "{median = 2.0, low = 1.5, high = 3}",
+    "replay_ms": "{median = 0.5, low = 0.4, high = 1}",
     "torch": "'2.13.0'",
 }
 ENTRY = {"path": "'step.py'", "function": "'f'", "code": "'GS101'", "text": "'x.item()'", "count": "2", "owner": "'me'"}

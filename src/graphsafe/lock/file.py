@@ -7,13 +7,14 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from graphsafe.document import Convert, Document
 from graphsafe.errors import RequestError
 from graphsafe.files import MAX_HANDWRITTEN, leads_out, read_regular, write_atomically
-from graphsafe.lock.proven import Key, Proven, Speedup
+from graphsafe.lock.proven import Key, Proven, Spread
 from graphsafe.report.model import VERDICTS
 
 if sys.version_info >= (3, 11):
@@ -94,7 +95,6 @@ def _place(entry: Proven) -> tuple[Any, ...]:
 
 
 def _table(entry: Proven) -> dict[str, Any]:
-    speedup = entry.speedup
     return {
         "device": entry.device,
         "bucket": entry.bucket or None,
@@ -105,7 +105,8 @@ def _table(entry: Proven) -> dict[str, Any]:
         "copies": entry.copies,
         "coverage": entry.coverage,
         "pool_bytes": entry.pool_bytes,
-        "speedup": None if speedup is None else {"median": speedup.median, "low": speedup.low, "high": speedup.high},
+        "speedup": None if entry.speedup is None else asdict(entry.speedup),
+        "replay_ms": None if entry.replay_ms is None else asdict(entry.replay_ms),
         "torch": entry.torch,
     }
 
@@ -141,9 +142,9 @@ def _measure(document: Document, key: str, value: object) -> float:
     return number
 
 
-def _speedup(document: Document, key: str, value: object) -> Speedup:
+def _spread(document: Document, key: str, value: object) -> Spread:
     names = ("median", "low", "high")
-    return Speedup(**document.read(key, value, dict.fromkeys(names, _measure), required=names))
+    return Spread(**document.read(key, value, dict.fromkeys(names, _measure), required=names))
 
 
 _KEYS: Mapping[str, Convert] = {
@@ -157,7 +158,8 @@ _KEYS: Mapping[str, Convert] = {
     "copies": _count,
     "coverage": _measure,
     "pool_bytes": _count,
-    "speedup": _speedup,
+    "speedup": _spread,
+    "replay_ms": _spread,
 }
 
 

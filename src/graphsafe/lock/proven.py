@@ -14,15 +14,15 @@ Key = tuple[str, str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Speedup:
-    """The ratio of an eager step's time to a replay's: the median, and the tenth and ninetieth percentile."""
+class Spread:
+    """The rounds of one measurement: the median, and the tenth and ninetieth percentile."""
 
     median: float
     low: float
     high: float
 
-    def text(self) -> str:
-        return f"{self.median:.3g} times as fast ({self.low:.3g} to {self.high:.3g})"
+    def text(self, unit: str) -> str:
+        return f"{self.median:.3g} {unit} ({self.low:.3g} to {self.high:.3g})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,9 @@ class Proven:
     coverage: float | None = None
     "The plan's coverage, if the step as a whole is not ready."
     pool_bytes: int | None = None
-    speedup: Speedup | None = None
+    speedup: Spread | None = None
+    "The ratio of an eager step's time to a replay's."
+    replay_ms: Spread | None = None
 
     @property
     def key(self) -> Key:
@@ -57,6 +59,7 @@ def proven_by(report: Report) -> dict[Key, Proven]:
         parts = [(bucket_name(each.axes), each.verdict, each.probes) for each in device.buckets]
         for bucket, verdict, data in parts or [("", device.verdict, device.probes)]:
             probes = Probes.of(data)
+            speedup, replay_ms = _times(probes)
             entry = Proven(
                 device=kind,
                 bucket=bucket,
@@ -68,7 +71,8 @@ def proven_by(report: Report) -> dict[Key, Proven]:
                 copies=probes.step.copies,
                 coverage=_coverage(report, device, verdict),
                 pool_bytes=probes.memory.pool_bytes,
-                speedup=_speedup(probes),
+                speedup=speedup,
+                replay_ms=replay_ms,
             )
             known = found.get(entry.key)
             if known is None or VERDICTS.index(verdict) > VERDICTS.index(known.verdict):
@@ -90,10 +94,12 @@ def _coverage(report: Report, device: DeviceResult, verdict: Verdict) -> float |
     return round(report.plan["coverage"], 4) if is_planned and device is (report.devices or (None,))[0] else None
 
 
-def _speedup(probes: Probes) -> Speedup | None:
-    """Return the speedup; None for a time that was measured beside another target's work."""
+def _times(probes: Probes) -> tuple[Spread | None, Spread | None]:
+    """Return the speedup and a replay's time; None for times that were measured beside another target's work."""
     timing = probes.timing
     median, eager, graph = timing.times_as_fast, timing.eager_spread_ms, timing.graph_spread_ms
     if median is None or eager is None or graph is None or timing.shared or not graph[0] or not graph[1]:
-        return None
-    return Speedup(round(median, 3), round(eager[0] / graph[1], 3), round(eager[1] / graph[0], 3))
+        return None, None
+    speedup = Spread(round(median, 3), round(eager[0] / graph[1], 3), round(eager[1] / graph[0], 3))
+    of_replay = None if timing.graph_ms is None else Spread(*(round(one, 4) for one in (timing.graph_ms, *graph)))
+    return speedup, of_replay
