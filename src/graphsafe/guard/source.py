@@ -21,7 +21,7 @@ class Source(Protocol):
     evidence: Literal["measured", "predicted"]
 
     def watched(self, listener: Listener) -> AbstractContextManager[None]:
-        """Report to `listener` the work of this thread, and of autograd for it. Raises nothing, on no thread."""
+        """Report to `listener` the work of this thread, and of autograd for it. Never raises, on any thread."""
         ...
 
     def launches_counted(self) -> AbstractContextManager[Callable[[], int]]:

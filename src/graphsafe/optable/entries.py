@@ -117,12 +117,12 @@ class Effect:
     pageable: bool = False
     "Whether its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
     only_if_certain: bool = False
-    """Whether a "perhaps" is left out: nearly every call with unknown arguments is innocent of it."""
+    """Whether a "perhaps" is left out: nearly every call with unknown arguments is free of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An effect of a call: certain, or possible if an open argument decides."""
+    """An effect of a call: certain, or possible if it depends on an unknown argument."""
 
     effect: Effect
     certain: bool
@@ -153,7 +153,7 @@ class ResultCase:
 
 @dataclass(frozen=True)
 class Op:
-    """One entry of the table. It has no slots, so that it can keep what every call of it asks for."""
+    """One entry of the table. It has no slots, so that it can cache properties that every call asks for."""
 
     aten: str | None
     "`aten::nonzero`; `None` for a function that exists in Python only."

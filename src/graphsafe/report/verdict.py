@@ -127,7 +127,7 @@ def _differences(wrong: Iterable[Check]) -> Iterator[str]:
 def _departed(departure: Departure) -> str:
     change = f"{departure.op} has {departure.before} at capture and {departure.after} then"
     if departure.under == "further steps":
-        return f"Python decides otherwise {count(departure.step, 'step')} after the captured one: {change}"
+        return f"Python decides differently {count(departure.step, 'step')} after the captured one: {change}"
     return f"{_DECIDED_BY[departure.under]}: {change}"
 
 

@@ -42,7 +42,8 @@ _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
 def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -> Horizon:
-    """Step on from a warm state, along the path of captures where the step can take it. It uses up the session.
+    """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
+    session.
 
     Operations that run while `left_out` says so are not compared.
     """

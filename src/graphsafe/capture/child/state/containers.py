@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphsafe.capture.child.state.reach import Reach
 
 MISSING: Any = object()
-"`put_back_host` takes this for a value that was not there."
+"Stands for a value that did not exist; `put_back_host` then removes it."
 
 
 class StateError(Exception):

@@ -134,7 +134,7 @@ def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
 
 
 def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]) -> list[str | None]:
-    """Return each call's line: from the front and from the back, as far as the other profile has the same calls."""
+    """Return each call's line, as far as the other profile has the same calls at its beginning and its end."""
     step = _step(named)
     if step is None:
         return [None] * len(calls)
