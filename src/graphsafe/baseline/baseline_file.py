@@ -1,4 +1,4 @@
-"""A baseline's file: TOML, sorted, with one block a finding, so that people can edit it and git can merge it."""
+"""A baseline's file: TOML, sorted, with one block per finding, so that people can edit it and git can merge it."""
 
 from __future__ import annotations
 
