@@ -102,7 +102,7 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[b
     try:
         return after.encode(encoding), without
     except UnicodeEncodeError:
-        raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, has not") from None
+        raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, lacks") from None
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:

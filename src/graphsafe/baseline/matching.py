@@ -25,7 +25,7 @@ _UNREADABLE = "GS900"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The extent of a scan: the finding of an entry is gone if the entry lies inside but has no finding."""
+    """The extent of a scan: an entry inside it that matches no finding is left over."""
 
     root: Path
     "The project root, without links."

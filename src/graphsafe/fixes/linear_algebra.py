@@ -1,4 +1,4 @@
-"""Replaces solvers that read back whether they succeeded by forms that leave that answer on the device."""
+"""Replaces solvers that read back whether they succeeded with variants that leave the answer on the device."""
 
 from __future__ import annotations
 

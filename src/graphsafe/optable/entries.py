@@ -35,9 +35,9 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""The values that using a name proves to be tensors: any value that nothing else is known of, only a parameter of hot
-code (arrays share some names, but are seldom parameters there), or only an argument of a step. Each includes the next.
-"""
+"""The values that the use of a name proves to be tensors. `value`: any value of which nothing else is known.
+`parameter`: only a parameter of hot code (arrays share some names, but are seldom parameters there). `step-input`: only
+an argument of a step. Each includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
 

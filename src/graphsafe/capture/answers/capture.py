@@ -47,7 +47,7 @@ class Fired:
     place: CallSite | None
     "None if the event is not the user's code, such as `gc.collect`."
     moved: tuple[str, ...]
-    "State that has lain elsewhere since then."
+    "State that was moved to other memory."
     checks: tuple[Check, ...]
 
 

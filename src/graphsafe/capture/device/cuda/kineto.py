@@ -243,7 +243,7 @@ def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[Ga
     if launch is None or calls[launch].begin <= since:
         return "device", launch
     meanwhile = list(takewhile(lambda number: calls[number].end >= since, range(launch - 1, -1, -1)))[::-1]
-    for number in meanwhile:  # a copy that was running when the device ended it has waited for it
+    for number in meanwhile:  # a copy that began before the device ended, and ended after it, has waited for it
         if calls[number].kind == "wait" or (calls[number].kind == "copy" and calls[number].begin < since):
             return "wait", number
     allocating = [number for number in meanwhile if calls[number].kind == "allocation"]

@@ -154,8 +154,8 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file: of the part that it is in, if its statement was taken
-        apart."""
+        """Return the place of an expression in the target's file; if its statement was taken apart, that of the part
+        that holds it."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]
