@@ -29,5 +29,5 @@ class Source(Protocol):
         ...
 
     def unknown(self) -> tuple[str, ...]:
-        """Return operations since the watch began of which it is not known whether they wait."""
+        """Return operations since the watch began that may or may not wait: their effects are not known."""
         ...

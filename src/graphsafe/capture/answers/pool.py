@@ -26,7 +26,7 @@ class CapturedBucket:
     axes: Axes
     pool_bytes: int | None
     held: Held | None
-    "Its memory in the pool; None where there is no pool to look into."
+    "Its memory in the pool; None if there is no pool that can be read."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Runs many more eager steps, to see whether Python goes on to launch the operations that a capture fixed.
+"""Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
 A counter, a schedule, an iterator or a clock may decide differently a hundred steps later. Values are not compared
 here, so nothing is computed twice: a step is known by its operations, their shapes and their numbers. State on the

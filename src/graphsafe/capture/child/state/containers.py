@@ -136,7 +136,7 @@ def _base(kind: type) -> Any:
             base.__name__ == "ndarray" and module_name(base) == "numpy"
         ):
             return base
-    raise TypeError(f"{kind} is no container")
+    raise TypeError(f"{kind} is not a container")
 
 
 def put_back_host(reach: Reach, path: str, value: Any) -> None:

@@ -46,7 +46,7 @@ class Search:
         self._session = session
         self.split = split
         self.start = start
-        "The state in which each look at the segments begins."
+        "The state in which each check of the segments begins."
         self._table = table
         self._assigned = assigned
         self.regions: tuple[Region, ...] = ()
@@ -126,7 +126,7 @@ class Search:
                 for need in found:
                     self._answer(need, regions)
                 if before == (self.regions, self.handed):
-                    raise Unplannable(f"{found[0].reason}, which no break mends ({_line(found[0].frames)})")
+                    raise Unplannable(f"{found[0].reason}, which no break can avoid ({_line(found[0].frames)})")
             elif not self._cheaper():
                 return
             self._rounds += 1

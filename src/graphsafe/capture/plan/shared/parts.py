@@ -155,7 +155,7 @@ class _Apart:
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
-                # The rest of the function is the other branch, so the break is the decision alone.
+                # The rest of the function is the other branch, so only the decision is the break.
                 residual = self._hoisted(ast.copy_location(_truth_of(residual), head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
         else:
