@@ -221,7 +221,7 @@ def test_another_baseline_can_be_named(project: Project) -> None:
     ("old", "new", "problem"),
     [
         ("version = 1", "version = 2", "a baseline of version 2, and this graphsafe reads version 1"),
-        ("version = 1\n", "", "version: missing, so this is no baseline"),
+        ("version = 1\n", "", "version: missing, so this is not a baseline"),
         ("version = 1", "<<<<<<< HEAD\nversion = 1", "(at line 3, column 1)"),
         ('code = "GS101"\n', "", "finding[0].code: missing"),
         ('code = "GS101"\n', 'code = "GS101"\nreasn = "x"\n', 'finding[0].reasn: unknown key (did you mean "reason"?)'),

@@ -182,10 +182,10 @@ def test_a_malformed_table_is_one_line_that_names_the_file(tmp_path: Path, text:
     ("change", "message"),
     [
         ({"colour": "red"}, "unknown key 'colour'"),
-        ({"placement": "moon"}, "'moon' is none of same, argument"),
-        ({"result": "tensr"}, "'tensr' is none of"),
+        ({"placement": "moon"}, "'moon' is not one of same, argument"),
+        ({"result": "tensr"}, "'tensr' is not one of"),
         ({"effects": [{"kind": "waits", "rule": None}]}, "'how'"),
-        ({"effects": [{"kind": "naps", "rule": None, "how": "op"}]}, "'naps' is none of"),
+        ({"effects": [{"kind": "naps", "rule": None, "how": "op"}]}, "'naps' is not one of"),
         ({"effects": [{"kind": "waits", "rule": None, "how": "op", "when": {"kinds": {"x": ["tensr"]}}}]}, "'tensr'"),
     ],
 )

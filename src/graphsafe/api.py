@@ -35,7 +35,7 @@ def scan(
     jobs: int | None = None,
 ) -> Report:
     """Lint files and folders, without importing or running any of them; without paths, the working directory. A list of
-    paths will do, too.
+    paths is accepted, too.
 
     The options are those of `graphsafe scan`. `buffers` holds an editor's unsaved contents, by path; such a scan caches
     nothing. Each finding holds its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set.
@@ -158,9 +158,9 @@ def assert_ready(
 
 
 def capture_requests(text: str | None, **options: object) -> list[CaptureRequest]:
-    """A request for the target that `text` names, or for every configured one.
+    """Return a request for the target that `text` names, or for every configured one.
 
-    A configured target is meant by its name alone: a factory that is spelled out has the given options and no others.
+    A configured target is found by its name only; a factory given as `FILE.py:FACTORY` gets no configured options.
     Devices and buckets that are not given come from the target's configuration. Raises RequestError.
     """
     from graphsafe.capture.request import CaptureRequest

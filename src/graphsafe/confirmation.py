@@ -78,7 +78,7 @@ def _digest_of(path: str) -> str | None:
 
 
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
-    """The joint answer of the runs; None if they reached the place but cannot see a fault of that kind."""
+    """Return the joint answer of the runs; None if they reached the place but cannot see a fault of that kind."""
     said = [
         "confirmed" if seen.source != "scan" else seen.status
         for report in captures

@@ -236,7 +236,7 @@ def _hotness(found: Hotness) -> Iterator[str]:
             called = callee.partition("::")[2]
             yield f"  {from_here(path)}:{edge.line}: {caller or 'the module level'} calls {called}{behind}"
         if any(edge.guarded for edge in found.chain):
-            yield "  Every way to it is guarded: what is found in it is a note at most."
+            yield "  Every way to it is guarded, so its findings are notes at most."
         if found.further_roots:
             yield f"  {count(found.further_roots, 'more root')} can reach it."
     else:

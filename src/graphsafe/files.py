@@ -18,7 +18,7 @@ CHUNK = 65_536
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
-    """The content of a regular file of at most `most` bytes.
+    """Return the content of a regular file of at most `most` bytes.
 
     Reading a FIFO could block forever, and reading a device could never end. The file is opened without blocking and
     checked after that, so that it cannot be replaced between the check and the reading. Raises OSError; its `strerror`

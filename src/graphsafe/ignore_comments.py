@@ -40,7 +40,7 @@ class _Place:
     """The end of a line where a comment may stand, and the comment that is there."""
 
     column: int
-    "The comment's column, from 0; without a comment, the column behind the code."
+    "The comment's column, from 0; without a comment, the column after the code."
     comment: str
 
 
@@ -102,11 +102,11 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[b
     try:
         return after.encode(encoding), without
     except UnicodeEncodeError:
-        raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, has not") from None
+        raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, lacks") from None
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:
-    """Return the comment with a suppression of `codes`: in place of the one that it has, else after the rest."""
+    """Return the comment with a suppression of `codes`: in place of its own suppression, else at the end."""
     known = comment_in(comment, 1, 0)
     if known is None:
         return f"{comment.rstrip()}  {_written(sorted(codes), reason)}".lstrip()

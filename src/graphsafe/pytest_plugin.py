@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--graphsafe-update", action="store_true", help="Write what marked factories prove into graphsafe.lock."
     )
-    parser.addini("graphsafe_device", "As --graphsafe-device, which goes before it.")
+    parser.addini("graphsafe_device", "The same as --graphsafe-device, which has precedence.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -86,7 +86,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 
 def _played(item: pytest.Item) -> int | None:
-    """The simulated device that the test process plays for a test, or None."""
+    """Return the simulated device that the test process plays for a test, or None."""
     if not isinstance(item, pytest.Function):
         return None
     asked = _asked(item.config)
@@ -120,7 +120,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
 
 
 class Worse(AssertionError):
-    """A step does worse than graphsafe.lock says."""
+    """A step is worse than graphsafe.lock says."""
 
 
 class Factory(pytest.Item):

@@ -180,7 +180,7 @@ def test_a_lock_without_times_of_replays_says_nothing_about_them() -> None:
 def test_what_was_not_run_or_not_locked_is_said() -> None:
     only = replace(report(), devices=(replace(report().devices[0], buckets=report().devices[0].buckets[:1]),))  # type: ignore[index]
     (gone,) = against(report(), only).worse
-    assert gone == "decode, batch 8: was ready, and is not run any more; --update-lock takes it out"
+    assert gone == "decode, batch 8: was ready, and no longer runs; --update-lock removes it"
     (new,) = against(only, report()).worse
     assert new.startswith("decode, batch 8: not in the lock")
     (unknown,) = compared("decode", {}, proven_by(report()), report()).worse
@@ -189,7 +189,7 @@ def test_what_was_not_run_or_not_locked_is_said() -> None:
     assert (other.worse, other.compared) == ((), 0)
     assert other.skipped == (
         "decode: skipped on NVIDIA H200, which is not here",
-        "decode: the lock has nothing of sim",
+        "decode: the lock has no entry for sim",
     )
 
 

@@ -98,7 +98,7 @@ def test_lanes_stand_below_each_other_on_one_scale() -> None:
         ("graph", 0, 400),
         ("kernel", 0, 400),
     ]
-    assert "<title>wait name, at m.py:4, 35 µs, 30 µs of it behind the queue</title>" in text
+    assert "<title>wait name, at m.py:4, 35 µs, 30 µs of it while the device worked</title>" in text
     assert "of 0.1 ms the device works 0.04 ms, idles 0.06 ms, a replay takes 0.04 ms" in text
 
 

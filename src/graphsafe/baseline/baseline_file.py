@@ -1,4 +1,4 @@
-"""A baseline's file: TOML, sorted, with one block a finding, so that people can edit it and git can merge it."""
+"""A baseline's file: TOML, sorted, with one block per finding, so that people can edit it and git can merge it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def read_baseline(path: Path) -> list[Entry] | None:
         raise BaselineError(
             f"{shown}: a baseline of version {version}, and this graphsafe reads version {VERSION}"
             if isinstance(version, int)
-            else f"{shown}: version: missing, so this is no baseline"
+            else f"{shown}: version: missing, so this is not a baseline"
         )
     read = document.read("", table, {"version": Document.number, "finding": _entries})
     entries: list[Entry] = read.get("finding", [])

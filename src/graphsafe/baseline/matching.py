@@ -25,7 +25,7 @@ _UNREADABLE = "GS900"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The extent of a scan: an entry inside it without a finding is gone."""
+    """The extent of a scan: an entry inside it that matches no finding is left over."""
 
     root: Path
     "The project root, without links."
@@ -55,7 +55,7 @@ class Matches:
     left: Sequence[tuple[Entry, int]]
     "Entries that the scan should have found, with the number of findings that it did not find."
     unjudged: Sequence[tuple[Entry, int]]
-    "Entries that the scan did not look for, with the same number."
+    "Entries that the scan did not look for, with the number of their findings."
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:

@@ -40,7 +40,7 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """One line of printable characters of bounded length that still tells texts apart."""
+    """Return one line of printable characters of bounded length that still tells texts apart."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:
         return line

@@ -54,7 +54,7 @@ def capture_all(
     breaks_off: Callable[[], AbstractContextManager[None]] = nullcontext,
     kept: Server | None = None,
 ) -> list[Report]:
-    """Return a report each, in order. Raises as `capture_target` does.
+    """Return one report for each request, in order. Raises as `capture_target` does.
 
     After Ctrl-C the reports of unfinished targets have an `INTERRUPTED` limit. `breaks_off` is a context manager in
     which signals raise KeyboardInterrupt; a caller that handles signals passes its own. `kept` is a server from

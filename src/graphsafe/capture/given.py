@@ -148,7 +148,8 @@ def _not_importable(what: Any) -> Iterator[ModuleType]:
 
 
 def _cells() -> dict[str, list[str]]:
-    """Source lines of code that lies in no file (a notebook's cells), by the file name that Python gives it."""
+    """Return the source lines of code that lies in no file (a notebook's cells), by the file name that Python gives
+    it."""
     return {
         name: list(entry[2])
         for name, entry in list(linecache.cache.items())
@@ -162,7 +163,7 @@ def _is_module(what: Any) -> bool:
 
 
 def _name_of(what: Any) -> str:
-    """The name for reports: `model.py:build` or `Decoder`."""
+    """Return the name for reports: `model.py:build` or `Decoder`."""
     name = getattr(what, "__qualname__", None)
     if name is None:
         return type(what).__qualname__

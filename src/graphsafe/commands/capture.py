@@ -63,7 +63,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
 @click.command(short_help="Run one step, capture and replay it, and compare.")
 @click.argument("target", required=False)
 @click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
-@click.option("--allow-none", is_flag=True, help="With --all: it is a success if no target is configured.")
+@click.option("--allow-none", is_flag=True, help="With --all: succeed if no target is configured.")
 @click.option("--locked", is_flag=True, help="With --all: fail only if something got worse than graphsafe.lock says.")
 @click.option("--update-lock", is_flag=True, help="With --all: write graphsafe.lock anew.")
 @click.option("--shard", metavar="K/N", help="With --all: every N-th target, from the K-th; see `report merge`.")
@@ -320,7 +320,7 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
 
 
 def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str, object]) -> None:
-    """Raise RequestError for no target or two, and for options that only go with all targets."""
+    """Raise RequestError if there is no target or there are two, and for options that only work with --all."""
     if (target is None) != all_targets:
         raise RequestError("capture: give either a TARGET or --all")
     for name, given in needs_all.items():
@@ -331,7 +331,7 @@ def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str
 
 
 def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_targets: bool) -> None:
-    """Raise RequestError for options that do not go together."""
+    """Raise RequestError for options that exclude each other."""
     if emit_for is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
     if emit is not None and all_targets:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
-"A mark in the names of targets that lie in test files; pytest writes their entries."
+"Part of the names of targets in test files; pytest writes their entries."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Gate:
             file.write(self.path, file.joined(before, now, gone if self.is_whole else ()))
             for name, report in named:
                 if _is_unfit(report):
-                    complain(f"{self.path.name}: {name} could not be run, and stays as it was")
+                    complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
             say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
             return {}
         return self._compared(before, named, gone if self.is_whole else [])
@@ -96,7 +96,7 @@ class Gate:
             if found.compared or found.worse:
                 outcome[name] = not found.worse
         for name in gone:
-            complain(f"{name}: in the lock, and no target any more; --update-lock takes it out")
+            complain(f"{name}: in the lock, but no longer a target; --update-lock removes it")
         meant = "; if they are meant, --update-lock records them" if worse else ""
         result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
         say(f"{self.path.name}: {result}", err=True)

@@ -33,13 +33,13 @@ class Fixed:
 
     @property
     def count(self) -> int:
-        """How many findings were fixed in files that could be written."""
+        """Number of findings that were fixed in files that could be written."""
         files = self.files
         return sum(one.location.path in files for one in self.made)
 
     @property
     def risks(self) -> Sequence[str]:
-        """Return, a line each, when unsafe fixes give another result."""
+        """Return the cases in which unsafe fixes give another result, one per line."""
         files = self.files
         return [
             f"{at.path}:{at.line}: unsafe: {risk}"
@@ -54,7 +54,7 @@ class Fixed:
 
     @property
     def failures(self) -> Sequence[str]:
-        """Return the findings that could not be fixed, with the reason, a line each."""
+        """Return the findings that could not be fixed, each on a line with its reason."""
         return [f"{path}: {why}" for path, why in self.held.failures.items()]
 
 

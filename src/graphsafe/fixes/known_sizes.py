@@ -20,7 +20,8 @@ def classes(code: Code, finding: Finding) -> Fix | None:
     """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`.
 
     With any other number of classes the product would be illegal. `one_hot(x.argmax(-1))` becomes
-    `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: without it, the largest number that occurs decides.
+    `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: the number of classes then no longer depends on the largest
+    number that occurs.
     """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
@@ -29,7 +30,10 @@ def classes(code: Code, finding: Finding) -> Fix | None:
             return None
         known, risk = _rows(code, node), ""
         if known is None:
-            known, risk = _bound(code, node.args[0]), "without it, the largest number that occurs decides"
+            known, risk = (
+                _bound(code, node.args[0]),
+                "the number of classes no longer depends on the largest number that occurs",
+            )
         if known is None:
             return None
         from graphsafe.fixes import rewriting
@@ -40,7 +44,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return how many rows the matrix has by which a product multiplies this."""
+    """Return the number of rows of the matrix that a product multiplies this by."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -146,7 +150,7 @@ class _Size:
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
     """Return the number of elements that a `view` or `reshape` of this gives it.
 
-    None if one of the sizes is -1 and stands for the rest; a risk if one could be.
+    None if one of the sizes is -1 and stands for the rest; it has a risk if one could be.
     """
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
@@ -155,7 +159,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
     if not all(map(is_plain, call.args)) or any(_is_negative(code, each) for each in call.args):
         return None
     unsure = [each for each in call.args if not is_size(code, each)]
-    risk = f"it fails where `{code.text(unsure[0])}` is -1, which stands for the rest" if unsure else ""
+    risk = f"it fails where `{code.text(unsure[0])}` is -1, a size that `view` computes" if unsure else ""
     return _Size(_product(code, call.args), risk)
 
 

@@ -1,4 +1,4 @@
-"""Replaces solvers that read back whether they succeeded by forms that leave that answer on the device."""
+"""Replaces solvers that read back whether they succeeded with variants that leave the answer on the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_e
 
 
 def without_check(code: Code, finding: Finding) -> Fix | None:
-    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, whose second result says what `inv` would raise."""
+    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, whose second result says whether `inv` would raise."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

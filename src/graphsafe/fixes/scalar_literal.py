@@ -80,7 +80,7 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
 
 
 def _risk(node: ast.Call) -> str:
-    """Return what may go wrong where the tensor is of half precision and the number beyond it."""
+    """Return the risk of a number that half precision cannot hold, if the tensor may be of half precision."""
     value = _filled(node.args[0])[1]
     named = next((each.value for each in node.keywords if each.arg == "dtype"), None)
     is_wide = (

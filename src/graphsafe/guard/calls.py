@@ -58,7 +58,7 @@ def running_call(frame: FrameType) -> str | None:
 
 
 def _of_frame(frame: FrameType) -> str:
-    """The name of a function of torch that is written in Python."""
+    """Return the name of a function of torch that is written in Python."""
     module = str(frame.f_globals.get("__name__"))
     name: str = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
     if module == "torch._tensor" and "." not in name:

@@ -43,7 +43,8 @@ _heard: dict[int, _Work] = {}
 
 
 class _Work(Running):
-    """The work of one thread for the thread that entered the region: that one itself, or autograd's."""
+    """The work that one thread does for the thread that entered the region: that thread itself, or one of
+    autograd's."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)
@@ -156,7 +157,7 @@ def _unheard() -> Iterator[None]:
 
 @functools.cache
 def _listen() -> None:
-    """Register with PyTorch, which cannot unregister: from then on each wait costs a look into a table."""
+    """Register with PyTorch, which cannot unregister: from then on each wait costs one look-up."""
     torch._C._activate_gpu_trace()
     untraced: Any = torch._disable_dynamo  # type: ignore[attr-defined]
     device_wait = functools.partial(_wait, "torch.cuda.synchronize")

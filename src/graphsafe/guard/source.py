@@ -21,7 +21,7 @@ class Source(Protocol):
     evidence: Literal["measured", "predicted"]
 
     def watched(self, listener: Listener) -> AbstractContextManager[None]:
-        """Report to `listener` the work of this thread, and of autograd for it. Raises nothing, on no thread."""
+        """Report to `listener` the work of this thread, and of autograd for it. Never raises, on any thread."""
         ...
 
     def launches_counted(self) -> AbstractContextManager[Callable[[], int]]:
@@ -29,5 +29,5 @@ class Source(Protocol):
         ...
 
     def unknown(self) -> tuple[str, ...]:
-        """Return operations since the watch began of which it is not known whether they wait."""
+        """Return operations since the watch began that may or may not wait: their effects are not known."""
         ...

@@ -18,7 +18,7 @@ _LIBRARIES = frozenset(("site-packages", "dist-packages"))
 
 
 def introduced_since(lock: Path) -> Introduced:
-    """Return a function that remarks on lines, compared with the commit that last changed the lock."""
+    """Return a function that says whether a line was introduced since the commit that last changed the lock."""
 
     @cache
     def changes() -> Changes | None:
@@ -44,7 +44,7 @@ def introduced_since(lock: Path) -> Introduced:
 
 
 def unknown(path: str, line: int) -> str:
-    """Return no remark on any line."""
+    """Return the empty text: nothing is known of any line."""
     return ""
 
 

@@ -36,7 +36,7 @@ def compared(
 ) -> Comparison:
     """Compare a target's entries for the kinds of devices that have run."""
     if not locked:
-        return Comparison((f"{name}: not in the lock; --update-lock puts it there",), (), (), 0)
+        return Comparison((f"{name}: not in the lock; --update-lock adds it",), (), (), 0)
     kinds = {device for device, _, _ in now}
     worse: list[str] = []
     better: list[str] = []
@@ -45,9 +45,9 @@ def compared(
         before, after = locked.get(key), now.get(key)
         if before is None:
             if any(device == key[0] for device, _, _ in locked):
-                worse.append(f"{title}: not in the lock; --update-lock puts it there")
+                worse.append(f"{title}: not in the lock; --update-lock adds it")
         elif after is None:
-            worse.append(f"{title}: was {before.verdict}, and is not run any more; --update-lock takes it out")
+            worse.append(f"{title}: was {before.verdict}, and no longer runs; --update-lock removes it")
         else:
             since = f" (torch {before.torch} → {after.torch})" if before.torch != after.torch else ""
             changes = list(_changes(before, after, report, introduced))
@@ -55,7 +55,7 @@ def compared(
             better += [f"{title}: {text}{since}" for text, is_worse in changes if not is_worse]
     missing = sorted({device for device, _, _ in locked} - kinds)
     skipped = [f"{name}: skipped on {device}, which is not here" for device in missing]
-    skipped += [f"{name}: the lock has nothing of {kind}" for kind in sorted(kinds - {key[0] for key in locked})]
+    skipped += [f"{name}: the lock has no entry for {kind}" for kind in sorted(kinds - {key[0] for key in locked})]
     return Comparison(tuple(worse), tuple(better), tuple(skipped), sum(key in now for key in locked))
 
 
@@ -101,7 +101,7 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
 
 
 def _changed_times(before: Proven, after: Proven) -> Iterator[tuple[str, bool]]:
-    """Yield a change of a replay's time, if the speedup says the same: neither alone is above the noise.
+    """Yield a change of a replay's time, if the speedup changed the same way: neither alone is above the noise.
 
     On an H200 (torch 2.11) two runs of one commit, one after the other, gave eager steps of 2.27 and 1.55 ms, with a
     replay of 0.17 ms in both; and replays of 0.125 and 0.161 ms, with the larger speedup for the slower replay.

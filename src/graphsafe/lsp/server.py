@@ -53,7 +53,7 @@ class Session:
         self._said: set[str] = set()
 
     def changed(self, uri: str, patience: float = PATIENCE) -> None:
-        """Scan a document soon."""
+        """Scan a document when no key has been struck for a while."""
         loop = asyncio.get_running_loop()
         if uri in self._waiting:
             self._waiting.pop(uri).cancel()
@@ -105,7 +105,7 @@ class Session:
         self._server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, version))
 
     def _say(self, text: str) -> None:
-        """Show a text once: a bad configuration is bad at every key stroke."""
+        """Show a text once: a bad configuration would otherwise be reported at every key stroke."""
         if text not in self._said:
             self._said.add(text)
             self._server.window_show_message(types.ShowMessageParams(types.MessageType.Warning, f"graphsafe: {text}"))

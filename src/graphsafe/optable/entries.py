@@ -35,9 +35,9 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""The values that using a name proves to be tensors: any value that nothing else is known of, only a parameter of hot
-code (arrays share some names, but are seldom parameters there), or only an argument of a step. Each includes the next.
-"""
+"""The values that the use of a name proves to be tensors. `value`: any value of which nothing else is known.
+`parameter`: only a parameter of hot code (arrays share some names, but are seldom parameters there). `step-input`: only
+an argument of a step. Each includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
 
@@ -117,12 +117,12 @@ class Effect:
     pageable: bool = False
     "Whether its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
     only_if_certain: bool = False
-    """Whether a "perhaps" is left out: nearly every call with unknown arguments is innocent of it."""
+    """Whether a "perhaps" is left out: nearly every call with unknown arguments is free of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An effect of a call: certain, or possible if an open argument decides."""
+    """An effect of a call: certain, or possible if it depends on an unknown argument."""
 
     effect: Effect
     certain: bool
@@ -153,7 +153,7 @@ class ResultCase:
 
 @dataclass(frozen=True)
 class Op:
-    """One entry of the table. It has no slots, so that it can keep what every call of it asks for."""
+    """One entry of the table. It has no slots, so that it can cache properties that every call asks for."""
 
     aten: str | None
     "`aten::nonzero`; `None` for a function that exists in Python only."

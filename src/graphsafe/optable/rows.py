@@ -112,7 +112,7 @@ def _result_kind(value: str) -> ResultKind:
 
 def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
-        raise ValueError(f"{value!r} is none of {', '.join(map(str, allowed))}")
+        raise ValueError(f"{value!r} is not one of {', '.join(map(str, allowed))}")
     return value
 
 

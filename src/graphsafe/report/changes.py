@@ -197,7 +197,7 @@ def _support(before: Report, after: Report) -> Iterator[Change]:
             yield Change(f"{key}: {_said(new.get('level'))}, was {_said(old.get('level'))}")
         elif old.get("max_query_len") != new.get("max_query_len"):
             lengths = [_said(str(one["max_query_len"])) for one in (new, old)]
-            yield Change(f"{key}: up to {lengths[0]} tokens a request, was {lengths[1]}")
+            yield Change(f"{key}: up to {lengths[0]} tokens per request, was {lengths[1]}")
 
 
 def _plan(before: Any, after: Any) -> Iterator[Change]:

@@ -139,7 +139,7 @@ class Environment:
     settings: Mapping[str, str]
     "An allow-list of environment variables plus configured names; never all of os.environ."
     libraries: Mapping[str, str] = field(default_factory=dict)
-    "Versions of libraries besides torch that decide about kernels and graphs, if the target imports them."
+    "Versions of libraries besides torch that affect kernels and graphs, if the target imports them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ class Report:
     executed: tuple[ExecutedFile, ...] | None = None
     "The lines of the project that the captured steps ran; None for a scan."
     hot_lines: HotLines | None = None
-    "How many hot lines of a scan the runs covered that it was given."
+    "How many hot lines of a scan were run by the captures that it was given."
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:

@@ -103,7 +103,8 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Return the shortest list of lines that gains most, then the gain of each of its lines if it alone is mended."""
+    """Return the shortest list of lines that gains most, then the gain of each of its lines if only that line is
+    fixed."""
     before, took = plan["coverage"] or 0.0, plan["planned_ms"]
     together = [_together(fix) for fix in plan["fixes"]]
     most = max(together, default=before)
@@ -137,7 +138,7 @@ def _places(fixes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _together(fix: Mapping[str, Any]) -> float:
-    """The coverage with this line and those before it mended. Older reports have it under `coverage`."""
+    """Return the coverage with this line and those before it fixed. Older reports have it under `coverage`."""
     return float(fix.get("together", fix["coverage"]))
 
 

@@ -19,7 +19,7 @@ def pool_verdict(pool: Pool | None) -> Verdict:
 
 
 def padding_of(entry: Mapping[str, Any]) -> Padding | None:
-    """Return how live requests depend on the rows behind them; None if that could not be found out."""
+    """Return how live requests depend on the padding rows after them; None if that is unknown."""
     if entry["follows"] is None:
         return None
     if entry["error"]:
@@ -71,8 +71,8 @@ def pool_texts(pool: Pool) -> list[str]:
 
 
 _PADDED: Mapping[Padding | None, str] = {
-    "always": "their results follow the rows behind them, whatever those are filled with",
-    "unless filled": "their results follow the rows behind them, unless those are filled",
-    "nan only": "NaN in the rows behind them reaches their results",
-    None: "whether their results follow the rows behind them is not known",
+    "always": "their results depend on the padding rows, whatever those are filled with",
+    "unless filled": "their results depend on the padding rows, unless those are filled",
+    "nan only": "NaN in the padding rows reaches their results",
+    None: "it is not known whether their results depend on the padding rows",
 }

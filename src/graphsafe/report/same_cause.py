@@ -6,10 +6,10 @@ from graphsafe.report.model import Finding
 
 
 def same_cause(prediction: Finding, seen: Finding) -> bool:
-    """Return whether a prediction is what was seen.
+    """Return whether a prediction and a finding that was seen have the same cause.
 
-    It is the same code on the same line, or another code about host reads, extents and copies on that line. Streams and
-    state do not belong to a single line: there it is the same code in the same function.
+    They do if they have the same code on the same line, or two codes about host reads, extents and copies on that line.
+    Streams and state do not belong to a single line: for them the same code in the same function is enough.
     """
     here, there = prediction.location, seen.location
     if prediction.code == seen.code and prediction.code.startswith(("GS6", "GS7")):

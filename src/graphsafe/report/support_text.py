@@ -10,8 +10,8 @@ from graphsafe.report.text import bucket_name, count, listed
 
 _MEANS = {
     "NEVER": ("no batch", "none: --disable-cuda-graph"),
-    "UNIFORM_SINGLE_TOKEN_DECODE": ("batches of one token a request", "decode"),
-    "UNIFORM_BATCH": ("batches of equally many tokens a request", "decode and target verify"),
+    "UNIFORM_SINGLE_TOKEN_DECODE": ("batches of one token per request", "decode"),
+    "UNIFORM_BATCH": ("batches of equally many tokens per request", "decode and target verify"),
     "ALWAYS": ("any batch, prefill and decode mixed", "decode, target verify and extend"),
 }
 "Level -> plain words, and SGLang's name for such graphs."

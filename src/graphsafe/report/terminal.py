@@ -22,7 +22,7 @@ _MOST_FILES = 20
 _MOST_LINES = 8
 """Number of notes that are shown, since not all of them need to be found."""
 _MANY = 50
-"""Number of findings from which each is one line without its code, and an overview matters more."""
+"""Number of findings from which each takes one line without its code, because an overview then matters more."""
 _FIRST = 5
 """Number of findings proposed to start with."""
 
@@ -134,8 +134,8 @@ def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
 
 
 def _chain(finding: Finding, width: int) -> list[str]:
-    """Describe how a step comes here. A line that capture saw may have run in a constructor, so it is not called
-    hot."""
+    """Describe how a step reaches the finding. A line that capture saw may have run in a constructor, so it is not
+    called hot."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
     if finding.source != "scan":
@@ -180,7 +180,7 @@ def _lines(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 
 
 def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    """Return what to do about each code, once, with its gravest findings."""
+    """Return the repair for each code once, the codes with the gravest findings first."""
     first = {finding.code: finding for finding in sorted(findings, key=lambda finding: LEVELS.index(finding.level))}
     lines = [paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
     for code in sorted(first):
@@ -191,7 +191,7 @@ def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
     """Return the gravest findings, one per function, to which most roots lead."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
-    lines = [paint("bold", "Start here, where most steps come by:")]
+    lines = [paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:
         at = finding.location
         lines += _pointed(

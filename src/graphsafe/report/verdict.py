@@ -9,9 +9,9 @@ plan
     coverage: 0 to 1. The share of the step's device operations that lie in captured segments.
     reason: text. If a verified plan has one, it is the plan of another step (the same one without its own graphs).
 
-`state`, `memory` and `timing` decide nothing. If an unknown operation ran, a comparison proves nothing either way:
-only a failed capture or a generator left capturing is not-ready then. A plan can cut lines out of the step. It cannot
-mend a generator left capturing, state filled in step 1, or operations whose effects are unknown.
+`state`, `memory` and `timing` decide nothing. If an unknown operation ran, a comparison proves nothing either way: only
+a failed capture or a generator left capturing is not-ready then. A plan can cut lines out of the step. It cannot repair
+a generator left capturing, state filled in step 1, or operations whose effects are unknown.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _differences(wrong: Iterable[Check]) -> Iterator[str]:
 def _departed(departure: Departure) -> str:
     change = f"{departure.op} has {departure.before} at capture and {departure.after} then"
     if departure.under == "further steps":
-        return f"Python decides otherwise {count(departure.step, 'step')} after the captured one: {change}"
+        return f"Python decides differently {count(departure.step, 'step')} after the captured one: {change}"
     return f"{_DECIDED_BY[departure.under]}: {change}"
 
 
@@ -179,9 +179,9 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
     if twin.status in ("crashed", "timeout"):
         reasons.append(f"the comparison with a second capture {_ended(twin)}")
     if probes.order.status in ("crashed", "timeout"):
-        reasons.append(f"the look for races {_ended(probes.order)}")
+        reasons.append(f"the search for races {_ended(probes.order)}")
     if probes.horizon.status in ("crashed", "timeout"):
-        reasons.append(f"the look at further steps {_ended(probes.horizon)}")
+        reasons.append(f"the check of further steps {_ended(probes.horizon)}")
     if replay.rng_law not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.first_step in ("crashed", "timeout"):

@@ -133,7 +133,7 @@ class Rule:
         return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
 
     def about(self, location: Location, words: Mapping[str, str], data: Mapping[str, Any]) -> Finding:
-        """Return a scan's finding about a file, a comment or a baseline entry, which no code reaches."""
+        """Return a scan's finding about a file, a comment or a baseline entry: it has no calls that lead to it."""
         return Finding(
             code=self.code,
             rule=self.name,
@@ -301,7 +301,7 @@ def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
 
 @lru_cache(maxsize=1)
 def _own_of(files: tuple[tuple[Path, bytes], ...]) -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
-    """Read them once a process, which may scan many times."""
+    """Read them once per process, since a process may scan many times."""
     data = json.loads(files[0][1]) if files[0][0].name == COMPILED else _compiled(files)
     return data, tuple(map(_rule, data["rules"]))
 

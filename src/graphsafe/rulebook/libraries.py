@@ -1,4 +1,5 @@
-"""Models of library functions, by dotted name: whether they wait for the GPU, and what they return. Rulebook data."""
+"""Models of library functions, by dotted name: whether they wait for the GPU, and what they return. They are data of
+the rulebook."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Libraries:
     called: tuple[str, ...] = ()
     "Patterns of names that rules match themselves."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
-    "Last part of a pattern -> pattern and model; under the empty text if the last part is itself a pattern."
+    "Last part of a pattern -> pattern and model. Patterns whose last part has wildcards are under the empty text."
 
     _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _matched: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)

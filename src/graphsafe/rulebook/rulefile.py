@@ -68,7 +68,7 @@ def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
 
 
 def read_yaml(path: Path, content: bytes) -> object:
-    """YAML as plain data; YAML tags create no objects. Raises RulebookError."""
+    """Return YAML as plain data; YAML tags create no objects. Raises RulebookError."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

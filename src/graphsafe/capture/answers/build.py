@@ -18,7 +18,7 @@ class Platform:
     torch: str | None = None
     cuda: str | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
-    "Those that the target has imported."
+    "The versions of libraries that the target has imported."
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,12 @@ class Constructed:
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """The inputs that keep their values though outputs may follow them."""
+    """The inputs that keep their values although outputs may depend on them."""
 
     unvaried: tuple[str, ...] | None = None
-    "None where it could not be found out."
+    "None if that could not be determined."
     unvaried_host: tuple[str, ...] | None = None
-    "Those of them that lie on the host: Python may decide by them, and a graph keeps what it decided."
+    "The ones on the host. Python may decide by them, and a graph keeps that decision."
 
 
 @dataclass(frozen=True, slots=True)

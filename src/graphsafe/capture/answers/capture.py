@@ -45,9 +45,9 @@ class Fired:
 
     name: str
     place: CallSite | None
-    "None for one that is not the user's, such as `gc.collect`."
+    "None if the event is not the user's code, such as `gc.collect`."
     moved: tuple[str, ...]
-    "State that lies elsewhere since."
+    "State that was moved to other memory."
     checks: tuple[Check, ...]
 
 

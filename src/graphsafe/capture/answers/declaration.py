@@ -14,5 +14,5 @@ class Declaration:
     path: str | None = None
     line: int | None = None
     exact: bool = True
-    """Whether the declaration rules out more than it names. SGLang's methods only say that graphs of decoding are
+    """Whether the declaration rules out support beyond its level. SGLang's methods only say that graphs of decoding are
     supported."""

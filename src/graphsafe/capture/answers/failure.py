@@ -1,4 +1,4 @@
-"""How a child ends by its own word."""
+"""Ends that a child reports itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answer of a long run of replays, of which the probe `memory` shows the growth."""
+"""The answer of a long run of replays; the probe `memory` shows its growth."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Bytes and milliseconds after so many replays; None where they are not known."""
+    """Bytes and milliseconds after a number of replays; None if they are unknown."""
 
     replay: int
     device_bytes: int | None

@@ -40,4 +40,4 @@ class OwnGraphs:
     replays: tuple[tuple[CallSite, ...], ...] = ()
     "The calls at which it replays graphs."
     compiled: bool = False
-    "Whether these graphs are Inductor's, or would be, had it not left them out."
+    "Whether these graphs are Inductor's, or would be if Inductor had not skipped them."

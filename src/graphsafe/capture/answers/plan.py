@@ -25,7 +25,7 @@ class SegmentFailure:
     span: Span | None = None
     "The part of the statement that failed, where it was taken apart."
     whole: bool = False
-    "Whether the statement failed before, so that it is not to be taken apart."
+    "Whether the statement failed before, and so must not be taken apart."
 
 
 @dataclass(frozen=True, slots=True)

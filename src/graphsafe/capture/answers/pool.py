@@ -26,7 +26,7 @@ class CapturedBucket:
     axes: Axes
     pool_bytes: int | None
     held: Held | None
-    "Its memory in the pool; None where there is no pool to look into."
+    "Its memory in the pool; None if there is no pool that can be read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Together:
 
     peak_bytes: int | None = None
     shared: tuple[str, ...] = ()
-    "Tensors that several buckets change: the same memory behind them."
+    "Tensors whose memory several buckets change."
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Overwritten:
     by: Axes
     outputs: tuple[str, ...]
     static: bool
-    "Whether one of them lies in memory that the step had before."
+    "Whether one of the outputs lies in memory from before the capture."
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Padded:
-    """Replays with fewer requests than were captured, with the rows behind them filled in several ways."""
+    """Replays with fewer requests than were captured, with the remaining rows filled in several ways."""
 
     axes: Axes
     live: int
     inputs: tuple[str, ...]
     follows: tuple[str, ...] | None
-    "Outputs of live requests that follow the filling; None where it could not be found out."
+    "Outputs of live requests that depend on the filling; None if unknown."
     wrong: Mapping[str, tuple[str, ...] | None]
-    "Filling -> outputs that are not those of an eager step on the live requests alone."
+    "Filling -> outputs that differ from those of an eager step on the live requests alone."
     nan: tuple[str, ...] | None
-    "Outputs that NaN in those rows reaches."
+    "Outputs that become NaN if those rows hold NaN."
     error: str | None
 
 

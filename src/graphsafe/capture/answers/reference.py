@@ -15,7 +15,7 @@ class Reference:
     varied: int | None = None
     "The number of steps in which changed inputs changed outputs or state."
     lazy: tuple[str, ...] = ()
-    "State that step 1 fills in, and that follows the inputs of step 1."
+    "State that step 1 fills in and that depends on the inputs of step 1."
     lazy_caches: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     "Where the step asks whether a capture is under way."

@@ -65,6 +65,6 @@ class StepMemory:
 
     step: Held | None = None
     pool: Held | None = None
-    "The same along the path of captures, where there is no graph's pool to look into."
+    "The memory along the path of captures, if there is no graph whose pool can be read."
     failed: str | None = None
     "Why the step cannot be run once more."

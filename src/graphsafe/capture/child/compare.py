@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_UNITS = 256.0
-"Results that differ by more units in the last place than this do not repeat: the order of a sum explains no more."
+"Results that differ by more units in the last place than this do not repeat: the order of a sum does not explain more."
 _MOST_SHARE = 0.05
 """Results that differ by more than this share of their largest value do not repeat either (in bfloat16, 256 units are
 the value itself)."""
@@ -93,7 +93,7 @@ class Spread:
             self.units = max(self.units, units)
 
     def bound(self, name: str, values: torch.Tensor) -> float | None:
-        """How far a further run of this result may differ from `values`; None if nothing bounds it."""
+        """Return how far a further run of this result may differ from `values`; None if nothing bounds it."""
         if name in self.unbounded:
             return None
         return _MARGIN * self.units * (last_place(values) or 0.0)

@@ -94,7 +94,7 @@ class _LongRun:
         "State that moved to other memory -> the replay after which that was seen."
 
     def _keep_at_hand(self) -> None:
-        """Keep generators and inputs at hand, which each replay needs."""
+        """Keep the generators and inputs that each replay needs."""
         session = self._session
         reach = reach_with_refresh(session.subject)
         session.generators = Reach(generators=reach.generators, host_generators=reach.host_generators)
@@ -127,8 +127,8 @@ class _LongRun:
 
     @property
     def _compares_each(self) -> bool:
-        """Return whether each replay is compared. Several ranks do not: they would have to agree each time whether to
-        make an eager step."""
+        """Return whether each replay is compared. With several ranks none is: they would have to agree each time
+        whether to make an eager step."""
         return self._comes_back and self._session.ranks.size == 1
 
     def _inputs_of(self, number: int) -> int:
@@ -220,7 +220,7 @@ class _LongRun:
                     self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
 
     def answer(self, replays: int) -> LongRun:
-        """Return the measurements; a drift comes with the state that moved since the look before."""
+        """Return the measurements; a drift comes with the state that has moved since the check before."""
         refresh = self._session.subject.refresh
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
         return LongRun(
@@ -229,7 +229,7 @@ class _LongRun:
             points=tuple(self._points),
             keeping=self._keeping,
             moved=moved,
-            # A drift that shows later does not come from state that moved at an earlier look.
+            # A drift that shows later is not due to state that moved before an earlier check.
             drifts=tuple(
                 replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
                 for one in self._drifts.values()

@@ -49,7 +49,7 @@ def pool_memory_held(events: Sequence[MemoryEvent]) -> Held:
 
 
 def _peak(events: Sequence[MemoryEvent]) -> int | None:
-    """The number of the event after which most bytes are held."""
+    """Return the number of the event after which most bytes are held."""
     live: dict[int, int] = {}
     held, most, peak = 0, 0, None
     for number, event in enumerate(events):

@@ -64,7 +64,7 @@ def start(descriptor: int, prepare: Callable[[], None], folder: str | None = Non
 def serve(parent: socket.socket) -> bool:
     """Serve the parent's requests: `job` forks a child, `branch` forks a server that imports more.
 
-    Return True when the parent asks for the end, False when it is gone without a word.
+    Return True when the parent asks for the end, False when it has ended without asking for that.
     """
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)

@@ -52,7 +52,7 @@ class Session:
     capture_path: bool = False
     "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer yes."
     asked: Callable[[Asked], None] | None = None
-    "Called each time that the user's code asks so in `path_step`."
+    "Called each time that the user's code asks in `path_step` whether a capture is under way."
     factory: Callable[..., Any] | None = None
     "The factory that made the subject."
     generators: Reach | None = None

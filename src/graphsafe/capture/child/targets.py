@@ -97,7 +97,7 @@ def load_module(where: str) -> Any:
 
 
 def find_factory(module: Any, target: str) -> Callable[..., Any]:
-    """A target's factory in its module. Raises TargetError."""
+    """Return a target's factory in its module. Raises TargetError."""
     where, _, name = target.rpartition(":")
     found: Any = module
     for part in name.split("."):
@@ -178,7 +178,7 @@ def _checked(subject: Subject, inputs: tuple[Mapping[str, Any], ...]) -> Subject
 
 
 def _check_parts(step: Step) -> None:
-    """Raise TargetError for a part of a Step that cannot be used as what it is."""
+    """Raise TargetError if a part of a Step has the wrong type."""
     if not isinstance(step.args, (tuple, list)) or not isinstance(step.kwargs, Mapping):
         given = f"{_kind(step.args)} and {_kind(step.kwargs)}"
         raise TargetError("build", f"the Step's args and kwargs are {given}, not a tuple and a dictionary")

@@ -1,4 +1,4 @@
-"""Find the inputs of a step that can be given new values, by trying them on an eager build of its own."""
+"""Finds the inputs of a step that can be given new values, by trying them on an eager build of its own."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MOST_ALONE = 32
 _NO_CHOICE = "its values leave no choice"
 _BROKE = "the new values that were tried broke the process"
 _FAILS = "the step fails, or turns to NaN, on every new value that was tried"
-_NO_OUTPUT = "no output follows it"
-_ALL_ZERO = "no output follows it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
+_NO_OUTPUT = "no output depends on it"
+_ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
 class Broken(Exception):
@@ -119,7 +119,8 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """The proposal of this number for replay `k`; None if there are fewer, and for an input of another rank."""
+        """Return the proposal of this number for replay `k`; None if there are fewer, and for an input of another
+        rank."""
 
         if path not in self.original:
             return None
@@ -136,7 +137,8 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """The number of the first proposal that the step takes and that an output follows, or None and the reason."""
+        """Return the number of the first proposal that the step takes and that changes an output, or None and the
+        reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
@@ -174,7 +176,7 @@ class _Trial:
         return taken
 
     def outcome(self, new: Values, what: str) -> Outcome | None:
-        """Digests of outputs and state of two steps on these inputs; None if they raise or turn to NaN."""
+        """Return digests of outputs and state of two steps on these inputs; None if they raise or turn to NaN."""
         self._snapshot.put_back()
         try:
             digests, nan = self._run(new, what)

@@ -2,7 +2,7 @@
 
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers
-in order, and those of which no two are alike (offsets, positions, slots, block tables), carry meaning in their order:
+in order, and integers that are all different (offsets, positions, slots, block tables), carry meaning in their order:
 they get other legal values of several kinds, and the caller finds out which of them the step takes. An input whose
 elements are all alike (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the
 host gets far constants too, because Python may compare it with a threshold. Everything here works on host copies.

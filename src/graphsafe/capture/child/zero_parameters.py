@@ -1,6 +1,6 @@
 """Gives small random values to parameters that are zero everywhere, as in a freshly made head or gate.
 
-Behind such a layer every output is zero whatever the inputs are, so nothing could be compared. Whether a step can be
+After such a layer every output is zero whatever the inputs are, so nothing could be compared. Whether a step can be
 captured does not depend on the values of its parameters. Every child draws the same values for the same path.
 """
 

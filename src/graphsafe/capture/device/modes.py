@@ -6,8 +6,8 @@ from typing import Any
 
 
 class outside_modes:
-    """A context in which no function and no dispatch mode is on, the simulated device's neither, so that torch does
-    what it says. It is entered for each operation of many steps, so it does no more than that."""
+    """A context without function and dispatch modes, those of the simulated device included, so that torch calls act as
+    documented. It is entered for each operation of many steps, so it does nothing else."""
 
     __slots__ = ("_functions", "_modes")
 

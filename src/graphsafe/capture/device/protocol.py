@@ -70,7 +70,7 @@ class Recording(Protocol):
     def replay(self) -> None: ...
 
     def nodes(self) -> Mapping[str, int]:
-        """Graph nodes by kind (`kernel`, `memcpy`, `memset`, `host`, ...); empty for an empty graph."""
+        """Return graph nodes by kind (`kernel`, `memcpy`, `memset`, `host`, ...); empty for an empty graph."""
         ...
 
     def pool_bytes(self) -> int | None: ...
@@ -81,7 +81,7 @@ class Recording(Protocol):
         ...
 
     def opaque_nodes(self) -> int:
-        """Number of nodes whose arguments the driver does not show."""
+        """Return the number of nodes whose arguments the driver does not show."""
         ...
 
     def release(self) -> None:
@@ -129,7 +129,7 @@ class Device(Protocol):
         ...
 
     def label(self) -> str:
-        """The name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
+        """Return the name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
         ...
 
     def driver(self) -> str | None: ...
@@ -139,7 +139,8 @@ class Device(Protocol):
         ...
 
     def random_states(self) -> Mapping[str, RandomState]:
-        """The seed and offset of the default generators of this device and of every device with a live context."""
+        """Return the seed and offset of the default generators of this device and of every device with a live
+        context."""
         ...
 
     def draw(self, device: str) -> str | None:
@@ -157,7 +158,7 @@ class Device(Protocol):
         ...
 
     def stands_on(self) -> str:
-        """The current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
+        """Return the current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
         ...
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
@@ -239,8 +240,8 @@ class Device(Protocol):
         ...
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        """The hash of each tensor's bytes, by path; equal bytes give equal digests in every process on this kind of
-        device."""
+        """Return the hash of each tensor's bytes, by path; equal bytes give equal digests in every process on this kind
+        of device."""
         ...
 
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -254,13 +255,13 @@ class Device(Protocol):
 
     def reuse_freed(self) -> None:
         """Overwrite memory that has no owner any more, even if a graph goes on using it. It is stronger than `churn`,
-        and for runs after which nobody looks for the cause of a difference."""
+        and hides causes: use it only in runs after which nobody looks for the cause of a difference."""
         ...
 
     def memory(self) -> DeviceMemory: ...
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
-        """Milliseconds per call, on the device; `None` if a clock would mean nothing (sim)."""
+        """Return milliseconds per call, on the device; `None` if a clock would mean nothing (sim)."""
         ...
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
@@ -268,8 +269,8 @@ class Device(Protocol):
         ...
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Run a step, perhaps twice, and return what the host asked for and what the device did: in order, and where
-        the device has a clock with times. Files may be written to `folder`. Lines are absolute paths."""
+        """Run a step, perhaps twice, and return what the host asked for and what the device did: in order, with times
+        if the device has a clock. Files may be written to `folder`. Lines are absolute paths."""
         ...
 
     def values_asked(self) -> int:
@@ -277,8 +278,8 @@ class Device(Protocol):
         ...
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """Choose the answer that Python gets inside for values that were not computed: True, one, all of a mask; or the
-        opposite."""
+        """Answer, inside this context, Python's questions about values that were not computed: with True, one and all
+        of a mask, or with the opposite."""
         ...
 
     def unknown_operations(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Proves one target on one device, over its buckets. With several ranks, this is one of them."""
+"""Proves one target on one device, over its buckets. With several ranks, it proves one rank."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from graphsafe.rulebook.book import Rulebook
 Axes = Mapping[str, Any]
 
 _NOT_NCCL = (
-    "gloo runs them on the host: what NCCL refuses in a capture, on which stream it works and how long it takes is not "
-    "known"
+    "gloo runs them on the host: the operations that NCCL refuses in a capture, the stream that it uses and its times "
+    "are not known"
 )
 
 
@@ -137,7 +137,8 @@ class DeviceProof:
         self._add(*sharing.findings(seen.told[Built].entry, self._book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Bytes that the graph of each bucket holds in a pool of its own; with several ranks, the largest of them."""
+        """Return bytes that the graph of each bucket holds in a pool of its own; with several ranks, the largest of
+        them."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self._rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]

@@ -17,7 +17,7 @@ Key = tuple[str, str, int]
 
 
 class FindingTable:
-    """Collects findings and what becomes a limit, because no line of the user's code is known for it."""
+    """Collects findings, and limits for facts of which no line of the user's code is known."""
 
     def __init__(self, seen: Seen, book: Rulebook) -> None:
         self._seen = seen
@@ -40,8 +40,8 @@ class FindingTable:
         region: Region | None = "captured",
         here: str = "",
     ) -> None:
-        """Add a finding at the last of `frames`. On a line that has one of the same code, it counts there; the level is
-        the severest of both, and the data is joined."""
+        """Add a finding at the last of `frames`. If the line has a finding of the same code, the two become one, at the
+        severer level and with the data of both."""
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))

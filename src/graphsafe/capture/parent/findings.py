@@ -95,7 +95,7 @@ class _Writer:
 
     @property
     def _entry(self) -> tuple[CallSite, ...]:
-        """The function that the factory returned, for findings for which none of its lines can be blamed."""
+        """The function that the factory returned, for findings that cannot be blamed on one of its lines."""
         entry = self._told[Built].entry
         return () if entry is None else (entry,)
 
@@ -159,7 +159,7 @@ class _Writer:
         return {cause.path: cause for cause in self._twin.changes}
 
     def _level_of(self, how: str) -> Level:
-        """The level of a change of state that no pair of captures attributes a difference to.
+        """Return the level of a change of state to which no pair of captures attributes a difference.
 
         A number without effect on the graph is a note at most. Memory is a warning: the graph goes on using the memory
         of the capture.
@@ -214,8 +214,8 @@ class _Writer:
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here)
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step. It is at the line that decides if only one thing
-        can decide, else at the operation that changed."""
+        """Add a finding if Python decides differently in a later step. If only one thing can decide, the finding is at
+        the line that does, else at the operation that changed."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
@@ -335,8 +335,8 @@ class _Writer:
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Make errors of the lines that are known to change the state in which replays differ; return whether there are
-        any."""
+        """Raise the findings at lines known to change the state in which replays differ to errors; return whether there
+        are any."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

@@ -24,7 +24,7 @@ Value = TypeVar("Value", int, float)
 _MOST_SETTLING = 0.75
 "A cache or a pool settles. Memory that grows in more than this share of the intervals keeps growing."
 _HOST_NOISE = 8 << 20
-"Host memory that Python and the driver may take in passing."
+"Growth of host memory that Python and the driver may cause by themselves."
 _KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
 _SLOWER = 1.5
 "A step slows down if its time rises steadily and ends at this many times the first."
@@ -106,8 +106,8 @@ def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory,
 
 
 def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
-    """Return the findings and limits of a long run: a leak, at the line that keeps memory; state that was replaced so
-    that replays are wrong, at the refresh, else at the step; and what ended the run early."""
+    """Return the findings and limits of a long run: a leak, at the line that keeps memory; replaced state that makes
+    replays wrong, at the refresh, else at the step; and the reason why the run ended early."""
     growth, run = seen.probes.memory.growth, seen.told.get(LongRun)
     said: list[Finding | Limit] = []
     if growth is None or run is None:
@@ -121,17 +121,17 @@ def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
         if first is None or moved.path not in first.moved:
             continue
         because = f"Here `{moved.path}` lies elsewhere after replay {moved.replay} of {growth.replays}."
-        because += f" From replay {first.replay} on {first.output} differs from eager steps."
+        because += f" From replay {first.replay} on, {first.output} differs from eager steps."
         words, data = {"expr": moved.path}, {"attribute": moved.path, **reported(first)}
         rule = book.rules["GS703"]
         said.append(finding_at(frame, rule, "rebound", "error", words, because, data, seen.device, seen.source))
     if growth.leaks:
         grown = bytes_text((growth.bytes if growth.leaks == "device" else growth.host_bytes) or 0)
-        because = f"Here {grown} more of the {growth.leaks} were held after {growth.replays} replays."
+        because = f"Here {grown} more of the {growth.leaks}'s memory was held after {growth.replays} replays."
         keeping = next((one for one in growth.keeping if one.frames), None)
         if growth.leaks == "device" and keeping is not None:
             frame = keeping.frames[-1]
-            because += f" This line keeps {bytes_text(keeping.bytes)} of them at each replay."
+            because += f" This line keeps {bytes_text(keeping.bytes)} of it at each replay."
         words = {"expr": f"{grown} in {growth.replays} replays", "value": growth.leaks}
         rule = book.rules["GS402"]
         data = {name: getattr(growth, name) for name in ("replays", "bytes", "host_bytes", "leaks")}

@@ -56,7 +56,7 @@ def joined(
 
 
 def _with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple[str, int]]]:
-    """Return the findings, suppressed by comments that scan knows nothing to suppress by, and the lines of these."""
+    """Return the findings, suppressed where a comment on their line says so, and the lines of these comments."""
     notes: dict[str, list[Comment]] = {}
     found: list[Finding] = []
     used = set[tuple[str, int]]()

@@ -53,7 +53,7 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
 
 def rebound_by(departure: Departure) -> str | None:
     """Return the path of the tensor in whose place a later step reads another one. A view that starts elsewhere in the
-    same tensor is a number of Python's instead."""
+    same tensor does not count: there a number of Python has changed."""
     if departure.what != "memory":
         return None
     before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))

@@ -22,7 +22,7 @@ def finding_at(
     source: Source,
     why: str | None = None,
 ) -> Finding | Limit:
-    """Return a finding, or a limit if no line of the user's code is known. `level` is the one by the rulebook.
+    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
 
     `how` selects the rule's message and `words` fill its placeholders; `because` says what was seen here; `why`
     replaces the rule's own reason.

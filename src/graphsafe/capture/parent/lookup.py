@@ -1,6 +1,6 @@
 """Finds out without importing a target that its file, its module or its factory is missing.
 
-Only certain answers are given. A module that may define names in other ways than by writing them is left to its import.
+Only certain answers are given. A module that may define names dynamically gets no answer: only its import can tell.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """The reason why `target` cannot work, in one line, or None if only an import can tell. Reads one file at most.
-    `configured` are the names that the configuration gives to targets."""
+    """Return the reason why `target` cannot work, in one line, or None if only an import can tell. Reads one file at
+    most. `configured` are the names that the configuration gives to targets."""
     where, _, name = target.rpartition(":")
     if not where or not name:
         return _without_name(target, configured)
@@ -42,7 +42,7 @@ def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
 
 
 def _without_name(target: str, configured: Iterable[str]) -> str:
-    """Say that a target without a factory is no configured one either, and what it may have been meant to be."""
+    """Say that a target without a factory is not configured either, and guess the intended name."""
     path = Path(target.removesuffix(":"))
     if path.suffix == ".py" and path.is_file():
         return f"name the factory too: {path}:FACTORY{_functions_of(path)}"
@@ -58,8 +58,8 @@ def _python_files(folder: Path) -> list[str]:
 
 
 def _module_without_factory(module: str, name: str) -> str | None:
-    """The reason why a module lacks the factory, or None. Parent packages are looked at, never imported; finders that
-    do not go by path are asked."""
+    """Return the reason why a module lacks the factory, or None. Parent packages are looked at, never imported; finders
+    that do not search paths are asked."""
     path: list[str] | None = [os.getcwd(), *sys.path]
     parts = module.split(".")
     for depth, part in enumerate(parts):
@@ -97,7 +97,7 @@ def _functions_of(path: Path) -> str:
 
 
 def _functions(tree: ast.Module) -> str:
-    """The public functions of a module, for a name that resembles none of them."""
+    """Return the public functions of a module, for a name that resembles none of them."""
     names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
     more = ", …" if len(names) > _MOST_NAMED else ""
     return f" (its functions: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""

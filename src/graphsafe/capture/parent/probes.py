@@ -45,8 +45,8 @@ def capture_of(told: Told, end: Ended, phase: str) -> Capture:
 
 
 def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
-    """Return the probe `replay` of a child that ended in this way in this phase, after this capture; `reference` is how
-    the child ended that it compares replays with."""
+    """Return the probe `replay` of a child that ended in this way in this phase, after this capture; `reference` is the
+    end of the reference child, with which replays are compared."""
     replay = told.get(Replay) or Replay(checks=())
     if replay.reason == NO_REFERENCE and reference.why:
         replay = replace(replay, reason=f"{NO_REFERENCE}: {reference.why}")
@@ -80,7 +80,7 @@ def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
 
 
 def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:
-    """Return the probe with more checks. A check that differs makes a probe fail that passed so far."""
+    """Return the probe with more checks. A check that differs turns a pass into a fail."""
     checks = (*(replay.checks or ()), *checks)
     status = "fail" if replay.status == "pass" and differing(checks) else replay.status
     return replace(replay, status=status, checks=checks)

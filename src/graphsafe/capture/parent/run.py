@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _TRIES = "try "
 _MOST_BUILDS = 4
-"The first run, and three more without inputs whose new values broke it."
+"The first run, and three more, in which inputs whose new values broke it keep their values."
 _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
 "The step without its own graphs is not what the user asked about."
@@ -333,8 +333,8 @@ class Run:
         self._probes = replace(self._probes, replay=replay)
 
     def _blame_target(self) -> None:
-        """Say what failed in the reference: a refresh, an event, a later step. It makes the request wrong, unless a
-        verdict holds all the same, or the step asked about a capture and was told that one is under way."""
+        """Say what failed in the reference: a refresh, an event, a later step. The request is then wrong, unless the
+        verdict holds without the reference, or the step asked whether a capture is under way and was told so."""
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed
         if why is None or ran_out_of_memory(why):

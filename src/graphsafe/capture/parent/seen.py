@@ -22,11 +22,11 @@ class Seen:
     verdict: Verdict
     probes: Probes
     told: Told = field(default_factory=Told)
-    "The answers beside the probes."
+    "The answers that are not probes."
     plan: dict[str, Any] | None = None
-    "As the report has it."
+    "The plan in the form of a report."
     marks: Marks = field(default_factory=Marks)
     "The target's own marks, judged by the plan."
     rank: int | None = None
     divergence: Mapping[int, Call | None] = field(default_factory=dict)
-    "Rank -> the collective that it issued where the ranks did not issue the same; None for one that issued none."
+    "Rank -> its first collective that the other ranks did not issue; None for a rank that issued no more."

@@ -25,7 +25,7 @@ class Words(defaultdict[str, str]):
 
 
 def what_was_frozen(one: Difference) -> str:
-    """Return, as a sentence that follows others, what one capture froze and another froze differently."""
+    """Return a sentence that follows others: two captures, and what each of them froze."""
     op = f"{one.op}{at_place(one.frames)}"
     if one.what == "count":
         return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."

@@ -35,8 +35,7 @@ def adopt_orphans() -> None:
 def end_descendants() -> None:
     """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`.
 
-    Python and torch run processes that remove the shared memory of others when those have ended. They get a moment for
-    that.
+    Python and torch run processes that remove the shared memory of ended processes; they get a moment for that.
     """
     began = time.monotonic()
     while time.monotonic() < began + _PATIENCE:

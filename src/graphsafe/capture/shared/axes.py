@@ -12,15 +12,15 @@ Query = int | Literal["mixed"] | None
 
 
 def batch_axis(axes: Mapping[str, Any]) -> str | None:
-    """The axis that gives the number of requests, or None."""
+    """Return the axis that gives the number of requests, or None."""
     return next((name for name in BATCH if _is_count(axes.get(name))), None)
 
 
 def query_of(axes: Mapping[str, Any]) -> Query:
     """Return how many tokens each request of the bucket has.
 
-    Returns `mixed` where the axis has a text for a value (`q_len=mixed`), one where there is a batch and no such axis,
-    as in decoding, and None where no axis says it.
+    Returns `mixed` if the value of that axis is a text (`q_len=mixed`), one if there is only a batch axis, as in
+    decoding, and None if no axis tells.
     """
     for name in QUERY:
         if name in axes:

@@ -89,7 +89,7 @@ def _to_device(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
 
 
 def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
-    """The op table's code for the torch call, else for the aten op."""
+    """Return the op table's code for the torch call, else for the aten op."""
     entries = (ops.python(event.via or ""), ops.aten(event.op), ops.python(event.op))
     for kind in kinds:
         for entry in entries:
@@ -156,7 +156,7 @@ def functions_of(path: str) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ...
 
 
 def statement_span(path: str, line: int) -> Span | None:
-    """The smallest statement that begins on a line or spans it."""
+    """Return the smallest statement that begins on a line or spans it."""
     best: Span | None = None
     for first, column, last, end in _nodes(path).by_span:
         if first <= line <= last and (best is None or first > best[0]):

@@ -15,11 +15,11 @@ class Call:
 
     op: str
     size: int | None
-    "Elements of its tensor, where they have to be as many in every rank."
+    "Number of elements of its tensor; None if it may differ between ranks."
     frames: tuple[CallSite, ...]
     span: Span | None
     extra: bool = False
-    "No other rank comes to such a line."
+    "Whether no other rank reaches such a line."
 
 
 OF_GROUPS: Mapping[str, str] = {
@@ -64,5 +64,5 @@ def is_collective(op: str) -> bool:
 
 
 def file_of(folder: Path, child: str) -> Path:
-    """The file in which a child notes the collectives that it issues."""
+    """Return the file in which a child notes the collectives that it issues."""
     return folder / f"{child}.collectives"

@@ -24,14 +24,14 @@ _STANDARD = tuple(
 )
 _SITES = ("site-packages", "dist-packages")
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
-"Beginnings of the names of instructions that ask for a truth value."
+"Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"Those of instructions that may stand between: they make no value."
+"Beginnings of the names of instructions that may stand between a value and its test, because they make no value."
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
 def absolute(filename: str) -> str:
-    """The absolute file name; unchanged if the working directory has been removed."""
+    """Return the absolute file name; unchanged if the working directory has been removed."""
     try:
         return os.path.abspath(filename)
     except OSError:
@@ -74,7 +74,7 @@ def written_at(code: CodeType | None) -> CallSite | None:
 
 
 def function_name(code: CodeType) -> str | None:
-    """The qualified name without `<locals>`; the bare name before Python 3.11."""
+    """Return the qualified name without `<locals>`; the bare name before Python 3.11."""
     name: str = getattr(code, "co_qualname", code.co_name)
     return None if name == "<module>" else name.replace("<locals>.", "")
 
@@ -92,8 +92,8 @@ def _position(code: CodeType, instruction: int) -> Span | None:
 
 
 def _tested(code: CodeType, offset: int) -> int:
-    """For a jump that asks a value for its truth, the instruction that made the value: a jump's own position is that of
-    the whole `if`, whichever of its operands is asked. For every other instruction, the instruction itself."""
+    """Return the instruction that made the value which a jump tests; every other instruction is returned as it is. The
+    position of a jump is that of the whole `if`, whichever of its operands is tested."""
     before = [one for one in dis.get_instructions(code) if one.offset <= offset]
     if not before or not before[-1].opname.startswith(_ASKS):
         return offset
@@ -101,7 +101,7 @@ def _tested(code: CodeType, offset: int) -> int:
 
 
 def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], Span | None]:
-    """The user's frames of the running stack, outermost first, and the span that the last one is running."""
+    """Return the user's frames of the running stack, outermost first, and the span that the last one is running."""
     found: list[CallSite] = []
     span: Span | None = None
     frame = frame or sys._getframe(1)
@@ -116,8 +116,8 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
-    """The user's frames of the running stack, below those of `thread` if that is another thread: autograd's own threads
-    run work that it waits for."""
+    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first, since it
+    waits for autograd's threads to run its work."""
     frames, _ = user_frames(sys._getframe(1))
     if threading.get_ident() == thread:
         return frames
@@ -126,8 +126,8 @@ def frames_under(thread: int) -> tuple[CallSite, ...]:
 
 
 def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, ...], Span | None]:
-    """The user's frames of an exception's traceback, outermost first, without those above the frame that caught it; and
-    the span that the last one is running."""
+    """Return the user's frames of an exception's traceback, outermost first, without those above the frame that caught
+    it; and the span that the last one is running."""
     found: list[CallSite] = []
     span: Span | None = None
     while traceback is not None:
@@ -140,7 +140,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, .
 
 
 def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException, ...]]:
-    """The first error of a chain, and the whole chain from first to last.
+    """Return the first error of a chain, and the whole chain from first to last.
 
     The error that reaches the user ("operation failed due to a previous error during capture") hides its cause in
     `__context__`.
@@ -154,7 +154,7 @@ def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException
 
 
 def message_of(error: BaseException) -> str:
-    """The message of an error; empty if the error cannot give one. Lone surrogates become escapes."""
+    """Return the message of an error; empty if the error cannot give one. Lone surrogates become escapes."""
     try:
         text = str(error)
     except Exception:
@@ -163,7 +163,8 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """The user's calls from where the error was caught to where the first error of its chain, or `root`, was raised."""
+    """Return the user's calls from where the error was caught to where the first error of its chain, or `root`, was
+    raised."""
     if error is None:
         return ()
     root = root or root_error(error)[0]

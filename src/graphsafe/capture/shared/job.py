@@ -67,7 +67,7 @@ class Job:
     rank: int = 0
     ranks: int = 1
     rendezvous: str = ""
-    "The file by which the same children of all ranks find each other; a new one each time they run."
+    "The file through which the same child in all ranks finds its siblings; a new one for each run."
     variables: Mapping[str, str] = field(default_factory=dict)
     "Environment variables for this rank."
 
@@ -83,8 +83,8 @@ class Job:
 
     @property
     def imports_for(self) -> str:
-        """The device for which imports are made: imports run outside of CUDA, so one answer serves all real devices; a
-        simulated device is part of the imports."""
+        """The device for which modules are imported. Imports do not use CUDA, so one answer serves all real devices; a
+        simulated device is entered before the imports."""
         return self.device if self.device.startswith("sim") else "cuda"
 
     def to_json(self) -> str:
@@ -135,7 +135,7 @@ class Channel:
         return alone.exists()
 
     def share(self, name: str) -> Path:
-        """The path under which to write a file for siblings, with `publish` when it is complete."""
+        """Return the path under which to write a file for siblings, with `publish` when it is complete."""
         self._end_a_copy()
         return self.folder / f"{name}.part"
 

@@ -26,7 +26,7 @@ def sites(frames: Sequence[Mapping[str, Any]]) -> tuple[CallSite, ...]:
 
 
 def location(frame: CallSite, span: Sequence[int] | None) -> Location:
-    """The location of the expression that ran in a frame's line; without a span, of the whole statement."""
+    """Return the location of the expression that ran in a frame's line; without a span, of the whole statement."""
     path, line = frame.path, frame.line
     place: Span | None = None if span is None else (span[0], span[1], span[2], span[3])
     place = place or statement_span(path, line) or (line, 0, line, 0)
@@ -43,23 +43,23 @@ def location(frame: CallSite, span: Sequence[int] | None) -> Location:
 
 
 def chain(frames: Sequence[CallSite]) -> tuple[CallSite, ...]:
-    """The calls from the root to the caller of the function that holds the line."""
+    """Return the calls from the root to the caller of the function that holds the line."""
     return tuple(CallSite(shown(frame.path), frame.line, frame.function) for frame in frames[:-1])
 
 
 def call_lines(frames: Sequence[CallSite]) -> list[str]:
-    """The calls that led to an error, outermost first, as reports show them: `model.py:12 in build_layer`."""
+    """Return the calls that led to an error, outermost first, as reports show them: `model.py:12 in build_layer`."""
     return [f"{shown(frame.path)}:{frame.line} in {frame.function or 'module level'}" for frame in frames]
 
 
 def listed_places(calls: Sequence[Sequence[CallSite]], most: int = 3) -> str:
-    """The places of these calls as text: `model.py:12, model.py:40`."""
+    """Return the places of these calls as text: `model.py:12, model.py:40`."""
     found = dict.fromkeys(f"{shown(frames[-1].path)}:{frames[-1].line}" for frames in calls if frames)
     return ", ".join(list(found)[:most]) or "a line that is not known"
 
 
 def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
-    """The source of the expression, on one line."""
+    """Return the source of the expression, on one line."""
     at = location(frame, span)
     lines = _lines(frame.path)
     if not 0 < at.line <= len(lines):
@@ -73,7 +73,8 @@ def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
 
 
 def shown(path: str) -> str:
-    """The path relative to the working directory if it lies below it; a library's path from its site-packages."""
+    """Return the path relative to the working directory if it lies below it; a library's path from its
+    site-packages."""
     parts = Path(path).parts
     for site in ("site-packages", "dist-packages"):
         if site in parts:

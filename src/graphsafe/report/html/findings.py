@@ -80,7 +80,7 @@ def _article(finding: Finding, classes: str, lines: Sequence[str] | None) -> str
         if text
     ]
     if any(more):
-        parts.append(f"<details><summary>why and how to mend it</summary>{''.join(more)}</details>")
+        parts.append(f"<details><summary>why, and how to fix it</summary>{''.join(more)}</details>")
     return f'<article class="{finding.level} {classes}">{"".join(parts)}</article>'
 
 

@@ -59,7 +59,7 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """State that lies elsewhere, and the replay after which that was seen."""
+    """State that moved to other memory, and the replay after which that was seen."""
 
     path: str
     replay: int
@@ -74,7 +74,7 @@ class Drift:
     max_abs: float | None
     floor: float | None
     moved: tuple[str, ...] = ()
-    "The state that was seen elsewhere in the same look."
+    "The state that the same check found in other memory."
 
 
 @dataclass(frozen=True, slots=True)

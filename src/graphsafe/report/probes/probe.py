@@ -15,19 +15,19 @@ Unit = Literal["count", "bytes", "ms"]
 LATER: Mapping[str, object] = {"later": True}
 PLACE_OF = "place of"
 PLACE: Mapping[str, object] = {PLACE_OF: "frames"}
-"Of a field that the parent of a child fills in: the line at which the unreported field `frames` ends."
+"Metadata of a field that the parent process fills in: the line at which the unreported field `frames` ends."
 
 ABSOLUTE: Mapping[str, object] = {"absolute": True}
-"Of a field with a place whose path is absolute as a child tells it, and relative in a report."
+"Metadata of a field with a place: its path is absolute in a child's answer, and relative in a report."
 
 
 def later(default: Any = None) -> Any:
-    """Make a field that older reports lack. A report of today has it, null where it is not known."""
+    """Make a field that older reports lack. New reports have it, with null if it is not known."""
     return field(default=default, metadata=LATER)
 
 
 def unreported(default: Any = None) -> Any:
-    """A field that a child tells its parent, and that reports leave out."""
+    """Make a field that a child tells its parent, and that reports leave out."""
     return field(default=default, metadata={**LATER, "unreported": True})
 
 

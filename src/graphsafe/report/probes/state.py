@@ -25,7 +25,7 @@ class Change:
 
     @staticmethod
     def upgraded(data: Any) -> Mapping[str, Any]:
-        """Return the data of a change; older reports have the name alone."""
+        """Return the data of a change; older reports have only the name."""
         return {"name": data} if isinstance(data, str) else data
 
 

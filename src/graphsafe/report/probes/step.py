@@ -27,7 +27,7 @@ class Left:
     reason: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     frames: tuple[CallSite, ...] = unreported(())
-    "Of the operation to blame; empty where Inductor does not say."
+    "The frames of the operation to blame; empty if Inductor does not tell."
 
 
 @dataclass(frozen=True, slots=True)

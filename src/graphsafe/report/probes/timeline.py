@@ -36,7 +36,7 @@ class Operation:
     stream: int | None
     "The stream of the device."
     behind_us: float | None
-    "For a wait: how long the device was at work meanwhile."
+    "For a wait: how long the device was at work during it."
     in_graph: bool
     "Whether a graph's launch brought the work."
     count: int
@@ -106,7 +106,7 @@ class Timeline(Probe):
             tables.append(Table("Gaps of the device, by cause and line", [("in all", "times", "cause", "line"), *rows]))
         waits = self.of_kind("wait")
         if waits:
-            head = ("line", "call", "times", "the host waited", "behind the queue")
+            head = ("line", "call", "times", "the host waited", "device at work")
             tables.append(Table("Waits, by line", [head, *waits_by_line(waits)[:_MOST_ROWS]]))
         return tables
 
@@ -127,7 +127,7 @@ def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
 
 
 def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
-    """Return the line, the call, how often, the time and the time behind the queue, the longest first."""
+    """Return the line, the call, how often, the time and the device's work meanwhile, the longest first."""
     found: dict[tuple[str, str], list[Operation]] = {}
     for wait in waits:
         found.setdefault((wait.place or "not known", wait.name), []).append(wait)

@@ -43,8 +43,8 @@ class Cause:
 class Twin(Probe):
     """Captures of the step, some steps apart, compared with each other.
 
-    `fail`: the graphs differ, or the step could not be captured again. Python's decisions at capture change, and a
-    replay does not follow.
+    `fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each capture,
+    and a replay keeps the decisions of its own.
     """
 
     captures: int | None = None

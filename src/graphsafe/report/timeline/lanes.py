@@ -113,10 +113,10 @@ def _bar(one: Operation) -> Bar:
     begin, length = one.begin_us or 0.0, one.us or 0.0
     parts = [f"{LEGEND[one.kind]} {one.name}", *([f"at {one.place}"] if one.place else []), f"{length:.4g} µs"]
     if one.behind_us is not None:
-        parts.append(f"{one.behind_us:.4g} µs of it behind the queue")
+        parts.append(f"{one.behind_us:.4g} µs of it while the device worked")
     if one.in_graph:
         parts.append("from a graph")
-    data = {"line": one.place, "behind the queue (us)": one.behind_us, "stream": one.stream}
+    data = {"line": one.place, "device at work (us)": one.behind_us, "stream": one.stream}
     return Bar("graph" if one.in_graph else one.kind, begin, length, ", ".join(parts), data)
 
 

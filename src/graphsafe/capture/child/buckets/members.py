@@ -42,7 +42,7 @@ class Held:
         self._values = host_values(device, self.tensors)
 
     def put_back(self) -> None:
-        """Put them back. Raises StateError."""
+        """Put the objects and values back. Raises StateError."""
         self._bindings.put_back()
         for path, tensor in self.tensors.items():
             self._device.store(tensor, self._values[path])
@@ -63,7 +63,7 @@ class Member:
     fresh: Values | None = None
     "The outputs of replay 1 in the reference, which built this bucket alone in its own process."
     built_alike: bool = False
-    "Whether construction gave the same here as in the reference."
+    "Whether construction left the same state here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     "The host values after construction, by path."
     inherits: bool = False
@@ -86,12 +86,12 @@ class Member:
         return bucket_name(self.axes)
 
     def outputs(self) -> dict[str, torch.Tensor]:
-        """The tensors into which replays write."""
+        """Return the tensors into which replays write."""
         assert self.recording is not None
         return self.session.outputs_of(self.recording.outputs).tensors
 
     def static_outputs(self) -> set[str]:
-        """Outputs that lie in memory from before the capture, not in the graph's pool."""
+        """Return outputs that lie in memory from before the capture, not in the graph's pool."""
         kept = {tensor.untyped_storage().data_ptr() for tensor in reach_of(self.session.subject).tensors.values()}
         return {name for name, tensor in self.outputs().items() if tensor.untyped_storage().data_ptr() in kept}
 
@@ -137,7 +137,7 @@ class Found:
     caches: Mapping[str, int]
     "Functions behind `functools.lru_cache` that keep results -> how many."
     renumbered: bool
-    "Whether a host value is another one than after construction."
+    "Whether a host value has changed since construction."
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
@@ -153,7 +153,8 @@ class Found:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether some of it is as it was after the bucket's own warm-up: a plan, and not a cache of keys."""
+        """Return whether the bucket's own warm-up leaves some of this state as it was: then it is a plan, not a cache
+        of keys."""
         tensors, reach = _state(member)
         now = {**tensors, **reach.hosts}
         stayed = any(now.get(path) == value for path, value in self.born.items())

@@ -113,8 +113,8 @@ def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     """Return the buckets whose first replay differs from a build in a fresh process.
 
     Then another bucket left a plan or a table behind, in a variable of a module or in the cache of a function, or
-    changed a number that this one reads. State on the device that steps share is by design, so only buckets are checked
-    whose construction differs from the fresh process, or which met something that no step changes (`Found`).
+    changed a number that this one reads. Steps may share state on the device by design. So only those buckets are
+    checked whose construction differs from the fresh process, or that found something that no step changes (`Found`).
 
     Nothing is reported if even the first bucket differs from its reference after construction (parameters that no seed
     repeats).

@@ -18,7 +18,7 @@ class Rows:
     "Number of rows per request in that dimension."
 
     def behind(self, live: int) -> slice:
-        """The rows behind `live` requests."""
+        """Return the rows after those of `live` requests."""
         return slice(live * self.each, None)
 
     def of(self, live: int) -> slice:
@@ -53,7 +53,7 @@ def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def neighbour(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """The index of a bucket that differs from this one only in the number of requests, or None."""
+    """Return the index of a bucket that differs from this one only in the number of requests, or None."""
     name = batch_axis(axes)
     if name is None:
         return None

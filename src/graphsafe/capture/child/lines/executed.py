@@ -43,11 +43,11 @@ class Executed:
     "A function that ran -> the user's frames that called it first."
 
     def caller_of(self, function: Any) -> tuple[CallSite, ...]:
-        """The frames that called a plain Python function; empty if it did not run."""
+        """Return the frames that called a plain Python function; empty if it did not run."""
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """The frames of the last line that ran and stores to a path of state.
+        """Return the frames of the last line that ran and stores to a path of state.
 
         An element is looked up by its container and key, then by its key alone if a single line stores under it. Empty
         if no line is known.
@@ -75,7 +75,7 @@ def _stored(place: tuple[str, int]) -> frozenset[Store]:
 
 
 def _split(path: str) -> tuple[str, str | None]:
-    """A path without its last `[...]`, and that last part."""
+    """Return a path without its last `[...]`, and that last part."""
     if not path.endswith("]"):
         return path, None
     depth = 0

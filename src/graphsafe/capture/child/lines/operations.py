@@ -41,7 +41,7 @@ class Operation:
         return "memory" if self.memory != other.memory else None
 
     def text(self, aspect: Aspect, other: Operation) -> str:
-        """Return in words what this call has in an aspect in which `other` differs."""
+        """Describe this call in an aspect in which `other` differs."""
         if aspect == "operation":
             return self.name
         mine, theirs = self._of(aspect), other._of(aspect)

@@ -47,7 +47,7 @@ def mark_of(function: Any) -> Mark | None:
 
 
 def eager_marks() -> tuple[Mark, ...]:
-    """Functions marked with `no_graph` of breakable-cuda-graphs, if the target has imported it."""
+    """Return functions marked with `no_graph` of breakable-cuda-graphs, if the target has imported it."""
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()

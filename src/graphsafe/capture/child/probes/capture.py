@@ -191,7 +191,7 @@ class Replays:
         "The error that a replay raised."
 
     def against(self, what: str) -> str | None:
-        """The reason why replays differ from eager steps, or None. `what` is their name in that reason."""
+        """Return the reason why replays differ from eager steps, or None. `what` is their name in that reason."""
         if self.error is not None:
             return f"a replay of {what} failed: {describe(self.error)}"
         if not self.result.checks:
@@ -307,8 +307,8 @@ class Replays:
             return difference(ours, value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
-        """Add a comparison. A difference counts beyond chance; against plain eager steps, which may choose another
-        kernel, beyond rounding."""
+        """Add a comparison. A difference counts if chance does not explain it. Plain eager steps may choose other
+        kernels: against them it counts if rounding does not explain it."""
         path, noise, spread = name.removeprefix("state "), self._reference.noise, self._reference.rounding
         with outside_modes():
             floor = None if path in noise.unbounded else 0.0 if value is None else noise.bound(path, value)

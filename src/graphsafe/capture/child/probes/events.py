@@ -1,4 +1,4 @@
-"""Fires what happens between replays in an engine (a reload, a sleep, a collection), and replays after it.
+"""Fires the events that happen between replays in an engine (a reload, a sleep, a collection), and replays after each.
 
 It runs in a child of its own, because an event may change anything for good. The step is captured and replayed as
 always; then each event is fired, the step is replayed once, and compared with an eager step of the reference after the
@@ -58,8 +58,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Fire each event and call `then` with the set of inputs of the step after it, up to one that fails. Return in one
-    line what failed, or None."""
+    """Fire each event and call `then` with the set of inputs of the step after it, up to the first that fails. Return a
+    line that names the failure, or None."""
     for number, name in enumerate(session.subject.events):
         try:
             fire(session, number, name)
@@ -83,7 +83,7 @@ def fire(session: Session, number: int, name: str) -> None:
 
 
 def inputs_of_event(number: int) -> int:
-    """The set of inputs for the step after an event."""
+    """Return the set of inputs for the step after an event."""
     return 1 + number % REPLAYS
 
 

@@ -1,4 +1,4 @@
-"""Runs many more eager steps, to see whether Python goes on to launch the operations that a capture fixed.
+"""Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
 A counter, a schedule, an iterator or a clock may decide differently a hundred steps later. Values are not compared
 here, so nothing is computed twice: a step is known by its operations, their shapes and their numbers. State on the
@@ -42,7 +42,8 @@ _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
 def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -> Horizon:
-    """Step on from a warm state, along the path of captures where the step can take it. It uses up the session.
+    """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
+    session.
 
     Operations that run while `left_out` says so are not compared.
     """

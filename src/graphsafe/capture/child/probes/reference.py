@@ -1,8 +1,8 @@
 """The eager twin that replays are compared with: built in a process of its own, and stepped like the subject.
 
 It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` answers yes, because
-code that asks may take another kernel (masks do), and only then is bit for bit the right question. If the step asks,
-the same steps also run as plain eager ones, and the two have to agree within rounding.
+code that asks may choose another kernel (masks do), and only results of the same kernels can be compared bit for bit.
+If the step asks, the same steps also run as plain eager ones, and the two have to agree within rounding.
 
 Two files are shared with the capture child: `given.pt` (values after construction that differ between builds) and
 `reference.pt` (outputs and state of every step, how far eager runs lie apart, the first step on new inputs).
@@ -189,8 +189,8 @@ class _Runs:
         return series.steps[done:]
 
     def _first_step(self) -> tuple[list[str], Stepped | None]:
-        """Run the first step on the inputs of replay 1; return the state that step 1 creates, that follows its inputs,
-        and that stays."""
+        """Run the first step on the inputs of replay 1; return the state that step 1 creates, that depends on its
+        inputs, and that stays."""
         first, session = self.first, self._session
         if not session.ranks.any(bool(first.born or first.filled)):
             return [], None
@@ -198,8 +198,8 @@ class _Runs:
         self._start.put_back()
         before = reach_of(session.subject)
         session.put_inputs(1)
-        # Use the seed of the first warm-up step, so that random numbers drawn in it do not look as if they followed the
-        # inputs.
+        # Use the seed of the first warm-up step, so that random numbers drawn in it do not look as if they depended on
+        # the inputs.
         session.seed(FIRST_SEED)
         outputs = session.outputs_of(session.step())
         follows = _born(session, before.tensors, before.hosts)

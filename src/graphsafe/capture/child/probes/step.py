@@ -145,7 +145,7 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
 def _watched_as_if_captured(session: Session) -> list[StepEvent] | None:
     """Run a step along the path of captures and return its events.
 
-    None if the step never asks for the path, or fails on it.
+    Returns None if the step never asks whether it is captured, or fails on that path.
     """
     asked: list[Asked] = []
     session.put_inputs(1)

@@ -1,4 +1,4 @@
-"""The step in time: profiles an eager step and a replay, in a process of its own, which has the device alone.
+"""Profiles an eager step and a replay over time, in a process of its own, which has the device alone.
 
 The simulated device has no clock: there the step child reports only the order of events.
 """

@@ -1,8 +1,8 @@
 """Captures one step again some steps later: if the two graphs differ, Python froze something that changes.
 
-No values are compared for that, so nothing has to be varied, and it holds for what no reference can repeat (a clock).
-Another kernel or another size decides by itself. Another number or address decides only if the two graphs also compute
-something else from the same state: bytes between the arguments of a kernel may differ without meaning anything.
+This compares no values, so no input has to be varied, and it works for values that no reference can repeat (a clock).
+Another kernel or another size is proof by itself. Another number or address is proof only if the two graphs also
+compute something else from the same state: bytes between the arguments of a kernel may differ without meaning anything.
 
 The change is then found by trial: the state that steps changed is put back, first all of it, then piece by piece, and
 the step captured again. The piece that makes the difference go away is the cause.
@@ -42,7 +42,7 @@ Values = Mapping[str, "torch.Tensor"]
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"Enough captures to meet Python that does something else in one of eight steps."
+"Enough captures to meet Python code that does something else in one of eight steps."
 _SECONDS = 2.0
 "After the least number of captures, none begins later than this many seconds."
 _MAY_BE_CHANCE = ("scalar", "address")
@@ -152,8 +152,8 @@ class _Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """The answer for a step that was captured once and cannot be captured again. Running out of memory says nothing
-        about the step."""
+        """Return the answer for a step that was captured once and cannot be captured again. Running out of memory says
+        nothing about the step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -235,7 +235,8 @@ class _Twins:
         return {name: (first.get(name), second.get(name)) for name in sorted(names)}
 
     def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> Values:
-        """Copies of the outputs and the changed state of one replay from the snapshot on the inputs of replay `k`."""
+        """Return copies of the outputs and the changed state of one replay from the snapshot on the inputs of replay
+        `k`."""
         session = self._session
         snapshot.put_back()
         session.put_inputs(k)
@@ -263,7 +264,8 @@ class _Twins:
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
             return self._outside_bindings(found, start, seed)
-        # Unwritten bytes differ from time to time. A difference that state makes appears each time from that state.
+        # Unwritten bytes differ from time to time. A difference that is due to state appears each time that state is
+        # put back.
         always = self._differing(lambda: None, start, seed)
         decided = [one for one in decided if always is None or _key(one) in always] or decided
         keys = {_key(one) for one in decided}
@@ -273,12 +275,12 @@ class _Twins:
         causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
         if causes:
             return decided, causes, None
-        # Try them only together: two buffers that change places. They are of one kind, which the difference names.
+        # Two buffers that change places can only be tried together. They are of one kind, which the difference names.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
     def _explained_by_constants(self, unlike: Sequence[Difference]) -> tuple[list[Cause], str | None]:
-        """Return the constants that the decisive capture alone had, and that give its graph again."""
+        """Return the constants that only the decisive capture had, and with which its graph is captured again."""
         self._first = self._decisive
         start, keys = _Before(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
@@ -347,8 +349,8 @@ class _Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether it lies in the arguments of NCCL's kernels, which hold NCCL's own count of launches. If that makes
-    a difference, another rank may be the reason."""
+    """Return whether it lies in the arguments of NCCL's kernels, which hold NCCL's own count of launches. If that count
+    differs, another rank may be the reason."""
     return one.op.startswith("nccl") and one.what in _MAY_BE_CHANCE
 
 

@@ -30,7 +30,7 @@ _DONE = "done"
 
 @dataclass
 class Ranks:
-    """A child's rank. A process alone is the one rank of one, and asks nobody."""
+    """A child's rank. A single process is a rank of one, and asks nobody."""
 
     number: int = 0
     size: int = 1

@@ -159,7 +159,8 @@ def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note)
 
 
 def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
-    """The size of the group, or None if the call gives it in an unknown way. A wrong call raises later by itself."""
+    """Return the size of the group, or None if the call gives it in an unknown way. A wrong call raises later by
+    itself."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import distributed_c10d
 
@@ -172,7 +173,7 @@ def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int 
 
 
 def _size(args: Any) -> int | None:
-    """The number of elements of the first tensor."""
+    """Return the number of elements of the first tensor."""
     for value in args:
         if isinstance(value, (list, tuple)):
             return _size(value)

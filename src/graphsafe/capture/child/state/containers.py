@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from graphsafe.capture.child.state.reach import Reach
 
 MISSING: Any = object()
-"`put_back_host` takes this for a value that was not there."
+"Stands for a value that did not exist; `put_back_host` then removes it."
 
 
 class StateError(Exception):
@@ -136,7 +136,7 @@ def _base(kind: type) -> Any:
             base.__name__ == "ndarray" and module_name(base) == "numpy"
         ):
             return base
-    raise TypeError(f"{kind} is no container")
+    raise TypeError(f"{kind} is not a container")
 
 
 def put_back_host(reach: Reach, path: str, value: Any) -> None:

@@ -96,7 +96,7 @@ def _is_plain_object(kind: type) -> bool:
 
 
 def _shared(array: Any) -> torch.Tensor | None:
-    """A tensor over an array's memory; None if torch has no such dtype or layout."""
+    """Return a tensor over an array's memory; None if torch has no such dtype or layout."""
     import torch
 
     try:

@@ -27,12 +27,12 @@ def bases_of(kind: type) -> tuple[type, ...]:
 
 
 def namespace_of(kind: type) -> dict[str, Any]:
-    """The class's own variables, without those of its bases."""
+    """Return the class's own variables, without those of its bases."""
     return dict(_NAMESPACE(kind))
 
 
 def variables_of(module: Any) -> dict[str, Any] | None:
-    """A module's own dict; None for an entry of `sys.modules` that is not a module."""
+    """Return a module's own dict; None for an entry of `sys.modules` that is not a module."""
     if not issubclass(type(module), types.ModuleType):
         return None
     found: dict[str, Any] = _MODULE_VARIABLES(module)
@@ -105,7 +105,7 @@ def _find_layout(kind: type) -> Layout:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """The object's own `__dict__`, or None."""
+    """Return the object's own `__dict__`, or None."""
     read = layout_of(type(value)).attributes
     attributes = None if read is None else read(value)
     return attributes if type(attributes) is dict else None
@@ -130,7 +130,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """The code that runs when an object is called: a function's own code, behind its decorators; a module's
+    """Return the code that runs when an object is called: a function's own code, behind its decorators; a module's
     `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))

@@ -45,7 +45,7 @@ def count_from(text: str) -> Any:
 
 
 def position_of(iterator: Any) -> int | None:
-    """The number of elements taken; None at the end, where the iterator has dropped its sequence."""
+    """Return the number of elements taken; None at the end, where the iterator has dropped its sequence."""
     reported = iterator.__reduce__()
     return reported[2] if len(reported) > 2 else 0 if len(reported[1][0]) else None
 

@@ -23,7 +23,8 @@ def reach_of(subject: Subject) -> Reach:
 
 
 def reach_with_refresh(subject: Subject) -> Reach:
-    """Return the same and everything behind `refresh`, which may keep state of its own from call to call."""
+    """Return everything that `reach_of` does, and everything behind `refresh`, which may keep state of its own from
+    call to call."""
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
 
 

@@ -26,7 +26,7 @@ _VALUE_BYTES = 4 << 30
 
 
 class Bindings:
-    """The content of containers and host generators; of tensors which ones there were, not their values."""
+    """The content of containers and host generators, and which tensors there were, without their values."""
 
     def __init__(self, reach: Reach, clear_caches: bool = True) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back, only cleared. Raises StateError if

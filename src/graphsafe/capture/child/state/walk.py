@@ -121,8 +121,8 @@ class Walk:
                 reach.owners[path] = (container, key)
 
     def take_class(self, path: str, kind: type) -> None:
-        """The variables of a user's own class, and the module variables that its methods name; not those of an
-        installed library's classes. Each class once."""
+        """Take the variables of a user's own class, and the module variables that its methods name; leave out classes
+        of installed libraries. Each class is taken once."""
         if id(kind) in self._seen:
             return
         self._seen.add(id(kind))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def last_place(values: torch.Tensor) -> float | None:
-    """One unit in the last place of the largest finite value; None for dtypes that do not round (integers,
+    """Return one unit in the last place of the largest finite value; None for dtypes that do not round (integers,
     booleans)."""
     import torch
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def layout_text(tensor: torch.Tensor) -> str:
-    """The dtype and shape as text: `float32[2, 8]`."""
+    """Return the dtype and shape as text: `float32[2, 8]`."""
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 def tensor_bytes(tensor: torch.Tensor) -> bytes:
-    """The memory of a contiguous tensor on the CPU."""
+    """Return the memory of a contiguous tensor on the CPU."""
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 

@@ -56,7 +56,7 @@ def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping
 
 
 def _place(frames: Sequence[Mapping[str, Any]]) -> CallSite | None:
-    """The place of the innermost user's frame; the trace lists the innermost frame first."""
+    """Return the place of the innermost user's frame; the trace lists the innermost frame first."""
     for frame in frames:
         if is_user_file(frame["filename"]):
             return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])

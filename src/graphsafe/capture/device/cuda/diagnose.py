@@ -99,7 +99,7 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 
 
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
-    """The operation that raised, if it left the capture intact: PyTorch's own check spoke before CUDA did."""
+    """Return the operation that raised, if it left the capture intact: PyTorch's own check spoke before CUDA did."""
     from graphsafe.capture.shared.frames import root_error, traceback_frames
 
     root, _ = root_error(error)

@@ -134,7 +134,7 @@ def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
 
 
 def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]) -> list[str | None]:
-    """Return each call's line: from the front and from the back, as far as the other profile has the same calls."""
+    """Return each call's line, as far as the other profile has the same calls at its beginning and its end."""
     step = _step(named)
     if step is None:
         return [None] * len(calls)
@@ -243,7 +243,7 @@ def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[Ga
     if launch is None or calls[launch].begin <= since:
         return "device", launch
     meanwhile = list(takewhile(lambda number: calls[number].end >= since, range(launch - 1, -1, -1)))[::-1]
-    for number in meanwhile:  # a copy that was running when the device ended it has waited for it
+    for number in meanwhile:  # a copy that began before the device ended, and ended after it, has waited for it
         if calls[number].kind == "wait" or (calls[number].kind == "copy" and calls[number].begin < since):
             return "wait", number
     allocating = [number for number in meanwhile if calls[number].kind == "allocation"]

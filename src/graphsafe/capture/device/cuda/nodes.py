@@ -237,7 +237,7 @@ def _driver() -> ctypes.CDLL:
 
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
-    """The nodes of a `cudaGraph_t`, with those of child graphs in their place. Raises NotComparable."""
+    """Return the nodes of a `cudaGraph_t`, with those of child graphs in their place. Raises NotComparable."""
     driver = _driver()
     count = c_size_t(0)
     _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
@@ -303,7 +303,7 @@ def _kernel(driver: ctypes.CDLL, node: c_void_p) -> GraphNode:
 
 @functools.cache
 def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
-    """The size in bytes of each argument of a kernel."""
+    """Return the size in bytes of each argument of a kernel."""
     ask = getattr(_driver(), f"{prefix}GetParamInfo")
     sizes: list[int] = []
     offset, size = c_size_t(0), c_size_t(0)
@@ -337,7 +337,7 @@ def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
 
 
 def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
-    """The `cudaGraph_t` of the capture under way on a stream, or None."""
+    """Return the `cudaGraph_t` of the capture under way on a stream, or None."""
     driver = _driver()
     status, number, graph = c_int(0), ctypes.c_ulonglong(0), c_void_p()
     asked = driver.cuStreamGetCaptureInfo_v2(

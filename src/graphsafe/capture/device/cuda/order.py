@@ -57,8 +57,8 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
     nodes = touched.nodes
 
     def ordered(first: int, second: int) -> bool:
-        # Which of its nodes touches the memory is not known. NCCL records events beside its kernel, for which nothing
-        # in the graph waits (torch 2.11, NCCL 2.28).
+        # It is not known which of its nodes touches the memory. NCCL records events beside its kernel, for which
+        # nothing in the graph waits (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
     return races_in(touched.work, ordered)

@@ -58,7 +58,7 @@ def node_counts(raw_graph: int) -> dict[str, int]:
 
 
 def driver_version() -> str | None:
-    """The newest CUDA version that the driver supports, `13.0`."""
+    """Return the newest CUDA version that the driver supports, `13.0`."""
     version = ctypes.c_int(0)
     if _library().cudaDriverGetVersion(ctypes.byref(version)) or not version.value:
         return None

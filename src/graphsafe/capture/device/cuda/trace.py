@@ -37,7 +37,7 @@ Sink = Callable[[StepEvent], None]
 
 @functools.cache
 def python_name(func: Any) -> str | None:
-    """The function's name in the op table; None for one that reads no values (`tensor.shape`)."""
+    """Return the function's name in the op table; None for one that reads no values (`tensor.shape`)."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return None

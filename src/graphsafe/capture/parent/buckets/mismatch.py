@@ -18,7 +18,7 @@ _TOO_LITTLE = "Declared too little costs speed, and nobody notices: the engine r
 
 
 def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support | None:
-    """The report's `support`, or None if there are no buckets and no declaration."""
+    """Return the report's `support`, or None if there are no buckets and no declaration."""
     if declared is None and not any(one.axes for one in tried):
         return None
     proven = proven_by(tried)
@@ -34,7 +34,8 @@ def mismatch(
     rule: Rule,
     source: Source,
 ) -> Finding | Limit | None:
-    """A finding or limit where proof and declaration disagree, at the declaration or else at the step itself (`entry`).
+    """Return a finding or limit where proof and declaration disagree, at the declaration or else at the step itself
+    (`entry`).
 
     `failures` holds the first error of each failed bucket, by its index in `tried`.
     """
@@ -64,7 +65,7 @@ def mismatch(
         "graph_ms": under.times and under.times.graph_ms,
         "times_as_fast": under.times and under.times.times_as_fast,
     }
-    because = f"Here {_named(under)} was captured and replayed right{_gain(under.times)}."
+    because = f"Here {_named(under)} was captured and replayed correctly{_gain(under.times)}."
     words = {"expr": declared.words, "value": _named(under)}
     return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source, _TOO_LITTLE)
 

@@ -1,4 +1,4 @@
-"""Captures the buckets of a device in one pool, as the parent sees it: which buckets, and with what result."""
+"""Captures the buckets of a device in one pool: the parent chooses the buckets and judges the result."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Sharing:
         return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
 
     def _ended_by(self, child: Child) -> Axes | None:
-        """The bucket that could not be built, stepped or captured beside the others."""
+        """Return the bucket that could not be built, stepped or captured beside the others."""
         end, capturing, failed = child.ended, child.told[Capturing].axes, child.told.get(FailedBucket)
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", end.why))
@@ -150,7 +150,7 @@ class Sharing:
         return end.status, end.why
 
     def findings(self, entry: CallSite | None, book: Rulebook, source: Source) -> list[Finding | Limit]:
-        """Findings and limits of the shared capture: at the failing line if a capture failed, else at the step
+        """Return findings and limits of the shared capture: at the failing line if a capture failed, else at the step
         itself."""
         found: list[Finding | Limit] = []
         if self.pool is None:
@@ -169,8 +169,8 @@ class Sharing:
         for each in self._mixed.different[:1]:
             name, after = bucket_name(each.axes), bucket_name(each.after)
             shares = f" They share {listed(self._shared, most=3)}." if self._shared else ""
-            because = f"Here a replay of {name} after one of {after} gives neither what it gives alone nor what eager "
-            because += f"steps in that order give.{shares}"
+            because = f"Here a replay of {name} after one of {after} equals neither {name} alone nor eager "
+            because += f"steps in that order.{shares}"
             add(entry, "GS704", "error", f"{name}, {listed(each.outputs, most=3)}", because, reported(each))
         for lost in [one for one in self._mixed.overwritten if one.static][:1]:
             name = bucket_name(lost.axes)

@@ -51,8 +51,8 @@ class Proven:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """The support that the buckets prove, or None if no bucket says how many tokens a request has, or the smallest ones
-    are inconclusive."""
+    """Return the support that the buckets prove, or None if no bucket says how many tokens a request has, or the
+    smallest ones are inconclusive."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):
@@ -75,13 +75,13 @@ def proven_by(tried: Sequence[Tried]) -> Proven | None:
 
 
 def over_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
-    """The first bucket that the declared level promises and that cannot be captured."""
+    """Return the first bucket that the declared level promises and that cannot be captured."""
     return next((one for one in tried if one.verdict in _FAILED and _promises(level, one.query)), None)
 
 
 def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
-    """A bucket that is proven although the declaration does not promise it: the one with the most tokens, where a
-    higher level is proven. Under `NEVER`, any ready bucket if no bucket failed."""
+    """Return a bucket that is proven although the declaration does not promise it: the one with the most tokens, where
+    a higher level is proven. Under `NEVER`, any ready bucket if no bucket failed."""
     unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
     proven = proven_by(tried)
     if proven is None:

@@ -23,7 +23,7 @@ Value = TypeVar("Value")
 _GRACE = 2.0
 "Seconds that a child goes on after another rank's child failed: it may fail for the same reason and say so."
 _LOOK = 0.5
-"""Seconds between reads of the collectives that ranks have issued; longer where a read takes more than a twentieth of
+"""Seconds between reads of the collectives that ranks have issued; longer if a read takes more than a twentieth of
 that."""
 
 
@@ -107,8 +107,8 @@ class Coordinator:
             return siblings.divergence
 
     def _divergence(self, siblings: _Siblings) -> dict[int, Call | None] | None:
-        """Return the first collectives that do not match. A rank that waits has issued all it can, so only a rank that
-        has issued more went past it."""
+        """Return the first collectives that do not match. A rank that waits has issued all that it can, so only a rank
+        that has issued more is past the mismatch."""
         if len(siblings.children) < self.size:
             return None
         children = [siblings.children[rank] for rank in range(self.size)]
@@ -127,7 +127,7 @@ class Coordinator:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """The rank that failed first: by its own report, else by when it was ended or what it was last seen doing.
+    """Return the rank that failed first: by its own report, else by when it was ended or what it was last seen doing.
 
     Errors that others report after its end (a closed connection) are due to it.
     """

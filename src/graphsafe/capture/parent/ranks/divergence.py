@@ -29,9 +29,11 @@ def read_issued(folder: Path, child: str) -> list[Call]:
 
 
 def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
-    """Return, for each rank, the first collective that does not match the others', None for a rank that issues no more.
+    """Return, for each rank, the first collective that does not match those of the others, or None if it issues no
+    more.
 
-    Returns None if all ranks issue the same. The lines may differ: a root and the others may each have one.
+    Returns None if all ranks issue the same collectives. Their lines may differ: a root may call one on another line
+    than the other ranks.
     """
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
@@ -41,8 +43,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls with `extra` set if no other rank reaches such a line; if that holds for none of them, it is set
-    for all."""
+    """Return the calls, with `extra` set on each whose line no other rank reaches, or on all if there is no such
+    call."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here
@@ -63,8 +65,8 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
-    """The call of this rank that is to blame, what is known of the other ranks, and a sentence about it; None if there
-    is no such call."""
+    """Return the call of this rank that is to blame, what is known of the other ranks, and a sentence about it; None if
+    there is no such call."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None

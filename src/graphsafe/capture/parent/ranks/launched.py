@@ -31,7 +31,7 @@ class Launched:
 
     @staticmethod
     def by(environment: Mapping[str, str]) -> Launched | None:
-        """The launch that the environment describes, or None without a launcher or with a single rank. Raises
+        """Return the launch that the environment describes, or None without a launcher or with a single rank. Raises
         RequestError."""
         said = [environment.get(name, "") for name in _PLACES]
         if not all(text.isdigit() for text in said[:2]):
@@ -133,6 +133,6 @@ def _is_ours(connection: socket.socket) -> bool:
 
 
 def _address() -> str:
-    """The socket's address: the same for all ranks of one launch, and for no other launch."""
+    """Return the socket's address: the same for all ranks of one launch, and for no other launch."""
     names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
     return "\0graphsafe-" + "-".join([str(os.getuid()), *(os.environ.get(name, "") for name in names)])

@@ -62,7 +62,7 @@ class Rank:
 
 
 def variables_of(number: int, size: int) -> dict[str, str]:
-    """The environment variables that torchrun sets for the ranks of one machine."""
+    """Return the environment variables that torchrun sets for the ranks of one machine."""
     rank, ranks = str(number), str(size)
     return {
         "RANK": rank,

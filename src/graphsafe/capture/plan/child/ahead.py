@@ -1,4 +1,4 @@
-"""Looks at later steps with breaks in place: whether the code between them goes on to do what it did."""
+"""Looks at later steps with breaks in place: whether the code between them still does the same."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Steps:
         self._first: list[Call] = []
         "The visits of the first step."
         self._calls: list[Call] = []
-        "Those of the running step so far."
+        "The visits of the running step so far."
         self.inside = False
         self.broken: GuardBroken | None = None
 

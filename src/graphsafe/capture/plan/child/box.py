@@ -26,7 +26,7 @@ class Box:
     passing: Mapping[Region, Sequence[str]]
     "The variables of each break that pass to another one, or from it."
     bound: Set[tuple[str, int]]
-    "Variables that captured code binds to what a break returns, and the lines that do."
+    "Variables that captured code binds to the value of a break, each with the line that binds it."
 
     @property
     def returned(self) -> set[str]:

@@ -50,7 +50,7 @@ class Handed:
     takes: frozenset[tuple[str, int]] = frozenset()
 
     def with_parts(self, parts: Iterable[Handed]) -> Handed:
-        """Return the same with what other breaks hand over that have become part of this one."""
+        """Return these values and those of other breaks that have become part of this one."""
         held = [self, *parts]
         return Handed(
             frozenset(name for one in held for name in one.private),
@@ -72,7 +72,7 @@ class Call:
     frames: tuple[CallSite, ...]
     "The calls that lead to it."
     beyond: frozenset[str] = frozenset()
-    "Variables that it is not handed and does not hand over."
+    "Variables that are neither its arguments nor its results."
     latest: Any = None
     "Its latest result."
     taken: dict[str, Call] = field(default_factory=dict)
@@ -235,7 +235,7 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The dimensions along which a tensor is expanded."""
+    """Return the dimensions along which a tensor is expanded."""
     import torch
 
     if tensor.layout != torch.strided:

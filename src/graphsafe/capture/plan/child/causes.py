@@ -38,7 +38,7 @@ class Cause:
     span: Span | None = None
     "The expression of the line, where it is known."
     asked: bool = False
-    "Whether the expression gives a tensor, and the line asks for its truth."
+    "Whether the expression gives a tensor whose truth the line tests."
 
     @property
     def line(self) -> CallSite:
@@ -65,7 +65,7 @@ def _asks(event: StepEvent) -> bool:
 
 
 def _host_calls(told: Told) -> Iterator[Cause]:
-    """The value of a clock or of a host random stream may decide differently in a later step."""
+    """Yield the calls of clocks and of host random streams: their values may decide differently in a later step."""
     for call in told[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
         yield Cause(code, f"{call.function} gives another value in each step", call.frames, span=call.span)
@@ -96,7 +96,7 @@ def without_line(told: Told) -> list[str]:
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
-    """The first path whose line is unknown, and for which no other line of the same object is known either."""
+    """Return the first path whose line is unknown, if no other line of the same object is known either."""
     known = {_object_of(path) for path, found in lines.items() if any(found)}
     return next((path for path in paths if not any(lines.get(path, ())) and _object_of(path) not in known), None)
 
@@ -143,7 +143,7 @@ def changing(told: Told) -> list[str]:
 
 
 def rebindings(told: Told) -> dict[str, tuple[CallSite, ...]]:
-    """State that every step binds to a new tensor -> the lines that bind it."""
+    """Return state that every step binds to a new tensor -> the lines that bind it."""
     changed = _changed(told)
     return {change.name: change.frames for change in changed if change.how == "rebound"}
 

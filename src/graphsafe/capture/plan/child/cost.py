@@ -29,7 +29,7 @@ class Cost:
 
 class Groups:
     """The groups of a log's operations, by the breaks that the log was made with and by candidates for others. A
-    candidate's share of the frames is found once, because one after the other is tried."""
+    candidate's share of the frames is found once, because candidates are tried one after the other."""
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}

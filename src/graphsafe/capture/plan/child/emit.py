@@ -42,7 +42,7 @@ _RUNTIME = ("surroundings.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
-"Names that written code uses, all of the runtime."
+"Names of the runtime that written code uses."
 
 
 _APPLY = '''\
@@ -142,7 +142,7 @@ class _Writer:
         return "\n\n\n".join([*bodies, with_variables(name, shared, written) if shared else written])
 
     def _install_within(self, function: FunctionType, name: str, shared: Sequence[str]) -> None:
-        """A function that another one makes is found from the step."""
+        """Install a function that another function makes; it is found from the step."""
         own = f"_within(fn, {json.dumps(function.__qualname__)})"
         names = f"({', '.join(map(json.dumps, function.__code__.co_freevars))},)"
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
@@ -156,7 +156,7 @@ class _Writer:
         passing = between(source, [one for one in self._search.regions if function_with(one) is source])
         for region, names in passing.items():
             if names and region not in self._chosen.values():
-                raise Unemittable(f"`{names[0]}` of {source.name} is read where no step comes")
+                raise Unemittable(f"`{names[0]}` of {source.name} is read in code that no step reached")
         visits = [visit for visit in self._search.log.visits if visit.number in numbers]
         bound = {pair for visit in visits for pair in self._search.handed[visit.number].takes if pair[0] in visit.taken}
         return Box(unused("passed", source), passing, bound)

@@ -138,7 +138,7 @@ def _cloned(value: Any) -> Any:
 
 
 def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The dimensions along which a tensor is expanded, so that one element stands for all."""
+    """Return the dimensions along which a tensor is expanded, so that one element stands for all."""
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
     return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
 
@@ -183,7 +183,8 @@ def eager(
 
 
 def returned(value: Any) -> Any:
-    """Return the object that has this value as `result`: what the last eager break returned, in each replay anew."""
+    """Return the object whose `result` is this value: if the last eager break returned it, one whose `result` each
+    replay sets anew."""
     last = _last.get()
     return last if last is not None and last.result is value else SimpleNamespace(result=value)
 

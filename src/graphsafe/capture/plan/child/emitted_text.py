@@ -15,7 +15,7 @@ _WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
 
 
 def with_mangled_names(text: str, owner: str) -> str:
-    """Writes private names in the form that the class around the code gives them, since emitted code stands outside of
+    """Write private names in the form that the class around the code gives them, since emitted code stands outside of
     it."""
 
     def mangled(word: re.Match[str]) -> str:
@@ -45,7 +45,7 @@ def with_variables(name: str, shared: Sequence[str], written: str) -> str:
 
 
 def joined_imports(lines: Iterable[str]) -> str:
-    """Return imports without what is said twice, a line for each module that names are imported from."""
+    """Return imports without duplicates, with one line for each module that names are imported from."""
     plain: set[str] = set()
     names: dict[str, set[str]] = {}
     for line in lines:

@@ -1,5 +1,5 @@
-"""The gain of mending each line to blame, alone and one after the other. The gain is computed from a step's operations;
-nothing is run."""
+"""The gain of fixing each line to blame, alone and together with those before it. The gain is computed from a step's
+operations; nothing is run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
-    """Return the lines to blame, first those without which operations stay eager, the most gainful first. `coverage`:
-    with this line mended and no other; `together`: with those before it too. `planned` is the plan's own coverage."""
+    """Return the lines to blame: first those that make operations run eagerly, and among them the one with the largest
+    gain first. `coverage` is that of a step in which only this line is fixed, `together` with the lines before it fixed
+    too. `planned` is the plan's own coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> the causes in it, by their lines in the files where statements are taken apart."
     for cause in search.causes:
@@ -71,7 +72,7 @@ def _needed(search: Search) -> set[CallSite]:
 
 
 def _coverage(search: Search, mended: Set[CallSite]) -> float:
-    """Return the coverage of the plan in which only the other lines are to blame."""
+    """Return the coverage of the plan if the lines `mended` are fixed and only the others are to blame."""
     regions = merged([region for region, roots in search.parts if not roots <= mended])
     if regions not in search.coverages:
         search.coverages[regions] = _joined(search, regions)
@@ -79,7 +80,7 @@ def _coverage(search: Search, mended: Set[CallSite]) -> float:
 
 
 def _joined(search: Search, regions: tuple[Region, ...]) -> float:
-    """Return the coverage with these breaks and what it costs less to make eager too."""
+    """Return the coverage with these breaks, widened wherever that costs less."""
     log = with_breaks(search.bare, regions)
     total = sum(op.launches for op in log.ops)
     while total <= _MOST_OPERATIONS:

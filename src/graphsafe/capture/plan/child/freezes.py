@@ -142,8 +142,8 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """A list or an iterator that captured Python made is one object for all replays: a break that adds to the list
-    makes it grow with each replay, and one that reads the iterator finds nothing left in the second."""
+    """Give the lists and iterators that captured Python made and that a break changes. Each is one object for all
+    replays: the list grows with each replay, and the iterator has nothing left in the second."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
@@ -259,7 +259,7 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Give the work through whose autograd graph a backward in a break goes. A backward uses that graph up, and only an
+    """Give the work whose autograd graph is used by a backward in a break. The backward uses that graph up, and only an
     eager forward makes a new one in each step. Its results pass from break to break, since a copy has no graph."""
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]

@@ -1,5 +1,5 @@
-"""Finds host state that follows the inputs, and the user's lines that change host state: looks at the state after every
-line."""
+"""Finds host state that depends on the inputs, and the user's lines that change host state: looks at the state after
+every line."""
 
 from __future__ import annotations
 

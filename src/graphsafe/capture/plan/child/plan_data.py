@@ -117,8 +117,8 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the causes whose line, or a call on the way to it, lies in the region, or else those that it follows from;
-    only the first cause of each line."""
+    """Return the causes whose line, or a call on the way to it, lies in the region, or else the causes that the region
+    follows from; of each line only the first."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -129,7 +129,7 @@ def causes_in(search: Search, region: Region) -> list[Cause]:
 
 
 def _common(names: Sequence[str]) -> str | None:
-    """The innermost module that contains all of them."""
+    """Return the innermost module that contains all of them."""
     if not names:
         return None
     parts = [name.split(".") if name else [] for name in names]
@@ -160,7 +160,7 @@ def _state(captured: int, total: int) -> str:
 
 
 def _guards(search: Search) -> list[str]:
-    """The conditions that must stay as at capture for the plan to hold."""
+    """Return the conditions that must stay as at capture for the plan to hold."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
     for visit in search.log.visits:
         function = search.regions[visit.number].function

@@ -153,7 +153,7 @@ def _changing(search: Search, broken: GuardBroken) -> str:
 
 
 def _judged(search: Search) -> Marks:
-    """Judge the target's own marks: what they leave to graphs and must not, and what they break out without need."""
+    """Judge the target's own marks: the breaks that they lack, and the functions that are marked without need."""
     running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
     running, causes = list(map(search.split.original, running)), list(map(search.told, search.causes))
     graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
@@ -178,7 +178,7 @@ def _restart(start: Snapshot, recording: PlannedRecording) -> None:
 
 
 def _against(replays: Replays) -> str | None:
-    """The reason why the replays disprove the plan, or None."""
+    """Return the reason why the replays disprove the plan, or None."""
     reason = replays.against("the plan")
     if reason is None and replays.result.first_step not in ("pass", "skipped"):
         return "the plan leaves out what the first step fills in"
@@ -186,7 +186,7 @@ def _against(replays: Replays) -> str | None:
 
 
 def _untested(told: Told) -> str | None:
-    """The reason why replays that equal the reference prove too little, or None."""
+    """Return the reason why replays that equal the reference prove too little, or None."""
     reference, unvaried = told[Reference], told[Varied].unvaried_host
     if reference.differs:
         return "while it is captured, the step computes something else than an eager step does"

@@ -46,7 +46,7 @@ class Search:
         self._session = session
         self.split = split
         self.start = start
-        "The state in which each look at the segments begins."
+        "The state in which each check of the segments begins."
         self._table = table
         self._assigned = assigned
         self.regions: tuple[Region, ...] = ()
@@ -59,9 +59,9 @@ class Search:
         self._bare: list[Log] = []
         "The logs of the same steps without a break."
         self.coverages: dict[tuple[Region, ...], float] = {}
-        "Breaks -> the coverage of the plan with them, as far as they were asked for."
+        "Breaks -> the coverage of the plan with them, where it was computed."
         self._at = 0
-        "The step of `log` among them."
+        "The index in `_bare` of the step that `log` is of."
         self._kept_back: set[Region] = set()
         "Breaks whose results captured code uses."
         self._closed: set[Function] = set()
@@ -84,7 +84,7 @@ class Search:
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return its own line, or the lines of the causes that it follows from, those in its function first."""
+        """Return the cause's own line, or the lines of the causes that it follows from, those in its function first."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -93,11 +93,11 @@ class Search:
 
     @property
     def bare(self) -> Log:
-        """The log of the step of `log` without a break."""
+        """The log of the same step as `log`, without a break."""
         return self._bare[self._at]
 
     def _running(self) -> list[tuple[CallSite, ...]]:
-        """Return the frames of the operations of these steps."""
+        """Return the frames of the operations of the steps without a break."""
         return [op.frames for log in self._bare for op in log.ops]
 
     def roots(self, region: Region) -> frozenset[CallSite]:
@@ -126,7 +126,7 @@ class Search:
                 for need in found:
                     self._answer(need, regions)
                 if before == (self.regions, self.handed):
-                    raise Unplannable(f"{found[0].reason}, which no break mends ({_line(found[0].frames)})")
+                    raise Unplannable(f"{found[0].reason}, which no break can avoid ({_line(found[0].frames)})")
             elif not self._cheaper():
                 return
             self._rounds += 1
@@ -182,7 +182,7 @@ class Search:
             self.parts.append((one, roots))
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note a cause of breaks that use a value which another one gives; `above` leads to their function."""
+        """Note a cause for breaks that use the value of another break; `above` leads to their function."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -190,7 +190,7 @@ class Search:
         self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
 
     def _returned(self, region: Region, need: Need, cause: Cause, roots: frozenset[CallSite]) -> bool:
-        """Let breaks take what this one returns, in every step anew; return whether that is possible."""
+        """Let other breaks take the value of this one anew in every step; return whether that is possible."""
         returning = [one for one, held in self._handed.items() if held.returns and _holds(region, one)]
         found = receivers(need.frames, self._closed)
         if returning or found is None or region in self._kept_back:
@@ -210,8 +210,8 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function run eagerly whose code cannot be changed, because it is made anew in every
-        step."""
+        """Make the calls of a function run eagerly, since its code cannot be changed: the function is made anew in
+        every step."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

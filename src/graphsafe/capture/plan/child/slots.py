@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 class Slots:
     """The places of these paths. Each place is found once: a walk over everything the step can reach costs
-    milliseconds. It is repeated only if a break replaces the object that holds the tensor."""
+    milliseconds. The walk is repeated only if a break replaces the object that holds the tensor."""
 
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject
@@ -39,7 +39,7 @@ class Slots:
         self._moving = not same or in_tuple or len(self._places) < len(self._paths)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The tensors that they hold now."""
+        """Return the tensors that they hold now."""
         import torch
 
         if self._moving:

@@ -28,7 +28,7 @@ Frames = tuple[CallSite, ...]
 
 
 def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
-    """Yield the expression, and each use of a variable that is computed from it: what uses a value that changes has to
+    """Yield the expression, and each use of a variable that is computed from it: code that uses a changing value has to
     run eagerly too."""
     found = expression_at(function, span)
     marked = [] if found is None else [found]
@@ -43,7 +43,7 @@ def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
 
 
 def _asked(function: Function, cause: Cause) -> list[ast.expr]:
-    """Return the operation whose result the line asks for its truth. It can be captured; only the question is eager."""
+    """Return the operation whose truth the line tests. It can be captured; only the test is eager."""
     found = expression_at(function, cause.span) if cause.asked and cause.span is not None else None
     method = isinstance(found, ast.Call) and isinstance(found.func, ast.Attribute)
     compared = isinstance(found, ast.Compare) and not isinstance(found.ops[0], (ast.In, ast.NotIn))
@@ -138,7 +138,7 @@ class Split:
             inside = [line for line in lines if origins[line - 1][0] <= frame.line <= origins[line - 1][2]][-1:]
         else:
             inside = [line for line in lines if holds(origins[line - 1], span_of(expression))]
-            if cause is not None and _asked(function, cause):  # the question follows the operation
+            if cause is not None and _asked(function, cause):  # the test follows the operation
                 own = [line for line in inside if origins[line - 1] == span_of(expression)]
                 inside = own[1:] or [line for line in inside if line not in own] or own
         line = min(inside, key=lambda line: (len_of(origins[line - 1]), line), default=written.line)
@@ -154,8 +154,8 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file: of the part that it is in, if its statement was taken
-        apart."""
+        """Return the place of an expression in the target's file; if its statement was taken apart, that of the part
+        that holds it."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]

@@ -81,7 +81,7 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, CellType]:
-    """The variables that a nested function shares, by name; without `__class__` and those in `beyond`."""
+    """Return the variables that a nested function shares, by name; without `__class__` and those in `beyond`."""
     code: Any = function.__code__
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)
@@ -104,7 +104,7 @@ def put(cell: CellType, value: Any) -> None:
 
 
 def shallow(value: Any) -> Any:
-    """The content of one of the user's containers, to see whether it is changed; None for any other value."""
+    """Return the content of one of the user's containers, to see whether it is changed; None for any other value."""
     kind = type(value)
     if kind in (list, set):
         return kind, tuple(map(id, value))

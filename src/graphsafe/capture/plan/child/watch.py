@@ -88,7 +88,7 @@ class Op:
 
 @dataclass(slots=True)
 class Flow:
-    """A variable of a break, before or after it."""
+    """A variable of a break, at its beginning or its end."""
 
     hosts: Any
     arguments: tuple[Argument, ...]

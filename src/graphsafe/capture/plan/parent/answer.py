@@ -30,8 +30,8 @@ KEYS = (
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """The failures that the next child starts from. If a statement fails again, it is not taken apart any more; if that
-    does not help, the call around it is to blame, and so on."""
+    """Return the failures that the next child starts from. If a statement fails again, it is not taken apart any more;
+    if that does not help, the call around it is to blame, and so on."""
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]
@@ -56,7 +56,7 @@ def reported(reported: Data) -> dict[str, Any]:
 
 
 def whole(probes: Probes) -> dict[str, Any]:
-    """The plan of a step that is ready: one graph."""
+    """Return the plan of a step that is ready: one graph."""
     took = probes.timing.graph_ms
     segment = {
         "kind": "graph",

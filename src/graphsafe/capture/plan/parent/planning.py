@@ -93,7 +93,7 @@ class Planning:
         return found
 
     def _without_code(self, plan: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Return the plan; a limit says why there is no code for it, if code was asked for."""
+        """Return the plan, and add a limit that says why there is no code for it, if code was asked for."""
         if self._request.emit is not None:
             why = "there is no plan" if plan is None else str(plan["reason"])
             self._limit("emit", f"no code was written: {why}")
@@ -147,7 +147,7 @@ def _taught_by(child: Child) -> SegmentFailure | None:
 
 
 def of_plain_step(plan: dict[str, Any] | None, what: str) -> dict[str, Any] | None:
-    """The plan of the step without its own graphs, in the words of a plan beside another step."""
+    """Return the plan of the step without its own graphs, with a reason that says so."""
     if plan is None:
         return None
     reason = plan["reason"]

@@ -27,7 +27,7 @@ def marks(plan: Mapping[str, Any], engine: str) -> str:
     """Return the marks to set, as text. Marked functions must not return a tensor that a graph goes on using."""
     name, line, mark = ENGINES[engine]
     code = [f"# For {name}", "#", f"# {line}", "#"]
-    code.append("# Functions so marked have to write their results into tensors that they are given.")
+    code.append("# Marked functions have to write their results into tensors that they are given.")
     seen = set()
     for segment in plan["segments"]:
         place = segment["location"]
@@ -38,5 +38,5 @@ def marks(plan: Mapping[str, Any], engine: str) -> str:
         if place["end_line"] != place["line"]:
             lines = f"lines {place['line']} to {place['end_line']}"
         code += ["", f"# {segment['code']}: {segment['reason']}", f"{mark}  # {place['path']}, {lines} of"]
-        code.append(f"# {place['function']}: the function if that is all of it, else a function of its own for them")
+        code.append(f"# {place['function']}: the function if these lines are all of it, else a new function for them")
     return "\n".join(code) + "\n"

@@ -78,7 +78,7 @@ def len_of(span: Span) -> tuple[int, int]:
 
 
 def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
-    """The calls of the innermost statement that runs this line, those of the blocks in it left out."""
+    """Yield the calls of the innermost statement that runs this line, without those of the blocks in it."""
     region = function.statement_at(line)
     place = None if region is None else function.place(region)
     for statement in () if place is None else place.statements:
@@ -91,9 +91,8 @@ def edits(
 ) -> list[Edit]:
     """Return the changes to the function's file, whose lines these are. Statements that share a line get one each.
 
-    `calls` are on the way to expressions of other functions that are marked, or operations whose truth is asked for.
-    They get lines of their own in any case, since those functions may return something else in each step, and since
-    only the question reads the device.
+    `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
+    lines of their own: such a function may return something else in each step, and only the test reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 
@@ -156,7 +155,7 @@ class _Apart:
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
-                # The rest of the function is the other branch, so the break is the decision alone.
+                # The rest of the function is the other branch, so only the decision is the break.
                 residual = self._hoisted(ast.copy_location(_truth_of(residual), head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
         else:
@@ -221,7 +220,7 @@ class _Apart:
         """Return the expression over the names of its hoisted operands, or itself if nothing in it is marked."""
         if not self._has_mark(node):
             return node
-        # Most operations that are asked for their truth read it themselves, so they stay in the line of the question.
+        # Most operations whose truth is tested read it themselves, so they stay in the line of the test.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
         changed = copy.copy(node)
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:

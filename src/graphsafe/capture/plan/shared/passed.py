@@ -31,8 +31,8 @@ def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, fro
 
 
 def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
-    """Return for each break the variables that it is not handed and does not hand over: those that pass from break to
-    break, and those of an enclosing function, which it finds by itself."""
+    """Return for each break the variables that are neither its arguments nor its results: those that pass from break to
+    break, and those of an enclosing function, which its code reaches by itself."""
     by_function: dict[Function, list[Region]] = {}
     for region in regions:
         by_function.setdefault(function_with(region), []).append(region)
@@ -73,8 +73,9 @@ class Receiver:
 
 
 def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:
-    """Return the statements that use what the innermost function returns to its caller; none if the step itself returns
-    it. None if captured code would use it, or if functions in `closed` would have to be cut."""
+    """Return the statements that use the value that the innermost function returns to its caller; the list is empty if
+    the step itself returns it. Returns None if captured code would use it, or if functions in `closed` would have to be
+    cut."""
     for at in reversed(range(len(frames) - 1)):
         function, line = function_of(frames[at]), frames[at].line
         if function is None or function in closed:

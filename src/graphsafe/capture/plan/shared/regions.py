@@ -134,8 +134,8 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """The innermost statement that runs this line. For a line in the head of an `if` or a loop this is the whole
-        statement."""
+        """Return the innermost statement that runs this line. For a line in the head of an `if` or a loop this is the
+        whole statement."""
         block, found = self.body, None
         while block:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
@@ -150,7 +150,7 @@ class Function:
         return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
-        """The statement around the region's block; the function's whole body at its outermost block; None beyond
+        """Return the statement around the region's block; the function's whole body at its outermost block; None beyond
         that."""
         place = self.place(region)
         if place is None or self.is_whole(region):
@@ -159,7 +159,7 @@ class Function:
         return self.whole() if around is None else self.region_at(around)
 
     def hull(self, one: Region, other: Region) -> Region:
-        """The smallest range of one block that holds both."""
+        """Return the smallest range of one block that holds both."""
         ways = [self._way(region) for region in (one, other)]
         for block, start, stop in ways[0]:
             for second, head, end in ways[1]:
@@ -180,7 +180,7 @@ class Function:
         return way
 
     def legal(self, region: Region) -> Region | None:
-        """The region, grown until no jump leaves it; None if the function cannot be cut there at all."""
+        """Return the region, grown until no jump leaves it; None if the function cannot be cut there at all."""
         if region not in self._legal:
             self._legal[region] = self._without_jumps(region)
         return self._legal[region]
@@ -209,17 +209,18 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def defined(self, region: Region, name: str) -> Region | None:
-        """The region grown to the last statement before it that assigns `name`; None if `name` is an argument."""
+        """Return the region grown to the last statement before it that assigns `name`; None if `name` is an
+        argument."""
         return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
 
     def used(self, region: Region, name: str) -> Region | None:
-        """The region grown to the last statement after it that reads `name`; None if there is none."""
+        """Return the region grown to the last statement after it that reads `name`; None if there is none."""
         return self._with_last(region, lambda one: name in own_loads(one), lambda one: begin(one) > region.last)
 
     def _with_last(
         self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
     ) -> Region | None:
-        """The region grown to the last wanted statement outside of it, a preferred one if there is any."""
+        """Return the region grown to the last wanted statement outside of it, a preferred one if there is any."""
         place = self.place(region)
         if place is None:
             return None
@@ -253,7 +254,7 @@ class Function:
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Variables that the range assigns and that are read elsewhere, or again in the next turn of a loop."""
+        """Return variables that the range assigns and that are read elsewhere, or again in the next turn of a loop."""
         inside = {id(node) for node in within(place.statements)}
         stored = stores_in(place.statements)
         read = {
@@ -275,7 +276,7 @@ class Function:
 
 @functools.cache
 def function_of(frame: CallSite) -> Function | None:
-    """The function that a frame runs; None for lambdas, module level and code without source."""
+    """Return the function that a frame runs; None for lambdas, module level and code without source."""
     name = frame.function or ""
     while name.endswith(_INLINED):
         name = name.rpartition(".")[0]
@@ -298,8 +299,8 @@ def function_with(region: Region) -> Function:
 
 
 def region_of(frames: Sequence[CallSite], closed: Set[Function] = frozenset()) -> tuple[Region, int] | None:
-    """The statement of the innermost function that can be cut and is not in `closed`, and the index of its frame; or
-    None."""
+    """Return the statement of the innermost function that can be cut and is not in `closed`, and the index of its
+    frame; or None."""
     for at in reversed(range(len(frames))):
         function = function_of(frames[at])
         if function is None or function in closed:

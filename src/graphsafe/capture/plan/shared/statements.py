@@ -23,12 +23,12 @@ def stores_in(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def own_stores(statement: ast.stmt) -> set[str]:
-    """The names that a statement assigns itself, in its head but not in its blocks."""
+    """Return the names that a statement assigns itself, in its head but not in its blocks."""
     return {name for node in _head(statement) for name in _stored_by(node)}
 
 
 def own_loads(statement: ast.stmt) -> set[str]:
-    """The names that a statement reads itself, in its head, and those that functions read which it defines."""
+    """Return the names that a statement reads itself, in its head, and those that functions which it defines read."""
     heads = _head(statement)
     nodes = [*heads, *(node for top in heads if isinstance(top, _SCOPES) for node in ast.walk(top))]
     return {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
