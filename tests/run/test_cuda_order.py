@@ -19,6 +19,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda import order
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
+from graphsafe.run.child.sight import Touch
 
 MAIN, SIDE = (0, 0), (0, 7)
 
@@ -219,3 +220,28 @@ def test_a_fault_ends_the_watch_of_the_order_alone() -> None:
     device = Device()
     device.order.quietly(lambda: [][0])
     assert device.order.problem is not None and "IndexError" in device.order.problem
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_host_memory_that_numpy_writes_has_to_wait_for_the_last_replay(waits: bool) -> None:
+    device, host = Device(), torch.zeros(4)
+    device.order.captured({}, [Touch(host.untyped_storage(), "read", True, "")])
+    for step in range(1, 4):
+        host.numpy()[:] = step
+        rows = host.numpy()
+        rows[:] = -step
+        device.order.replaying([int(host.untyped_storage()._cdata)])
+        if waits:
+            device.synchronize()
+    assert device.found() == ([] if waits else [(7, 8)])
+
+
+def test_host_memory_that_the_device_writes_too_is_left_alone() -> None:
+    device, host = Device(), torch.zeros(4)
+    storage = host.untyped_storage()
+    device.order.captured({}, [Touch(storage, "read", True, "")])
+    device.order.captured({}, [Touch(storage, "write", True, "")])
+    for step in range(1, 4):
+        host.numpy()[:] = step
+        device.order.replaying([int(storage._cdata)])
+    assert device.found() == []

@@ -18,7 +18,8 @@ from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
-from graphsafe.run.child.names import attributes_of, elements_of, locals_of, storage_number
+from graphsafe.run.child.expressions import base_of, lines_of, names_of, value_of
+from graphsafe.run.child.names import elements_of, storage_number
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST = 64
@@ -33,9 +34,9 @@ def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallS
     user's, innermost first. Call it with torch functions disabled."""
     for frame in frames:
         code = frame.f_code
-        lines = {line for _, _, line in code.co_lines() if line is not None}
+        lines, names = lines_of(code), names_of(frame)
         for container, line in _stores(code.co_filename):
-            if line in lines and _held(_value(container, frame), storages) >= _ENOUGH:
+            if line in lines and _held(value_of(container, names), storages) >= _ENOUGH:
                 return CallSite(absolute(code.co_filename), line, function_name(code))
     return None
 
@@ -49,22 +50,11 @@ def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
 
 def _containers(node: ast.AST) -> Iterator[ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
-        yield node.func.value
+        yield base_of(node.func.value)
     elif isinstance(node, ast.Assign):
-        yield from (target.value for target in node.targets if isinstance(target, ast.Subscript))
+        yield from (base_of(target) for target in node.targets if isinstance(target, ast.Subscript))
     elif isinstance(node, ast.AugAssign):
-        yield node.target
-
-
-def _value(expression: ast.expr, frame: FrameType) -> Any:
-    """Return what a name, or an attribute of it, means in a function, without running the program's code."""
-    if isinstance(expression, ast.Subscript):
-        return _value(expression.value, frame)
-    if isinstance(expression, ast.Name):
-        return locals_of(frame).get(expression.id, frame.f_globals.get(expression.id))
-    if isinstance(expression, ast.Attribute):
-        return attributes_of(_value(expression.value, frame)).get(expression.attr)
-    return None
+        yield base_of(node.target)
 
 
 def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from graphsafe.run.child.expressions import names_of, value_of
 from graphsafe.run.child.loops import file_tree
-from graphsafe.run.child.names import attributes_of, locals_of
+from graphsafe.run.child.names import attributes_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -39,12 +40,12 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
 
 def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType] | None:
     """Return the Python function that a call runs, with its object or None; no code of the program runs for that."""
-    value = _value(call.func, names)
+    value = value_of(call.func, names)
     kind = type(value)  # not `isinstance`, which asks the object for its class
     if kind is MethodType:
         return (value.__self__, value.__func__) if type(value.__func__) is FunctionType else None
     if kind is FunctionType:
-        owner = _value(call.func.value, names) if isinstance(call.func, ast.Attribute) else None
+        owner = value_of(call.func.value, names) if isinstance(call.func, ast.Attribute) else None
         is_method = isinstance(call.func, ast.Attribute) and call.func.attr not in attributes_of(owner)
         return (owner if is_method else None), value
     run = inspect.getattr_static(kind, "forward" if issubclass(kind, torch.nn.Module) else "__call__", None)
@@ -66,7 +67,7 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     function = _function(frame.f_code)
     if function is None:
         return False
-    values = {**frame.f_globals, **locals_of(frame)}
+    values = names_of(frame)
     harmless = set()
     for node in ast.walk(function):
         if isinstance(node, ast.Attribute) and attribute not in (None, node.attr):
@@ -102,19 +103,6 @@ def _given(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
         return {}
     given = dict(zip(named, call.args, strict=False))
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
-
-
-def _value(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return what a name, or an attribute of it, means."""
-    if isinstance(expression, ast.Name):
-        return names.get(expression.id)
-    if not isinstance(expression, ast.Attribute):
-        return None
-    owner = _value(expression.value, names)
-    for table in (attributes_of(owner), attributes_of(owner).get("_modules") or {}):
-        if expression.attr in table:
-            return table[expression.attr]
-    return None if owner is None else inspect.getattr_static(type(owner), expression.attr, None)
 
 
 def _reads(function: ast.AST, name: str) -> Iterator[bool]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,13 +77,13 @@ class Refills:
             for storage in used:
                 self._write(storage, work)
 
-    def host_wrote(self, storages: Iterable[int], frames: Frames) -> None:
+    def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
         """Record that the host wrote to its own memory, from which graphs copy: a replay that comes later reads it, an
-        earlier one has to have been waited for."""
+        earlier one has to have been waited for. `frames` returns the calls that wrote."""
         for storage in storages:
             before = self._reads.get(storage)
             if before is not None and self._host.get(before.stream, 0) < before.count:
-                self._tell(storage, frames, before.frames)
+                self._tell(storage, frames(), before.frames)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
         """Record that a graph that uses these storages is about to be replayed."""

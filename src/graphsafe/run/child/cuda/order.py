@@ -11,7 +11,7 @@ import ast
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,11 @@ from graphsafe.capture.shared.trees import tree_of
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
+from graphsafe.run.child.expressions import written_in_place
+from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name
 from graphsafe.run.child.refills import Frames, Refills, Stream
+from graphsafe.run.child.sight import Touch
 
 _MOST = 256
 "Number of inputs whose versions are compared."
@@ -40,6 +43,7 @@ class CudaOrder:
     def __init__(self, current: Callable[[], Stream]) -> None:
         """`current` returns the stream that is current in this thread."""
         self.refills = Refills({})
+        self._host = HostInputs(self.refills)
         self.problem: str | None = None
         "The reason why nothing more is told."
         self._current = current
@@ -51,10 +55,11 @@ class CudaOrder:
         self._stream: Stream | None = None
         "The stream that was current when versions were compared."
 
-    def captured(self, reads: Mapping[int, Sequence[Name]]) -> None:
-        """Begin to watch what a graph reads, by its storage's number and its names; the capture's own writes, which ran
-        nothing, are nobody's."""
+    def captured(self, reads: Mapping[int, Sequence[Name]], host: Iterable[Touch] = ()) -> None:
+        """Begin to watch what a graph reads, by its storage's number and its names, and the `host` memory that it uses;
+        the capture's own writes, which ran nothing, are nobody's."""
         self.settle()
+        self._host.captured(host)
         for number, names in reads.items():
             tensors = [tensor for name in names if (tensor := name.tensor()) is not None]
             tensor = min(tensors, key=lambda one: one._base is not None, default=None)  # a view may die before its base
@@ -78,17 +83,19 @@ class CudaOrder:
         if self.problem is not None:
             return
         written, stream = self._written(), self._current()
+        self._host.leave(number for number, _ in written)  # from now on its versions tell
+        self._host.look()
         before, self._stream = self._stream, stream
         if before not in (None, stream):  # the stream was changed in a way that is not seen
             return
         self._changed.update(number for number, _ in written)
         for number, one in written:
             tensor = one.tensor()
-            frames = _with_line(user_frames()[0], one.names)
+            frames = functools.partial(_calls, one.names)
             if tensor is not None and tensor.is_pinned():
                 self.refills.host_wrote([number], frames)
             else:
-                self.refills.wrote(stream, [number], frames)
+                self.refills.wrote(stream, [number], frames())
 
     def switched(self) -> None:
         """Record that the current stream has changed, after `look`."""
@@ -97,7 +104,7 @@ class CudaOrder:
     def replaying(self, storages: Collection[int]) -> None:
         """Record that a graph that reads these storages is about to be replayed."""
         self.look()
-        changed = self._changed.intersection(storages)
+        changed = (self._changed | self._host.watched()).intersection(storages)
         if changed and self.problem is None:
             self.refills.replayed(self._current(), dict.fromkeys(changed, "read"), user_frames()[0])
 
@@ -130,9 +137,10 @@ def _version(tensor: torch.Tensor) -> int | None:
         return None if tensor.is_inference() else int(tensor._version)
 
 
-def _with_line(frames: Frames, names: frozenset[str]) -> Frames:
-    """Move the last frame to the statement that writes, if one alone in the running block writes to these names:
-    versions tell only that a write has come before."""
+def _calls(names: frozenset[str]) -> Frames:
+    """Return the running calls. The last one is moved to the statement that writes, if one alone in the running block
+    writes to these names: versions tell only that a write has come before."""
+    frames, _ = user_frames()
     if not frames:
         return frames
     last = frames[-1]
@@ -149,7 +157,7 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     block = max(blocks, key=lambda one: one.lineno, default=None)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():
-        names = frozenset(map(ast.unparse, _targets(node)))
+        names = frozenset(map(ast.unparse, written_in_place(node)))
         at = getattr(node, "lineno", 0)
         if names and block is not None and (block.lineno == line or at <= line):
             found[at] = found.get(at, frozenset()) | names
@@ -161,20 +169,3 @@ _BLOCKS = (ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
 
 def _holds(node: Any, line: int) -> bool:
     return bool(node.lineno <= line <= (node.end_lineno or line))
-
-
-def _targets(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the expressions that a node writes in place: `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`."""
-    if isinstance(node, ast.Call):
-        outs = [one.value for one in node.keywords if one.arg == "out"]
-        method = node.func
-        if isinstance(method, ast.Attribute) and method.attr.endswith("_") and not method.attr.endswith("__"):
-            outs.append(_base(method.value))
-        return outs
-    if isinstance(node, ast.Assign):
-        return [_base(target) for target in node.targets if isinstance(target, ast.Subscript)]
-    return [_base(node.target)] if isinstance(node, ast.AugAssign) else ()
-
-
-def _base(expression: ast.expr) -> ast.expr:
-    return _base(expression.value) if isinstance(expression, ast.Subscript) else expression

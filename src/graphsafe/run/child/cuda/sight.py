@@ -115,7 +115,8 @@ class CudaSight:
         touches = _touches(nodes, pool_of, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
         if self._order is not None:
             numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
-            self._order.captured({number: names[number] for number in numbers if number in names})
+            host = [touch for touch in touches if touch.storage.device.type == "cpu"]
+            self._order.captured({number: names[number] for number in numbers if number in names}, host)
         unread = problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"

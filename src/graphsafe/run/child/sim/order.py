@@ -12,6 +12,7 @@ from graphsafe.capture.device.sim.effects import table_entry
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World
+from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.refills import Refills
 
@@ -19,27 +20,34 @@ _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host"})
 "Kinds of events in which the host waits for the current stream."
 
 
-def watch_order(world: World, refills: Refills) -> Callable[[], None]:
+def watch_order(world: World, refills: Refills, host: HostInputs) -> Callable[[], None]:
     """Begin to report; the returned function ends it."""
+
+    def waited(stream: Stream | None = None, event: Event | None = None) -> None:
+        host.look()
+        refills.host_waited(None if stream is None else _key(stream), event)
+
     undo = [
         _after(Stream, "wait_event", lambda stream, event: refills.waited(_key(stream), event)),
         _after(Event, "record", lambda event, stream=None: refills.recorded(event, _key(stream or world.stream()))),
-        _after(Event, "synchronize", lambda event: refills.host_waited(event=event)),
-        _after(Stream, "synchronize", lambda stream: refills.host_waited(_key(stream))),
+        _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
+    for name in ("query", "synchronize"):  # a query is answered with yes
+        undo.append(_after(Event, name, lambda event: waited(event=event)))
+        undo.append(_after(Stream, name, waited))
     emit, host_wait = world.emit, world.host_wait
 
     def emitted(kind: Any, op: str, *args: Any, **data: Any) -> None:
         if kind in _WAITS and not data.get("non_blocking"):
-            refills.host_waited(_key(world.stream()))
+            waited(world.stream())
         emit(kind, op, *args, **data)
 
-    def waited(op: str, *args: Any, **keywords: Any) -> None:
+    def told(op: str, *args: Any, **keywords: Any) -> None:
         host_wait(op, *args, **keywords)
         if op in ("torch.cuda.synchronize", "torch.accelerator.synchronize"):
-            refills.host_waited()
+            waited()
 
-    world.emit, world.host_wait = emitted, waited  # type: ignore[method-assign]
+    world.emit, world.host_wait = emitted, told  # type: ignore[method-assign]
 
     def end() -> None:
         world.emit, world.host_wait = emit, host_wait  # type: ignore[method-assign]
@@ -50,7 +58,7 @@ def watch_order(world: World, refills: Refills) -> Callable[[], None]:
 
 
 def note_writes(
-    world: World, refills: Refills, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    world: World, refills: Refills, host: HostInputs, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[torch.Tensor]:
     """Report an operation that ran eagerly, and return the tensors that it wrote."""
     if not isinstance(func, torch._ops.OpOverload):
@@ -58,6 +66,7 @@ def note_writes(
     written = written_by(func, table_entry(func, world.table), args, kwargs)
     if written:
         storages = [number for tensor in written if (number := storage_number(tensor)) is not None]
+        host.leave(storages)
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:
             refills.wrote(_key(world.stream(device)), storages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -17,21 +17,20 @@ from graphsafe.capture.device.sim.effects import op_name, table_entry
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node, tensors_in
 from graphsafe.capture.device.sim.storage_objects import holders
-from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, tag_of
+from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, is_tagged, tag_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.host_inputs import HostInputs
+from graphsafe.run.child.names import Name, storage_number
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.sim.derived import Derived, Outdated
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
-
-if TYPE_CHECKING:
-    from graphsafe.run.child.names import Name
 
 _OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
 "Operations that write their first argument without reading it."
@@ -49,7 +48,8 @@ class SimSight:
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
-        self._end_order = watch_order(world, self._refills)
+        self._host = HostInputs(self._refills)
+        self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "Storage -> the number of tensors by which each graph holds it."
         self._makers = [_Makers() for _ in self._world.ledgers]
@@ -79,10 +79,13 @@ class SimSight:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 self._touch(graph, tensor, access, found)
         self._refills.captured(found)
+        self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
-        self._aliases[graph] = Counter(number for one in aliases.values() if (number := _number(one)) is not None)
+        self._aliases[graph] = Counter(
+            number for one in aliases.values() if (number := storage_number(one)) is not None
+        )
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
@@ -103,7 +106,7 @@ class SimSight:
         return written_by(node.func, table_entry(node.func, self._world.table), node.args, node.kwargs)
 
     def _touch(self, graph: CUDAGraph, tensor: torch.Tensor, access: Access, found: dict[int, Touch]) -> None:
-        number, tag = _number(tensor), tag_of(tensor)
+        number, tag = storage_number(tensor), tag_of(tensor)
         outside = tag.session is None if tag is not None else is_pinned(tensor)
         if number is None or not outside or born_in(tensor, graph.captured_in):
             return
@@ -148,7 +151,7 @@ class SimSight:
         """Call `steps` for each eager operation that is the first one of a captured step."""
 
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
-            written = note_writes(self._world, self._refills, func, args, kwargs)
+            written = note_writes(self._world, self._refills, self._host, func, args, kwargs)
             name = op_name(func)
             self._derived.ran(name, tensors_in([args, dict(kwargs)]), written, outputs)
             if name in _COMPARE and self._compared is not None and (session := _same_result(args)) is not None:
@@ -167,6 +170,7 @@ class SimSight:
         def replaying(uses: Mapping[int, Access]) -> None:
             stream = self._world.stream()
             self._derived.replayed(uses)
+            self._host.look()
             self._refills.replayed((stream.device_index, stream.number), uses, user_frames()[0])
 
         return replaying
@@ -188,7 +192,7 @@ class SimSight:
             def told(mode: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
                 with torch._C.DisableTorchFunction():
                     tensor = left(args[0])
-                    number = None if tensor is None else _number(tensor)
+                    number = None if tensor is None else storage_number(tensor)
                 if number is not None:
                     moving(number)
                 return mode.call(func, args, kwargs)
@@ -235,20 +239,18 @@ class _Makers:
             self.lines.pop(event.block, None)
 
 
-def _number(tensor: torch.Tensor) -> int | None:
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
-        return None
-
-
 def _same_result(args: Sequence[Any]) -> object | None:
     """Return the capture that made the memory of two arguments that are the same; None if they differ. Also None if
     either requires a gradient: `x - x.detach()` is written on purpose."""
     first, second = (*args, None, None)[:2]
     if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
         return None
-    if first.requires_grad or second.requires_grad or _number(first) is None or _number(first) != _number(second):
+    if (
+        first.requires_grad
+        or second.requires_grad
+        or storage_number(first) is None
+        or storage_number(first) != storage_number(second)
+    ):
         return None
     places = [(one.storage_offset(), one.shape, one.stride()) for one in (first, second)]
     tag = tag_of(first)
@@ -268,7 +270,7 @@ def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool)
     at least one is not an input, so the storages tell steps apart."""
     tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
     shapes: Shapes = tuple(map(_shape, tensors))
-    keys = [(name, "", number) for one in tensors if (number := _number(one)) is not None]
+    keys = [(name, "", number) for one in tensors if (number := storage_number(one)) is not None]
     if len(keys) < 2:
         keys = [(name, frames[-1].path, frames[-1].line)]
     return Step(tuple(keys), shapes, tuple(frames), recorded) if shapes else None

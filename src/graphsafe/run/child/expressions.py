@@ -1,0 +1,56 @@
+"""Finds out, without running the program's code, what expressions of its source mean in a running function."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
+from types import CodeType, FrameType
+from typing import Any
+
+from graphsafe.run.child.names import attributes_of, locals_of
+
+
+def names_of(frame: FrameType) -> Mapping[str, Any]:
+    """Return the variables that a function sees."""
+    return ChainMap(locals_of(frame), frame.f_globals)
+
+
+def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Return what a name, or an attribute of it, means; None if that is not known."""
+    if isinstance(expression, ast.Name):
+        return names.get(expression.id)
+    if not isinstance(expression, ast.Attribute):
+        return None
+    owner = value_of(expression.value, names)
+    for table in (attributes_of(owner), attributes_of(owner).get("_modules") or {}):
+        if expression.attr in table:
+            return table[expression.attr]
+    return None if owner is None else inspect.getattr_static(type(owner), expression.attr, None)
+
+
+def base_of(expression: ast.expr) -> ast.expr:
+    """Return the expression without its indices: `self.rows` of `self.rows[0][1:]`."""
+    return base_of(expression.value) if isinstance(expression, ast.Subscript) else expression
+
+
+def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
+    """Return the expressions that a node writes in place: `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and those of
+    NumPy, `np.copyto(x, y)` and `x.fill(0)`."""
+    if isinstance(node, ast.Call):
+        outs = [one.value for one in node.keywords if one.arg == "out"]
+        method = node.func
+        if isinstance(method, ast.Attribute):
+            if method.attr == "fill" or (method.attr.endswith("_") and not method.attr.endswith("__")):
+                outs.append(base_of(method.value))
+            elif method.attr == "copyto":
+                outs += map(base_of, node.args[:1])
+        return outs
+    if isinstance(node, ast.Assign):
+        return [base_of(target) for target in node.targets if isinstance(target, ast.Subscript)]
+    return [base_of(node.target)] if isinstance(node, ast.AugAssign) else ()
+
+
+def lines_of(code: CodeType) -> set[int]:
+    return {line for _, _, line in code.co_lines() if line is not None}

@@ -1,0 +1,119 @@
+"""Finds writes to pinned host memory that graphs copy from, while a replay may still read it.
+
+PyTorch does not tell what NumPy writes, or a thread of a library. So contents are compared: before each wait of the
+host, and before each replay. Memory that changed in between was written without a wait. A change by the device, such as
+a copy back in the order of a stream, is none of the host's.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import sys
+import weakref
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import absolute, function_name, user_frames
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.expressions import lines_of, names_of, value_of, written_in_place
+from graphsafe.run.child.loops import file_tree
+from graphsafe.run.child.names import user_frames_now
+from graphsafe.run.child.refills import Frames, Refills
+from graphsafe.run.child.sight import Touch
+
+_SAMPLES = 16_384
+"Number of bytes of each memory that are compared."
+
+
+@dataclass(slots=True)
+class _Input:
+    storage: weakref.ref[torch.UntypedStorage]
+    checksum: int
+
+
+class HostInputs:
+    def __init__(self, refills: Refills) -> None:
+        self._refills = refills
+        self._inputs: dict[int, _Input] = {}
+        self._left: set[int] = set()
+        "Storages that a device writes too."
+
+    def captured(self, touches: Iterable[Touch]) -> None:
+        """Begin to watch the host memory that a graph copies from. It must not write it."""
+        for touch in touches:
+            number = int(touch.storage._cdata)
+            if touch.access != "read":
+                self.leave([number])
+            elif number not in self._inputs and number not in self._left:
+                self._inputs[number] = _Input(weakref.ref(touch.storage), _checksum(touch.storage))
+
+    def watched(self) -> set[int]:
+        """Return the numbers of the storages whose contents are compared."""
+        return set(self._inputs)
+
+    def leave(self, storages: Iterable[int]) -> None:
+        """Watch these storages no longer, since a device writes to them."""
+        for number in self._inputs.keys() & set(storages):
+            self._left.add(number)
+            del self._inputs[number]
+
+    def look(self) -> None:
+        """Compare the contents; call it before the host has waited, and before a replay."""
+        for number, one in list(self._inputs.items()):
+            storage = one.storage()
+            if storage is None:
+                del self._inputs[number]
+                self._refills.dropped(number)
+                continue
+            checksum = _checksum(storage)
+            if checksum != one.checksum:
+                one.checksum = checksum
+                self._refills.host_wrote([number], functools.partial(_written_at, storage))
+
+
+def _checksum(storage: torch.UntypedStorage) -> int:
+    size = storage.nbytes()
+    if not size:
+        return 0
+    content = memoryview((ctypes.c_char * size).from_address(storage.data_ptr()))
+    return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())  # an odd step meets all bytes of a number
+
+
+def _written_at(storage: torch.UntypedStorage) -> Frames:
+    """Return the statement that writes to the memory, of the functions that run; else the line that runs."""
+    begin = storage.data_ptr()
+    with torch._C.DisableTorchFunction():
+        line = _writing_line(range(begin, begin + storage.nbytes()), user_frames_now(sys._getframe(1)))
+    return user_frames()[0] if line is None else (line,)
+
+
+def _writing_line(addresses: range, frames: Sequence[FrameType]) -> CallSite | None:
+    for frame in frames:
+        code = frame.f_code
+        lines, names = lines_of(code), names_of(frame)
+        for target, line in _in_place(code.co_filename):
+            if line in lines and _address(value_of(target, names)) in addresses:
+                return CallSite(absolute(code.co_filename), line, function_name(code))
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _in_place(path: str) -> tuple[tuple[ast.expr, int], ...]:
+    """Return the expressions that the statements of a file write in place, with their lines."""
+    nodes = ast.walk(file_tree(path))
+    return tuple((target, target.lineno) for node in nodes for target in written_in_place(node))
+
+
+def _address(value: Any) -> int | None:
+    """Return where the data of a tensor or a NumPy array begins."""
+    if issubclass(type(value), torch.Tensor):
+        return int(value.data_ptr())
+    interface = value.__array_interface__ if type(value).__module__ == "numpy" and hasattr(value, "ctypes") else None
+    return None if interface is None else int(interface["data"][0])
