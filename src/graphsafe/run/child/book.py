@@ -24,6 +24,7 @@ from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.overwritten import Reads
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import Facts, FailedRecord, GraphRecord, Use, sites
+from graphsafe.run.child.results import Results
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
@@ -54,6 +55,7 @@ class Book:
         "Limits: kind, what, why."
         self._captures = 0
         self._reads: Reads | None = None
+        self._results = Results()
         self._memories: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
         self._streams: dict[int, str] = {0: "default stream"}
@@ -154,6 +156,8 @@ class Book:
             self._look(record)
             if self._reads is not None and record.overwrites:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
+            if self.sight.evidence == "predicted":  # there, operations are seen
+                self._results.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             if record.outputs.look() or self._is_stale(record):
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
@@ -191,6 +195,11 @@ class Book:
         """Record that a result is compared with itself, on this line."""
         if record is not None and not record.outputs.compared and self.counters.read(record.slot).replays > 1:
             record.outputs.compared = user_frames()[0]
+            self._tell(False)
+
+    def reading(self, storages: Collection[int]) -> None:
+        """Record that an eager operation reads storages, on this line."""
+        if self._results.is_watching and self._results.read(storages, user_frames_now(sys._getframe(1))):
             self._tell(False)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:

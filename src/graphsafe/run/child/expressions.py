@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+from graphsafe.run.child.loops import file_tree
 from graphsafe.run.child.names import attributes_of, locals_of
 
 
@@ -54,3 +55,17 @@ def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
 
 def lines_of(code: CodeType) -> set[int]:
     return {line for _, _, line in code.co_lines() if line is not None}
+
+
+def statement_at(path: str, line: int) -> ast.stmt | None:
+    """Return the innermost statement of a file that holds the line."""
+    found: ast.stmt | None = None
+    todo: list[ast.AST] = [file_tree(path)]
+    while todo:
+        for child in ast.iter_child_nodes(todo.pop()):
+            if not isinstance(child, ast.stmt):
+                todo += [child] if isinstance(child, (ast.ExceptHandler, ast.match_case)) else ()
+            elif child.lineno <= line <= (child.end_lineno or child.lineno):
+                found = child
+                todo.append(child)
+    return found

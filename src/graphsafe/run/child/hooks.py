@@ -27,8 +27,10 @@ class Hooks:
         self._wrap("capture_end", _capture_end, book)
         self._wrap("replay", _replay, book)
         self._wrap("reset", _reset, book)
-
-        book.sight.watch_results(lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)))
+        book.sight.watch_results(
+            lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
+            lambda storages: book.safely(book.reading, storages),
+        )
 
     def remove(self) -> None:
         for name, original in self._originals.items():

@@ -26,7 +26,7 @@ holds the last result, or the one before, is no collection."""
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """A read of a result that another graph has written over."""
+    """A read of a result that another graph, or a later replay of its own, has written over."""
 
     read: CallSite
     replay: tuple[CallSite, ...]
@@ -49,7 +49,7 @@ class Outputs:
         "The place where a result was compared with an earlier one, which is the same memory."
 
         self.overwritten: Overwritten | None = None
-        "The first read of a result after another graph's replay has written over it."
+        "The first read of a result after another replay has written over it."
 
     def look(self) -> bool:
         """Count the holders of the outputs, before a replay; return whether this is the first collection to report.
@@ -69,10 +69,13 @@ class Outputs:
         self.collected = self._kept_at(user_frames_now(sys._getframe(1)))
         return True
 
-    def _kept_at(self, frames: Sequence[FrameType]) -> tuple[CallSite, ...]:
+    def storages(self) -> frozenset[int]:
+        """Return the numbers of the storages that every replay overwrites. Call it with torch functions disabled."""
         tensors = [tensor for reference in self._tensors if (tensor := reference()) is not None]
-        storages = {number for tensor in tensors if (number := storage_number(tensor)) is not None}
-        line = keeping_line(frozenset(storages), frames)
+        return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
+
+    def _kept_at(self, frames: Sequence[FrameType]) -> tuple[CallSite, ...]:
+        line = keeping_line(self.storages(), frames)
         return user_frames()[0] if line is None else (line,)
 
     def _holders(self) -> int:

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 _TRIES = 16
 "Number of replays of each graph whose overwritten results are watched."
 _METADATA = frozenset({"shape", "dtype", "device", "size", "stride", "dim", "ndim", "numel", "data_ptr", "is_cuda"})
-_PARTS = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Return, ast.Assign, ast.Starred, ast.NamedExpr, ast.AnnAssign)
+_PARTS = (ast.Return, ast.Assign, ast.NamedExpr, ast.AnnAssign)
 "Syntax that passes a value on and does not look at it."
+_INSIDE = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.keyword)
+"Syntax whose values are looked at by what is around it."
 _ASKING = frozenset({"len", "id", "type", "isinstance", "hasattr", "getattr"})
 "Functions that do not look at a tensor's values."
 
@@ -143,16 +145,23 @@ def _holding(frame: FrameType, storage: int) -> list[str]:
 def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
     """Return the lines of a file that use the value of a variable, by its name."""
     found: dict[str, set[int]] = {}
-    for name, line in _reads(tree_of(lines)):
+    for name, line in reads_in(tree_of(lines)):
         found.setdefault(name, set()).add(line)
     return {name: frozenset(numbers) for name, numbers in found.items()}
 
 
-def _reads(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(tree):
+def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[str, int]]:
+    """Yield the variables whose values the code looks at, with their lines; without `with_statements` not those of
+    statements inside."""
+    todo = [(tree, tree)]
+    while todo:
+        node, user = todo.pop()
         for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and _uses(node, child):
-                yield child.id, child.lineno
+            if isinstance(child, ast.Name):
+                if isinstance(child.ctx, ast.Load) and _uses(user, child):
+                    yield child.id, child.lineno
+            elif with_statements or not isinstance(child, ast.stmt):
+                todo.append((child, user if isinstance(child, _INSIDE) else child))
 
 
 def _uses(node: ast.AST, name: ast.Name) -> bool:

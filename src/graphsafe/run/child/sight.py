@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -102,8 +102,9 @@ class Sight(Protocol):
         """Call `moving` with the number of each storage that a tensor leaves although it stays alive."""
         ...
 
-    def watch_results(self, compared: Callable[[Any], None]) -> None:
-        """Call `compared` with a graph when one of its results is compared with itself."""
+    def watch_results(self, compared: Callable[[Any], None], read: Callable[[Collection[int]], None]) -> None:
+        """Call `compared` with a graph when one of its results is compared with itself, and `read` with the storages
+        that each eager operation reads."""
         ...
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:

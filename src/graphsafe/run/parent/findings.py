@@ -230,21 +230,21 @@ class _Writer:
                 self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
 
     def overwritten(self) -> None:
-        """Add reads of a result that a replay of another graph of the pool had written over."""
+        """Add reads of a result that another replay had written over: of its own graph, or of one of the same pool."""
         graphs = {graph.facts["number"]: graph for graph in self._process.graphs}
         for graph in self._process.graphs:
             held = graph.facts["held_outputs"]
             other = None if held["by"] is None else graphs.get(held["by"]["graph"])
-            if held["by"] is None or other is None:
+            if other is None or held["overwritten"][-1:] == held["compared"][-1:]:
                 continue
             replay = held["by"]["replay"]
-            where = f" at {at(replay[-1])}" if replay else ""
-            because = (
-                f"Here the program reads a result of {named(graph)}. Before, a replay{where} of {named(other)} has "
-                "written over it: both use the same memory of one pool."
-            )
+            again = f"a replay{f' at {at(replay[-1])}' if replay else ''}"
+            own = f"Before, {again} has written over it."
+            pooled = f"Before, {again} of {named(other)} has written over it: both use the same memory of one pool."
+            because = f"Here the program reads a result of {named(graph)}. {own if other is graph else pooled}"
             frame = held["overwritten"][-1]
-            data = {"graph": graph.name, "graphs": [graph.name, other.name], "how": "overwritten"}
+            names = list(dict.fromkeys((graph.name, other.name)))
+            data = {"graph": graph.name, "graphs": names, "how": "overwritten"}
             words = {"expr": text_at(site(frame), None), "value": "an earlier result is read"}
             self.add("GS706", frame, words, data, because=because, device=graph.facts["device"], certain=False)
 

@@ -11,7 +11,7 @@ import re
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -166,7 +166,7 @@ class CudaSight:
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Do nothing: a storage that a tensor leaves dies, or somebody still holds it."""
 
-    def watch_results(self, compared: Callable[[Any], None]) -> None:
+    def watch_results(self, compared: Callable[[Any], None], read: Callable[[Collection[int]], None]) -> None:
         """Do nothing: operations are not seen on a GPU."""
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -44,7 +44,8 @@ class SimSight:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._compared: Callable[[object], None] | None = None
+        self._compared: Callable[[object], None] = _nothing
+        self._read: Callable[[Collection[int]], None] = _nothing
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
@@ -154,8 +155,9 @@ class SimSight:
             written = note_writes(self._world, self._refills, self._host, func, args, kwargs)
             name = op_name(func)
             self._derived.ran(name, tensors_in([args, dict(kwargs)]), written, outputs)
-            if name in _COMPARE and self._compared is not None and (session := _same_result(args)) is not None:
+            if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
+            self._read(_numbers(tensors_in([args, dict(kwargs)])) - _numbers(outputs))  # a view reads nothing
             if name not in steps.names:
                 return
             frames, _ = user_frames()
@@ -203,15 +205,15 @@ class SimSight:
         leaves(torch.Tensor.resize_, lambda tensor: tensor)
         leaves(torch.Tensor.grad.__set__, lambda tensor: tensor.grad)  # type: ignore[union-attr]
 
-    def watch_results(self, compared: Callable[[Any], None]) -> None:
+    def watch_results(self, compared: Callable[[Any], None], read: Callable[[Collection[int]], None]) -> None:
         """Call `compared` with a graph when one of its results is compared with itself: the program takes the two for
-        results of different replays."""
+        results of different replays. Call `read` with the storages that each eager operation reads."""
 
         def seen(session: object) -> None:
             for graph in [one for one in list(self._world.graphs) if one.captured_in is session]:
                 compared(graph)
 
-        self._compared = seen
+        self._compared, self._read = seen, read
 
     def guilty(self, graph: CUDAGraph, error: BaseException) -> StepEvent | None:
         return graph.guilty
@@ -237,6 +239,14 @@ class _Makers:
             self.lines[event.block] = event.place
         elif not event.nbytes:
             self.lines.pop(event.block, None)
+
+
+def _nothing(_: object) -> None:
+    """Tell nobody."""
+
+
+def _numbers(tensors: Iterable[torch.Tensor]) -> set[int]:
+    return {number for tensor in tensors if (number := storage_number(tensor)) is not None}
 
 
 def _same_result(args: Sequence[Any]) -> object | None:

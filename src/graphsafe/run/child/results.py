@@ -1,0 +1,126 @@
+"""Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
+
+Both variables are the same memory. A variable counts as a result if the statement that assigns it, and no other one,
+made the replay. It is overwritten if a statement that assigns another variable by the same call makes the next replay.
+A program that replays without such a statement may look at the same output on purpose.
+"""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.expressions import statement_at
+from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.outputs import Overwritten
+from graphsafe.run.child.overwritten import reads_in
+from graphsafe.run.child.records import GraphRecord
+
+
+@dataclass(frozen=True, slots=True)
+class _Variable:
+    """A variable of a running function."""
+
+    frame: int
+    "The `id` of the frame."
+    code: CodeType
+    name: str
+    calls: frozenset[str]
+    "The functions that the statement calls."
+
+    def storage(self, frame: FrameType) -> int | None:
+        """Return the storage of the tensor that it holds, if the frame is its own."""
+        if id(frame) != self.frame or frame.f_code is not self.code:
+            return None
+        value: Any = locals_of(frame).get(self.name)
+        return storage_number(value) if issubclass(type(value), torch.Tensor) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stale:
+    variable: _Variable
+    owner: GraphRecord
+    replay: tuple[CallSite, ...]
+    "The calls of the replay that wrote over it."
+
+
+class Results:
+    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled."""
+
+    def __init__(self) -> None:
+        self._given: dict[int, list[_Variable]] = {}
+        "Graph -> the variables that the statements of its last replay assign."
+        self._stale: list[_Stale] = []
+
+    @property
+    def is_watching(self) -> bool:
+        return bool(self._stale)
+
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
+        """Note which variables are about to be given a result, and which results are overwritten."""
+        given = [variable for frame in frames for variable in _given_now(frame)]
+        before, self._given[record.number] = self._given.get(record.number, []), given
+        again = {(one.frame, one.name) for one in given}
+        self._stale = [one for one in self._stale if (one.variable.frame, one.variable.name) not in again]
+        storages = record.outputs.storages() if before and given else frozenset()
+        for variable in before if storages else ():
+            same = any(variable.frame == one.frame and variable.calls & one.calls for one in given)
+            held = any(variable.storage(frame) in storages for frame in frames)
+            if same and held and (variable.frame, variable.name) not in again:
+                self._stale.append(_Stale(variable, record, sites))
+
+    def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
+        """Record that an operation under `frames` reads storages; return whether it was the first read of a result that
+        is overwritten."""
+        for one in self._stale:
+            for frame in frames:
+                path, line = frame.f_code.co_filename, frame.f_lineno
+                if one.variable.storage(frame) in storages and one.variable.name in _used(path, line):
+                    read = CallSite(absolute(path), line, function_name(frame.f_code))
+                    one.owner.outputs.overwritten = Overwritten(read, one.replay, one.owner.number)
+                    self._stale = [other for other in self._stale if other.owner is not one.owner]
+                    return True
+        return False
+
+
+def _given_now(frame: FrameType) -> Iterator[_Variable]:
+    """Yield the variables that the running statement of a function, and no other one, assigns from calls."""
+    code = frame.f_code
+    names, calls = _assigned(code.co_filename, frame.f_lineno)
+    for name in names:
+        if _stores(code).count(name) == 1:
+            yield _Variable(id(frame), code, name, calls)
+
+
+@functools.lru_cache(maxsize=1024)
+def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
+    statement = statement_at(path, line)
+    if not isinstance(statement, ast.Assign):
+        return (), frozenset()
+    inside = [one for target in statement.targets for one in ast.walk(target)]
+    calls = (ast.unparse(one.func) for one in ast.walk(statement.value) if isinstance(one, ast.Call))
+    names = (one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return tuple(names), frozenset(calls)
+
+
+@functools.lru_cache(maxsize=256)
+def _stores(code: CodeType) -> tuple[str, ...]:
+    """Return the variables that the instructions of a function store, each as often as there are such instructions."""
+    stores = (one.argval for one in dis.get_instructions(code) if "STORE_" in one.opname)
+    return tuple(name for names in stores for name in (names if isinstance(names, tuple) else (names,)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _used(path: str, line: int) -> frozenset[str]:
+    """Return the variables at whose values the statement of a line looks."""
+    statement = statement_at(path, line)
+    return frozenset(name for name, _ in reads_in(statement, with_statements=False)) if statement else frozenset()
