@@ -1,5 +1,5 @@
-"""On the simulated device: host memory that a graph copies from is written again only after a wait, and a result is read
-only until its graph's next replay."""
+"""On the simulated device: host memory that a graph copies from is written again only after a wait, and a result is
+read only until its graph's next replay."""
 
 from __future__ import annotations
 

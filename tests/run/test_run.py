@@ -400,6 +400,21 @@ def test_waits_that_were_not_watched_are_unknown(tmp_path: Path, valid_report: V
     assert [process["waits"] for process in ledger_in(tmp_path, valid_report)["processes"]] == [[]]
 
 
+def test_eager_steps_that_are_not_seen_are_unknown(tmp_path: Path, valid_report: ValidReport) -> None:
+    """Code of `-c` has no lines by which a step can be told from another."""
+
+    def eager(*words: str) -> tuple[Any, list[str]]:
+        run(tmp_path, "--", sys.executable, *words)
+        ledger = ledger_in(tmp_path, valid_report)
+        unseen = [one["why"] for one in ledger["limits"] if one["what"] == "steps that run without a graph"]
+        return [process["eager"] for process in ledger["processes"]], unseen
+
+    assert eager(program(tmp_path, STRAIGHT)) == ([{"steps": 0, "sizes": [], "captured_sizes": [8]}], [])
+    values, (why,) = eager("-c", STRAIGHT)
+    assert values == [None] and why.startswith("no captured step can be told from other work")
+    assert eager("-c", "import torch") == ([{"steps": 0, "sizes": [], "captured_sizes": []}], [])
+
+
 def test_a_wrong_configuration_is_told_before_the_program_runs(tmp_path: Path) -> None:
     (tmp_path / "graphsafe.toml").write_text('levels = { GS999 = "error" }\n')
     ran = run(tmp_path, "--", sys.executable, "-c", "print('ran')")

@@ -61,7 +61,7 @@ def _facts(process: Process) -> Iterator[str]:
         by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         yield f"A capture at {_place(failed.location)} failed{by}: {failed.error}"
     eager = process.eager
-    if eager.steps:
+    if eager is not None and eager.steps:
         sizes, captured = listed(map(str, eager.sizes)), listed(map(str, eager.captured_sizes))
         yield f"{count(eager.steps, 'step')} ran without a graph: sizes {sizes}; captured are {captured}"
     for wait in process.waits or ():

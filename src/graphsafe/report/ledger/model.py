@@ -120,7 +120,8 @@ class Process:
     started_by: str | None
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
-    eager: Eager
+    eager: Eager | None
+    "`None` if steps are not seen; the limits say why."
     waits: tuple[Wait, ...] | None
     "`None` if they were not watched."
     memory: Held

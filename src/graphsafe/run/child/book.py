@@ -39,6 +39,8 @@ _MOST_STACKS = 4
 _PATIENCE = 500
 "On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
 
+_NO_STEP = "no captured step can be told from other work: as of a block that calls no function of its own"
+
 
 class Book:
     def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
@@ -237,13 +239,16 @@ class Book:
         limits = [*self.sight.limits(), *self._problems]
         if self._reads is not None and self._reads.problem is not None:
             limits.append(("unseen", "reads of results that another graph has overwritten", self._reads.problem))
+        unseen = self._unseen_steps()
+        if unseen is not None:
+            limits.append(("unseen", "steps that run without a graph", unseen))
         more = self._captures - MOST_GRAPHS
         if more > 0:
             limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
             "failed": [failure.facts() for failure in list(self.failed)],
-            "steps": self.steps.facts(),
+            "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
             "outdated": [
@@ -275,6 +280,12 @@ class Book:
     def _replays(self) -> int:
         """Return how many replays of all graphs this process has made."""
         return sum(self.counters.read(record.slot).replays for record in list(self.graphs))
+
+    def _unseen_steps(self) -> str | None:
+        """Return why it is not known which steps ran without a graph; None if it is, or if there is no graph."""
+        if all(record.nodes == {} for record in list(self.graphs)):
+            return None
+        return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
         """Return whether this is the first replay for which the program has another value than the graph."""

@@ -98,6 +98,10 @@ class Sight(Protocol):
         """Call `steps` for each eager step that may be like a captured one."""
         ...
 
+    def unseen_steps(self) -> str | None:
+        """Return the reason why eager steps are not seen; None if they are."""
+        ...
+
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Call `moving` with the number of each storage that a tensor leaves although it stays alive."""
         ...

@@ -292,7 +292,7 @@ class _Writer:
 
     def turned_off(self) -> None:
         """Add steps that ran without a graph by a call that replayed one of their size before."""
-        for step in self._process.facts.get("steps", ()):
+        for step in self._process.facts.get("steps") or ():
             off: Mapping[str, int] = step["off"]
             steps, captured = sum(off.values()), step["captured"]
             replays = {size: sum(self._replays.get(one, 0) for one in captured[size]) for size in captured}
@@ -310,7 +310,7 @@ class _Writer:
     def eager(self) -> None:
         """Add steps that ran without a graph, at sizes that no graph covers."""
         told = set()
-        for step in self._process.facts.get("steps", ()):
+        for step in self._process.facts.get("steps") or ():
             sizes: Mapping[str, int] = step["sizes"]
             replays = {
                 size: sum(self._replays.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()

@@ -80,9 +80,6 @@ def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Read
 
 def _process(process: SeenProcess, readings: Readings) -> Process:
     facts = process.facts
-    steps = facts.get("steps", ())
-    steps = [step for step in steps if step["sizes"] or step["off"]] or steps
-    sizes = {int(size): count for step in steps for size, count in {**step["off"], **step["sizes"]}.items()}
     pools = [graph.facts["pool_bytes"] for graph in process.graphs if not graph.facts["dropped"]]
     return Process(
         name=process.name,
@@ -90,11 +87,7 @@ def _process(process: SeenProcess, readings: Readings) -> Process:
         started_by=process.started_by,
         graphs=tuple(_graph(graph) for graph in process.graphs),
         failed=tuple(_failed(one) for one in facts.get("failed", ())),
-        eager=Eager(
-            steps=sum(sizes.values()),
-            sizes=tuple(sorted(sizes)),
-            captured_sizes=tuple(sorted({int(size) for step in steps for size in step["captured"]})),
-        ),
+        eager=_eager(facts.get("steps", None if "fault" in facts else ())),
         waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
         idle=_idle(process, readings),
@@ -105,6 +98,15 @@ def _idle(process: SeenProcess, readings: Readings) -> Idle | None:
     counts = [graph.count for graph in process.graphs if graph.count.first]
     first, last = min((one.first for one in counts), default=0), max((one.last for one in counts), default=0)
     return readings.idle(process.facts.get("gpus", ()), first, last)
+
+
+def _eager(steps: Sequence[Facts] | None) -> Eager | None:
+    if steps is None:
+        return None
+    told = [step for step in steps if step["sizes"] or step["off"]] or steps
+    sizes = {int(size): count for step in told for size, count in {**step["off"], **step["sizes"]}.items()}
+    captured = {int(size) for step in told for size in step["captured"]}
+    return Eager(sum(sizes.values()), tuple(sorted(sizes)), tuple(sorted(captured)))
 
 
 def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:

@@ -163,6 +163,9 @@ class CudaSight:
         if torch.version.hip is None:
             self._calls = Calls(steps, _nodes_so_far)
 
+    def unseen_steps(self) -> str | None:
+        return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
+
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Do nothing: a storage that a tensor leaves dies, or somebody still holds it."""
 
@@ -217,9 +220,6 @@ class CudaSight:
         unordered = "what streams wait for is followed with `--waits`" if self._order is None else self._order.problem
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))
-        problem = "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
-        if problem is not None:
-            found.append(("unseen", "steps that run without a graph", problem))
         return found
 
 

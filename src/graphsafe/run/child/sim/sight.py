@@ -168,6 +168,9 @@ class SimSight:
 
         self._world.ran = ran
 
+    def unseen_steps(self) -> None:
+        """Return None: all operations are seen."""
+
     def ordering(self) -> Callable[[Mapping[int, Access]], None]:
         def replaying(uses: Mapping[int, Access]) -> None:
             stream = self._world.stream()
