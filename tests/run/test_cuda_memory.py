@@ -7,6 +7,7 @@ import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments
 from graphsafe.run.child.cuda import sight as cuda
+from graphsafe.run.child.cuda import stacks
 from graphsafe.run.parent.merge import _by_line
 
 POOL = (0, 1)
@@ -55,3 +56,14 @@ def test_lines_of_memory_become_places_of_the_ledger() -> None:
     held = _by_line({"by_line": [{"path": __file__, "line": 1, "function": "build", "bytes": 512}]})
     assert held is not None
     assert [(one["location"].line, one["location"].function, one["bytes"]) for one in held] == [(1, "build", 512)]
+
+
+def test_lines_of_memory_are_those_of_the_devices_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def segment(device: int, size: int) -> dict[str, object]:
+        frames = [{"filename": __file__, "line": size, "name": "build"}]
+        block = {"state": "active_allocated", "address": 1, "size": size, "frames": frames}
+        return {"device": device, "segment_pool_id": POOL, "blocks": [block]}
+
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [segment(0, 512), segment(1, 1024)])
+    assert [one["bytes"] for one in stacks.pool_lines(())] == [1024, 512]
+    assert [one["bytes"] for one in stacks.pool_lines({"cuda:1"})] == [1024]

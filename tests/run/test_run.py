@@ -358,6 +358,8 @@ for index in (0, 1):
         with torch.cuda.graph(graph, stream=torch.cuda.Stream(index)):
             x.add_(1)
         graph.replay()
+    x.sum().item()
+    torch.cuda.synchronize(index)
 """
 
 
@@ -375,6 +377,20 @@ def test_graphs_on_the_devices_that_are_named_are_recorded(tmp_path: Path, valid
     assert recorded("sim:0", "sim:1") == (["sim:0", "sim:1"], [])
     assert recorded("sim", "sim:1") == (["sim:0", "sim:1"], [])
     assert recorded("sim:1") == (["sim:1"], ["graphs on sim:0"])
+
+
+def test_waits_for_the_devices_that_are_named_are_recorded(tmp_path: Path, valid_report: ValidReport) -> None:
+    name = program(tmp_path, TWO_DEVICES)
+
+    def counted(*devices: str) -> tuple[list[int], list[str]]:
+        words = [word for device in devices[1:] for word in ("--device", device)]
+        run(tmp_path, "--waits", *words, "--", sys.executable, name, device=devices[0])
+        ledger = ledger_in(tmp_path, valid_report)
+        waits = [wait["count"] for process in ledger["processes"] for wait in process["waits"]]
+        return waits, [limit["what"] for limit in ledger["limits"] if limit["kind"] == "left-out"]
+
+    assert counted("sim:0", "sim:1") == ([2, 2], [])
+    assert counted("sim:1") == ([1, 1], ["graphs on sim:0", "waits on sim:0"])
 
 
 @pytest.mark.parametrize(

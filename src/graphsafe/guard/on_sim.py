@@ -70,4 +70,6 @@ class SimSource:
 
     def unknown(self) -> tuple[str, ...]:
         """Return operations of this thread with unknown effects; those of other threads do not concern the region."""
-        return tuple(text for text in list(self._world.unknown)[self._known :] if not text.startswith(OTHER_THREAD))
+        here = threading.get_ident()
+        found = [text for text, thread in list(self._world.unknown.items())[self._known :] if thread == here]
+        return tuple(text for text in found if not text.startswith(OTHER_THREAD))

@@ -51,7 +51,7 @@ class Book:
         self.graphs: list[GraphRecord] = []
         self.failed: list[FailedRecord] = []
         self.steps = Steps(self)
-        self.waits = Waits(self._replays) if options.waits else None
+        self.waits = Waits(self._replays, lambda: self._is_wanted("waits")) if options.waits else None
         self._only = options.only
         self._problems: dict[tuple[str, str, str], None] = {}
         "Limits: kind, what, why."
@@ -67,7 +67,7 @@ class Book:
         see `GraphRecord`."""
         if earlier is not None:
             earlier.dropped = True
-        if not self._is_wanted():
+        if not self._is_wanted("graphs"):
             return None
         self._captures += 1
         if self._captures > MOST_GRAPHS:
@@ -86,12 +86,12 @@ class Book:
             handled=handled,
         )
 
-    def _is_wanted(self) -> bool:
-        """Return whether graphs on the current device are recorded; a limit names the other devices that have some."""
+    def _is_wanted(self, what: str) -> bool:
+        """Return whether `what` the current device has is recorded; a limit names other devices that have some."""
         device = self.sight.device()
         if self._only and device not in self._only:
             why = "not recorded: other devices were asked for"
-            self._problems["left-out", f"graphs on {device}", why] = None
+            self._problems["left-out", f"{what} on {device}", why] = None
             return False
         return True
 
@@ -128,7 +128,7 @@ class Book:
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error."""
-        if not self._is_wanted():
+        if not self._is_wanted("graphs"):
             return
         root = first_error(error, 0 if record is None else record.handled)
         frames, span = (record.frames, record.span) if record is not None else user_frames()

@@ -1,8 +1,7 @@
-"""Makes a whole program play the simulated device: in every thread, and with gloo in place of NCCL."""
+"""Makes a whole program play the simulated device, with gloo in place of NCCL."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import torch.distributed as dist
 
 from graphsafe.capture.device.sim import SimDevice
-from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
-from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.world import World
 from graphsafe.rulebook.book import load_rulebook
 
@@ -23,7 +20,7 @@ def played(index: int, count: int) -> Iterator[World]:
     device = SimDevice(index, load_rulebook().ops, count)
     put: list[tuple[Any, str, Any]] = []
     with device.entered():
-        for owner, name, value in _replacements(device.world):
+        for owner, name, value in _replacements():
             put.append((owner, name, getattr(owner, name)))
             setattr(owner, name, value)
         try:
@@ -33,22 +30,11 @@ def played(index: int, count: int) -> Iterator[World]:
                 setattr(owner, name, before)
 
 
-def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
-    yield threading.Thread, "run", _in_modes(threading.Thread.run, world)
+def _replacements() -> Iterator[tuple[Any, str, Any]]:
     if dist.is_available():
         for module in (dist, dist.distributed_c10d):
             for name in ("init_process_group", "new_group"):
                 yield module, name, _with_gloo(getattr(module, name))
-
-
-def _in_modes(run: Callable[[threading.Thread], None], world: World) -> Callable[[threading.Thread], None]:
-    """Enter the modes in a new thread, since PyTorch's modes belong to a thread."""
-
-    def in_modes(thread: threading.Thread) -> None:
-        with SimFunctionMode(world), SimDispatchMode(world):
-            run(thread)
-
-    return in_modes
 
 
 def _with_gloo(real: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,13 +11,15 @@ _KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "
 
 
 class Waits:
-    def __init__(self, replays: Callable[[], int]) -> None:
-        """`replays` counts the replays of all graphs so far."""
+    def __init__(self, replays: Callable[[], int], is_wanted: Callable[[], bool]) -> None:
+        """`replays` counts the replays of all graphs so far; `is_wanted` says whether waits for the current device are
+        recorded."""
         self._replays = replays
+        self._is_wanted = is_wanted
         self._found: dict[tuple[Any, ...], list[Any]] = {}
 
     def note(self, event: StepEvent, milliseconds: float | None) -> None:
-        if event.kind not in _KINDS or not event.frames:
+        if event.kind not in _KINDS or not event.frames or not self._is_wanted():
             return
         last = event.frames[-1]
         known = self._found.setdefault((last.path, last.line, event.kind, event.op), [event, 0, None, set()])

@@ -160,4 +160,4 @@ def _sight(options: Options, stack: ExitStack) -> Sight:
         return SimSight(stack.enter_context(played(current, devices)))
     from graphsafe.run.child.cuda.sight import CudaSight
 
-    return CudaSight(options.stacks)
+    return CudaSight(options.stacks, options.only)

@@ -118,7 +118,8 @@ def _devices(world: World) -> dict[str, Any]:
         )
 
     def synchronize(device: Any = None) -> None:
-        world.host_wait("torch.cuda.synchronize", "wait")
+        with world.on(device_index(device)):
+            world.host_wait("torch.cuda.synchronize", "wait")
 
     class DeviceOf(DeviceContext):
         def __init__(self, tensor: torch.Tensor) -> None:

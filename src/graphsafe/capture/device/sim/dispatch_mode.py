@@ -112,7 +112,8 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     if capturing is not None:
         capturing.admit()
     for happening in happenings(func, args, kwargs, target, world.scope, world.table):
-        _announce(world, func, happening, session, capturing)
+        with world.on(device):  # as PyTorch's guard of the device
+            _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen = None
     written: list[torch.Tensor] = []
@@ -219,7 +220,7 @@ def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
     """Return the unknown effects on which the values of `inputs` depend; in a step these count."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
-        world.unknown.update(dict.fromkeys(found))
+        world.met(found)
     return found
 
 

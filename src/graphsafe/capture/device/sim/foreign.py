@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
+from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of
-from graphsafe.capture.device.sim.world import Scope
+from graphsafe.capture.device.sim.world import Scope, World
 from graphsafe.capture.shared.frames import is_graphsafe_file
 
 OTHER_THREAD = "a thread that the step starts"
@@ -67,17 +69,31 @@ def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Note a thread: PyTorch's modes belong to a thread, so work that a step does in another one is not seen. The
-    watch's own thread does none."""
+    """Enter the modes in a new thread, since PyTorch's modes belong to a thread. Note a thread that a step starts: its
+    work is seen, but not its order to that of other threads. graphsafe's own threads do no work."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
-        is_heard = world is not None and (world.session is not None or world.sink is not None)
-        if world is not None and is_heard and not is_graphsafe_file(sys._getframe(1).f_code.co_filename):
-            world.cannot_vouch(OTHER_THREAD)
+        if world is not None and not is_graphsafe_file(sys._getframe(1).f_code.co_filename):
+            if world.session is not None or world.sink is not None:
+                world.cannot_vouch(OTHER_THREAD)
+            thread.run = _in_modes(thread, world)  # type: ignore[method-assign]
         real(thread)
 
     return start
+
+
+def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
+    own = vars(thread).get("run")
+
+    def run() -> None:
+        del thread.run  # a cycle would keep what the thread holds
+        if own is not None:
+            thread.run = own  # type: ignore[method-assign]
+        with SimFunctionMode(world), SimDispatchMode(world):
+            thread.run()
+
+    return run
 
 
 def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:

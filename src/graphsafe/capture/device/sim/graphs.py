@@ -252,15 +252,14 @@ class CUDAGraph:
             session.restore()
         self.guilty = session.first_event
         self.escaped = tuple(session.escaped)
-        for doubt in session.reuse.doubts:
-            world.unknown.setdefault(doubt)
+        world.met(session.reuse.doubts)
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
             # NCCL's own streams may stay unjoined. Chance then decides whether another operation uses the memory before
             # the collective has ended.
             where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
-            world.unknown.setdefault(f"a collective that no stream waits for{where}")
+            world.met([f"a collective that no stream waits for{where}"])
         elif error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose
         if world.attempts is not None:
@@ -285,7 +284,7 @@ class CUDAGraph:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
         world = worlds.current()
         if world.stepping:
-            world.unknown.update(dict.fromkeys(self.doubts))
+            world.met(self.doubts)
         if world.launched is not None and world.session is None:
             world.launched("graph", "torch.cuda.CUDAGraph.replay")
         with world.unseen():

@@ -85,11 +85,16 @@ class Stream:
         return event
 
     def query(self) -> bool:
-        worlds.current().host_wait("torch.cuda.Stream.query", "query")
+        self._host_wait("torch.cuda.Stream.query", "query")
         return True
 
     def synchronize(self) -> None:
-        worlds.current().host_wait("torch.cuda.Stream.synchronize", "wait")
+        self._host_wait("torch.cuda.Stream.synchronize", "wait")
+
+    def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
+        world = worlds.current()
+        with world.on(self.device_index):
+            world.host_wait(op, kind)
 
     def is_capturing(self) -> bool:
         world = worlds.current()

@@ -46,22 +46,31 @@ class Scope:
     "Whether the values come from Python objects."
 
 
+class _Here(threading.local):
+    """The state that each thread has of its own."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.scope = Scope()
+        self.bypassed = False
+        self.streams: list[Stream] = []
+        "The current stream of each device; none until one is asked for."
+
+
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
         """Make the state. `SimDevice` adds the default stream and generator of each device."""
         self.count = count
-        self.device = device
+        self._here = _Here(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
         self.defaults: list[Stream] = []
         self.generators: list[Generator] = []
-        self._thread = threading.local()
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None
         self.graphs: weakref.WeakSet[CUDAGraph] = weakref.WeakSet()
         "Graphs that exist."
-        self.scope = Scope()
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "Called for each operation that ran eagerly on a device, with its results."
@@ -72,15 +81,13 @@ class World:
         "Whether a step has begun; before that the target is imported and built."
         self.shapes: Shapes | None = None
         "Computes shapes instead of values, if set."
-        self.unknown: dict[str, None] = {}
-        "Unknown effects of steps, with their lines, in the order in which they ran."
+        self.unknown: dict[str, int] = {}
+        "Unknown effects of steps, with their lines, in the order in which they ran; each with its thread's number."
         self.doubted = False
         "Whether any memory holds values that depend on an unknown effect; its tags say which."
         self.refusals_seen = 0
         "Number of events seen that a capture refuses."
         self.limits: dict[tuple[str, str], str] = {}
-        self.bypassed = False
-        "Whether operations run as plain CPU operations and nobody is told."
         self.asked: Callable[[Asked], None] | None = None
         "Called each time that code asks whether a capture is under way, if set; such code gets the answer yes."
         self.collective_streams: dict[int, Stream] = {}
@@ -103,12 +110,41 @@ class World:
         return index
 
     @property
+    def device(self) -> int:
+        """The current device in this thread; in a new thread the one that the process began with."""
+        return self._here.device
+
+    @device.setter
+    def device(self, index: int) -> None:
+        self._here.device = index
+
+    @contextmanager
+    def on(self, index: int) -> Iterator[None]:
+        before, self.device = self.device, index
+        try:
+            yield
+        finally:
+            self.device = before
+
+    @property
+    def scope(self) -> Scope:
+        return self._here.scope
+
+    @scope.setter
+    def scope(self, scope: Scope) -> None:
+        self._here.scope = scope
+
+    @property
+    def bypassed(self) -> bool:
+        """Whether operations of this thread run as plain CPU operations and nobody is told; so do those of threads that
+        outlive the device."""
+        return self._here.bypassed or _current is not self
+
+    @property
     def streams(self) -> list[Stream]:
         """The current stream of each device in this thread; the default ones in a new thread."""
-        known: dict[str, list[Stream]] = self._thread.__dict__
-        if "streams" not in known:
-            known["streams"] = list(self.defaults)
-        return known["streams"]
+        self._here.streams = self._here.streams or list(self.defaults)
+        return self._here.streams
 
     def stream(self, index: int | None = None) -> Stream:
         return self.streams[self.device if index is None else index]
@@ -131,12 +167,12 @@ class World:
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        before, self.bypassed = self.bypassed, True
+        before, self._here.bypassed = self._here.bypassed, True
         try:
             with torch._C.DisableTorchFunction():
                 yield
         finally:
-            self.bypassed = before
+            self._here.bypassed = before
 
     def warn_empty(self) -> None:
         warnings.warn(
@@ -152,12 +188,17 @@ class World:
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:
-            self.unknown.setdefault(text)
+            self.met([text])
         elif self.session is not None:
             self.session.doubts.append(text)
         for tag in made:
             tag.doubt = tag.doubt or text
             self.doubted = True
+
+    def met(self, unknown: Iterable[str]) -> None:
+        """Record unknown effects of a step."""
+        for text in unknown:
+            self.unknown.setdefault(text, threading.get_ident())
 
     @contextmanager
     def within(self, scope: Scope) -> Iterator[None]:

@@ -56,10 +56,11 @@ _SHARED = (0, 0)
 class CudaSight:
     evidence: Literal["measured", "predicted"] = "measured"
 
-    def __init__(self, stacks: bool) -> None:
-        """`stacks` says whether the lines that allocate are noted."""
+    def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
+        """`stacks` says whether the lines that allocate are noted, on these devices, or on all if none is named."""
         self.graph = torch.cuda.CUDAGraph
         self._stacks = stacks
+        self._devices = devices
         if stacks:
             record_stacks()
         self._nodes: Sequence[GraphNode] = ()
@@ -185,7 +186,7 @@ class CudaSight:
 
     def by_line(self) -> list[dict[str, Any]] | None:
         """Return memory in graphs' pools by line, if the lines that allocate are noted."""
-        return pool_lines() if self._stacks and _has_gpu() else None
+        return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
         """Draw one number if a failed capture may have broken the generator; torch 2.12 fixed that."""

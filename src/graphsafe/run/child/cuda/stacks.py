@@ -3,7 +3,7 @@ frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -34,10 +34,11 @@ def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
     return frozenset(int(block["address"]) for owner, block in _blocks() if owner == pool)
 
 
-def pool_lines() -> list[dict[str, Any]]:
-    """Return bytes in graphs' pools by the line that allocated them, most first."""
+def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
+    """Return bytes in graphs' pools by the line that allocated them, most first: on these devices, or on all if none is
+    named."""
     found: dict[CallSite, int] = {}
-    for pool, block in _blocks():
+    for pool, block in _blocks(devices):
         line = _line(block)
         if pool != _SHARED and line is not None:
             found[line] = found.get(line, 0) + int(block["size"])
@@ -45,9 +46,11 @@ def pool_lines() -> list[dict[str, Any]]:
     return [{"path": one.path, "line": one.line, "function": one.function, "bytes": size} for one, size in ordered]
 
 
-def _blocks() -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
+def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
     segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     for segment in segments:
+        if devices and f"cuda:{segment['device']}" not in devices:
+            continue
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
                 yield tuple(segment["segment_pool_id"]), block
