@@ -56,6 +56,36 @@ def test_a_block_is_watched_and_left_as_it_was(tmp_path: Path) -> None:
     assert ran.stdout.startswith("graphsafe.ledger: nothing is watched")
 
 
+CONFIGURED = """
+import graphsafe, torch
+
+with graphsafe.watch(device="sim") as watch:
+    x = torch.zeros(4, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        x.add_(1)
+    graph.replay()
+    unused = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(unused):
+        x.mul_(2)
+    print([[one.level for one in ledger.findings] for ledger in (graphsafe.ledger(), watch.ledger())])
+"""
+
+
+def test_a_watch_reads_the_levels_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(CONFIGURED, encoding="utf-8")
+    (tmp_path / "graphsafe.toml").write_text('levels = { GS618 = "note" }\n', encoding="utf-8")
+    ran = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout == "[['note'], ['note']]\n", ran.stderr
+
+
+def test_a_wrong_configuration_is_told_before_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "graphsafe.toml").write_text('levels = { GS999 = "note" }\n', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(graphsafe.RequestError, match='levels: unknown rule "GS999"'):
+        graphsafe.watch()
+
+
 def test_a_watch_that_has_not_begun_says_how_to_use_it() -> None:
     with pytest.raises(graphsafe.RequestError, match="use it as `with"):
         graphsafe.watch().ledger()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
+from graphsafe.config import config_over
 from graphsafe.errors import RequestError
 from graphsafe.report.ledger.model import Ledger
-from graphsafe.rulebook.book import load_rulebook
+from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.run.child import watch as watches
 from graphsafe.run.child.watch import Watch
 from graphsafe.run.devices import parsed_devices
@@ -22,8 +24,9 @@ class Watching:
     """Watches captures and replays of this process inside `with`; under `graphsafe run`, which watches anyway, it adds
     nothing."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, book: Rulebook) -> None:
         self._options = options
+        self._book = book
         self._watch: Watch | None = None
         self._is_own = False
 
@@ -44,33 +47,39 @@ class Watching:
         """Return the ledger so far; after `with`, the one at its end. Raises RequestError before it."""
         if self._watch is None:
             raise RequestError("graphsafe.watch: it has seen nothing yet; use it as `with graphsafe.watch() as watch:`")
-        return _ledger(self._watch)
+        return _ledger(self._watch, self._book)
 
 
 def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watching:
     """Watch the CUDA graphs of this process inside a `with` block.
 
     `device="sim"` plays the simulated device in the block, for machines without a GPU; of `"cuda:1"`, or a list of such
-    devices, only graphs on these are recorded. Raises RequestError for another device. `waits` also notes lines that
-    wait for the device between replays, which costs some 20 µs each. Graphs captured before the block are not seen.
+    devices, only what happens on these is recorded. `waits` also notes lines that wait for the device between replays,
+    which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of the
+    configuration over the working directory. Raises RequestError for another device, and for a wrong configuration.
 
         with graphsafe.watch() as watch:
             serve()
         print(watch.ledger().findings)
     """
-    return Watching(Options(parsed_devices([device] if isinstance(device, str) else device), waits))
+    devices = parsed_devices([device] if isinstance(device, str) else device)
+    return Watching(Options(devices, waits), _book_here())
 
 
 def ledger() -> Ledger:
     """Return the ledger of this process so far: under `graphsafe run`, or inside `with graphsafe.watch():`.
 
-    Raises RequestError if nothing is watched.
+    Raises RequestError if nothing is watched, and for a wrong configuration.
     """
     if watches.current is None:
         raise RequestError("graphsafe.ledger: nothing is watched; use `graphsafe run` or `with graphsafe.watch():`")
-    return _ledger(watches.current)
+    return _ledger(watches.current, _book_here())
 
 
-def _ledger(watch: Watch) -> Ledger:
+def _book_here() -> Rulebook:
+    return rulebook_of(config_over(Path.cwd()))
+
+
+def _ledger(watch: Watch, book: Rulebook) -> Ledger:
     unread = Readings(problem="only `graphsafe run` reads NVML, in a process of its own")
-    return ledger_of([watch.part()], sys.orig_argv, None, load_rulebook(), unread)
+    return ledger_of([watch.part()], sys.orig_argv, None, book, unread)
