@@ -6,12 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from graphsafe.files import saved, write_atomically
+from graphsafe.report.model import CallSite
 from graphsafe.run.counters import Count, Order, saved_counts
 
 FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RUN_OPTIONS"
@@ -20,8 +21,8 @@ FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RU
 _MOST = 1_000_000_000
 "Size of the largest file that is read, in bytes. The folder is the program's too, which may put anything there."
 
-
 Facts = dict[str, Any]
+"JSON values, in the form of a part."
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,10 @@ class Part:
     has not imported torch."""
     counts: tuple[Count, ...]
     order: Order
+
+
+def sites(frames: Iterable[CallSite]) -> list[Facts]:
+    return [asdict(frame) for frame in frames]
 
 
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:

@@ -23,13 +23,13 @@ from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.overwritten import Reads
 from graphsafe.run.child.process_groups import has_subgroups
-from graphsafe.run.child.records import Facts, FailedRecord, GraphRecord, Use, sites
+from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
 from graphsafe.run.child.results import Results
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.part import Options
+from graphsafe.run.part import Facts, Options, sites
 
 Result = TypeVar("Result")
 _FIRST = 16

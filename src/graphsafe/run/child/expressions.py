@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from graphsafe.run.child.loops import file_tree
+from graphsafe.capture.shared.trees import tree_of
+from graphsafe.report.source import file_lines
 from graphsafe.run.child.names import attributes_of, locals_of
+
+
+@functools.lru_cache(maxsize=16)
+def file_tree(path: str) -> ast.Module:
+    """Return the syntax tree of a file of the program."""
+    return tree_of(file_lines(path))
 
 
 def names_of(frame: FrameType) -> Mapping[str, Any]:

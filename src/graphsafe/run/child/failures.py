@@ -15,9 +15,8 @@ from collections.abc import Callable
 from types import FrameType
 
 from graphsafe.capture.shared.frames import absolute, function_name, is_user_file
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
-from graphsafe.report.source import file_lines
+from graphsafe.run.child.expressions import file_tree
 
 
 def first_error(error: BaseException, handled: int) -> BaseException:
@@ -82,10 +81,9 @@ def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None
 @functools.lru_cache(maxsize=64)
 def _handler_lines(path: str, line: int) -> int | None:
     """Return the first line of the innermost `except` clause, or `with suppress(...)`, that holds `line`."""
-    tree = tree_of(file_lines(path))
     found = [
         node
-        for node in ast.walk(tree)
+        for node in ast.walk(file_tree(path))
         if isinstance(node, (ast.ExceptHandler, ast.With)) and node.lineno <= line <= (node.end_lineno or line)
     ]
     inner = max(found, key=lambda node: node.lineno, default=None)

@@ -22,8 +22,7 @@ import torch
 
 from graphsafe.capture.shared.frames import absolute, function_name, user_frames
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import lines_of, names_of, value_of, written_in_place
-from graphsafe.run.child.loops import file_tree
+from graphsafe.run.child.expressions import file_tree, lines_of, names_of, value_of, written_in_place
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Touch

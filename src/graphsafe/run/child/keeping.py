@@ -15,10 +15,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.frames import absolute, function_name
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
-from graphsafe.report.source import file_lines
-from graphsafe.run.child.expressions import base_of, lines_of, names_of, value_of
+from graphsafe.run.child.expressions import base_of, file_tree, lines_of, names_of, value_of
 from graphsafe.run.child.names import elements_of, storage_number
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
@@ -44,8 +42,7 @@ def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallS
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
     """Return the expressions of containers that the statements of a file put something into, with their lines."""
-    tree = tree_of(file_lines(path))
-    return tuple((each, node.lineno) for node in ast.walk(tree) for each in _containers(node))  # type: ignore[attr-defined]
+    return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each in _containers(node))  # type: ignore[attr-defined]
 
 
 def _containers(node: ast.AST) -> Iterator[ast.expr]:

@@ -14,8 +14,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.run.child.expressions import names_of, value_of
-from graphsafe.run.child.loops import file_tree
+from graphsafe.run.child.expressions import file_tree, names_of, value_of
 from graphsafe.run.child.names import attributes_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

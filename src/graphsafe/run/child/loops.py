@@ -6,9 +6,8 @@ import ast
 import functools
 from collections.abc import Sequence
 
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
-from graphsafe.report.source import file_lines
+from graphsafe.run.child.expressions import file_tree
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -38,9 +37,3 @@ def _loop(path: str, line: int) -> tuple[int, int] | None:
                 found = None if isinstance(child, _FUNCTIONS) else (first, last) if isinstance(child, _LOOPS) else found
                 todo.append(child)
     return found
-
-
-@functools.lru_cache(maxsize=16)
-def file_tree(path: str) -> ast.Module:
-    """Return the syntax tree of a file of the program."""
-    return tree_of(file_lines(path))

@@ -13,6 +13,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.keeping import keeping_line
 from graphsafe.run.child.names import storage_number, user_frames_now
+from graphsafe.run.part import sites
 
 if TYPE_CHECKING:
     import torch
@@ -90,15 +91,11 @@ class Outputs:
     def facts(self) -> dict[str, Any]:
         found = self.overwritten
         return {
-            "collected": _sites(self.collected),
-            "compared": _sites(self.compared),
-            "overwritten": [] if found is None else _sites([found.read]),
-            "by": None if found is None else {"graph": found.by, "replay": _sites(found.replay)},
+            "collected": sites(self.collected),
+            "compared": sites(self.compared),
+            "overwritten": [] if found is None else sites([found.read]),
+            "by": None if found is None else {"graph": found.by, "replay": sites(found.replay)},
         }
-
-
-def _sites(frames: Sequence[CallSite]) -> list[dict[str, Any]]:
-    return [{"path": one.path, "line": one.line, "function": one.function} for one in frames]
 
 
 def _sharers(tensor: torch.Tensor) -> int:

@@ -22,6 +22,7 @@ from graphsafe.capture.shared.trees import tree_of
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
+from graphsafe.run.child.expressions import lines_of
 from graphsafe.run.child.keeping import PUTS
 from graphsafe.run.child.monitoring import taken_tool
 from graphsafe.run.child.names import locals_of, storage_number
@@ -88,7 +89,7 @@ class Reads:
                 code = frame.f_code
                 for name in _holding(frame, storage):
                     lines = _lines_that_read(code.co_filename).get(name, frozenset())
-                    own = lines & {line for _, _, line in code.co_lines() if line is not None}
+                    own = lines & lines_of(code)
                     watched = _Watched(name, own, storage, owner, count, record.number, sites)
                     if own:
                         self._listen(code, [*self._watched.get(code, ()), watched])

@@ -11,14 +11,12 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.part import Facts, sites
 
 if TYPE_CHECKING:
     import weakref
 
     from graphsafe.capture.answers.events import StepEvent
-
-Facts = dict[str, Any]
-"JSON values, in the form of a part."
 
 
 @dataclass(eq=False, slots=True)
@@ -37,7 +35,7 @@ class Use:
         return {
             "what": memory.text,
             "bytes": memory.bytes,
-            "made": _site(memory.made),
+            "made": None if memory.made is None else asdict(memory.made),
             "access": self.access,
             "certain": self.certain,
             "status": memory.status,
@@ -159,13 +157,5 @@ class FailedRecord:
             "inner": sites(self.inner),
             "generator": self.generator,
             "guilty": None if self.guilty is None else asdict(self.guilty),
-            "swallowed_by": _site(self.swallowed_by),
+            "swallowed_by": None if self.swallowed_by is None else asdict(self.swallowed_by),
         }
-
-
-def sites(frames: tuple[CallSite, ...]) -> list[Facts]:
-    return [{"path": one.path, "line": one.line, "function": one.function} for one in frames]
-
-
-def _site(frame: CallSite | None) -> Facts | None:
-    return None if frame is None else sites((frame,))[0]

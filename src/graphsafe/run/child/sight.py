@@ -32,6 +32,11 @@ class Touch:
     "The shape and type, for memory without a name."
     made: CallSite | None = None
 
+    @staticmethod
+    def of(tensor: torch.Tensor, access: Access, certain: bool, made: CallSite | None) -> Touch:
+        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        return Touch(tensor.untyped_storage(), access, certain, text, made)
+
 
 @dataclass(frozen=True, slots=True)
 class Contents:

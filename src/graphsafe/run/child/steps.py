@@ -7,12 +7,13 @@ captured (`calls.py`); either with the shapes that it was given.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.loops import same_loop
+from graphsafe.run.part import sites
 
 Key = tuple[str, str, int]
 """The first operation or the function, by name; then a line (path and number), or nothing and a number: of the storage
@@ -157,11 +158,11 @@ class Steps:
                         off[shapes[at][axis]] = off.get(shapes[at][axis], 0) + seen.off[shapes].count
             found.append(
                 {
-                    "place": [] if place is None else [_site(place)],
+                    "place": [] if place is None else sites([place]),
                     "sizes": {str(size): sizes[size] for size in sorted(sizes)},
                     "captured": {str(size): captured[size] for size in sorted(captured)},
                     "off": {str(size): off[size] for size in sorted(off)},
-                    "off_at": [_site(one.place) for one in seen.off.values() if one.place is not None][:1],
+                    "off_at": sites([one.place for one in seen.off.values() if one.place is not None][:1]),
                 }
             )
         return found
@@ -203,7 +204,3 @@ def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int
 
 def _alike(one: Shapes, other: Shapes) -> bool:
     return [len(shape) for shape in one] == [len(shape) for shape in other]
-
-
-def _site(place: CallSite) -> Mapping[str, Any]:
-    return {"path": place.path, "line": place.line, "function": place.function}

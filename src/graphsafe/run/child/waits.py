@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.run.part import sites
 
 _KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "hidden-sync"})
 
@@ -38,7 +39,7 @@ class Waits:
     def facts(self) -> list[dict[str, Any]]:
         return [
             {
-                "frames": [{"path": one.path, "line": one.line, "function": one.function} for one in event.frames],
+                "frames": sites(event.frames),
                 "span": event.span,
                 "kind": event.kind,
                 "op": event.op,

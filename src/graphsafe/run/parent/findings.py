@@ -20,7 +20,7 @@ from graphsafe.run.parent.covering import cover
 from graphsafe.run.parent.naming import all_named, at, by, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
-from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
+from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, last, line_key
 
 _CHANCE = 100
 "Number of replays for each graph of a line, after which one that had none was captured for nothing."
@@ -106,8 +106,8 @@ class _Writer:
         """Add captures that failed: what broke them, the handler that swallowed the error, and the generator that was
         left capturing. An error that ended the process was not swallowed, and left no generator behind."""
         for failed in self._process.facts.get("failed", ()):
-            frame = failed["frames"][-1] if failed["frames"] else None
-            inner = failed["inner"][-1] if failed["inner"] else None
+            frame = last(failed["frames"])
+            inner = last(failed["inner"])
             first = {"message": failed["error"], **({} if inner is None else {"at": at(inner)})}
             handler = failed["swallowed_by"]
             said = {"first_error": first, "swallowed_by": None if handler is None else at(handler)}
@@ -147,11 +147,10 @@ class _Writer:
                 since = 0 if use["lost_after"] is None else graph.count.replays - use["lost_after"]
                 if use["status"] != "alive" and since > 0:
                     place = use["frames"] or graph.facts["frames"]
-                    key = tuple(place[-1].items()) if place else ()
-                    groups[(key, use["status"])].append((graph, use, since))
+                    groups[(line_key(place), use["status"])].append((graph, use, since))
         for (_, status), uses in groups.items():
             graph, use, _ = uses[0]
-            lost = use["frames"][-1] if use["frames"] else None
+            lost = last(use["frames"])
             names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
             graphs = list({one.name: one for one, _, _ in uses}.values())
             since = max(number for _, _, number in uses)
@@ -171,7 +170,7 @@ class _Writer:
             frames = use["frames"] or graph.facts["frames"]
             words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
             certain = any(one["certain"] for _, one, _ in uses)
-            where = frames[-1] if frames else None
+            where = last(frames)
             self.add("GS711", where, words, data, device=graph.facts["device"], certain=certain, number=len(uses))
 
     def keys(self) -> None:
@@ -180,7 +179,7 @@ class _Writer:
         for graph in self._process.graphs:
             stale = graph.facts["stale"]
             if stale is not None and graph.facts["frames"]:
-                by_line.setdefault((*graph.facts["frames"][-1].values(), stale["name"]), graph)
+                by_line.setdefault((*line_key(graph.facts["frames"]), stale["name"]), graph)
         for graph in by_line.values():
             stale = graph.facts["stale"]
             replay = f"the replay at {at(stale['frames'][-1])}" if stale["frames"] else "a replay"
@@ -194,20 +193,20 @@ class _Writer:
         """Add writes after which a graph reads what was computed from the old values."""
         by_line: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
         for one in self._process.facts.get("outdated", ()):
-            by_line[tuple(one["frames"][-1].values()) if one["frames"] else ()].append(one)
+            by_line[line_key(one["frames"])].append(one)
         for same in by_line.values():
             source, what = same[0]["source"], listed(dict.fromkeys(f"`{one['what']}`" for one in same), most=3)
             replays = max(one["replays"] for one in same)
             value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"
             data = {"what": [one["what"] for one in same], "source": source, "replays_since": replays}
             words = {"expr": f"a write to `{source}`", "value": value}
-            frame = same[0]["frames"][-1] if same[0]["frames"] else None
+            frame = last(same[0]["frames"])
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def refills(self) -> None:
         """Add writes that no stream orders against a replay that reads them."""
         for refill in self._process.facts.get("refills", ()):
-            replay = refill["replay"][-1] if refill["replay"] else None
+            replay = last(refill["replay"])
             reader = "a replay" if replay is None else f"the replay at {at(replay)}"
             data = {"what": refill["what"], "replay": None if replay is None else at(replay)}
             words = {"expr": f"`{refill['what']}`", "value": reader}
@@ -221,7 +220,7 @@ class _Writer:
             for graph in self._process.graphs:
                 frames = graph.facts["held_outputs"][how]
                 if frames:
-                    by_line[tuple(frames[-1].items())].append(graph)
+                    by_line[line_key(frames)].append(graph)
             for graphs in by_line.values():
                 frame = graphs[0].facts["held_outputs"][how][-1]
                 because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
@@ -252,7 +251,7 @@ class _Writer:
         """Add graphs without work, never replayed, or captured again and again."""
         graphs = [graph for graph in self._process.graphs if not graph.facts["keeps_pool"]]
         for graph in graphs:
-            frame = graph.facts["frames"][-1] if graph.facts["frames"] else None
+            frame = last(graph.facts["frames"])
             if graph.facts["nodes"] == {} and graph.count.replays:
                 self.add("GS602", frame, {"expr": "it has no node at all"}, {"graph": graph.name})
         again = recaptures(graphs)
@@ -265,7 +264,7 @@ class _Writer:
 
     def _recapture(self, recapture: Recapture) -> None:
         graphs = recapture.graphs
-        frame = graphs[0].facts["frames"][-1] if graphs[0].facts["frames"] else None
+        frame = last(graphs[0].facts["frames"])
         replays = recapture.replays
         value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
         value += ", each for another tensor of the same size" if recapture.for_inputs else ""
@@ -277,14 +276,13 @@ class _Writer:
         """Add graphs that nobody replayed, one finding a line."""
         by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
         for graph in graphs:
-            place = graph.facts["frames"]
             if graph.facts["nodes"]:
-                by_line[tuple(place[-1].items()) if place else ()].append(graph)
+                by_line[line_key(graph.facts["frames"])].append(graph)
         for siblings in by_line.values():
             same = [graph for graph in siblings if not graph.count.replays and not _awaits_its_turn(graph, siblings)]
             if not same:
                 continue
-            frame = same[0].facts["frames"][-1] if same[0].facts["frames"] else None
+            frame = last(same[0].facts["frames"])
             names = [graph.name for graph in same]
             data = {"graph": names[0], "graphs": names}
             words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
@@ -304,7 +302,7 @@ class _Writer:
                 "expr": f"{count(steps, 'step')} of size {listed(off, most=6)}",
                 "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
             }
-            frame = step["off_at"][-1] if step["off_at"] else None
+            frame = last(step["off_at"])
             self.add("GS616", frame, words, data, certain=False, number=steps)
 
     def eager(self) -> None:
@@ -318,7 +316,7 @@ class _Writer:
             steps = sum(sizes.values())
             if steps <= _SELDOM * (sum(replays.values()) + steps):
                 continue
-            frame = step["place"][-1] if step["place"] else None
+            frame = last(step["place"])
             same = (*(frame or {}).values(), *sizes.items(), *replays)
             if same in told:  # the pieces of a step, each with graphs of its own
                 continue
@@ -341,7 +339,7 @@ class _Writer:
         """Add ranks that replay different graphs, if a collective is among them: then one rank waits for another, or is
         given the values of another collective. Without one, or in groups of some ranks only, it may be meant."""
         graph = parting.graphs[1]
-        frame = graph.facts["frames"][-1] if graph.facts["frames"] else None
+        frame = last(graph.facts["frames"])
         if not parting.collective or any(one.facts["subgroups"] for one in parting.graphs):
             why = f"at replay {parting.replay} {parting.text}"
             self.limits.append(Limit("ranks", order_of(*parting.processes), why))

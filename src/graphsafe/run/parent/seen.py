@@ -39,6 +39,16 @@ class SeenProcess:
         return self.facts.get("evidence") == "predicted"
 
 
+def last(frames: Sequence[Facts]) -> Facts | None:
+    """Return the innermost frame."""
+    return frames[-1] if frames else None
+
+
+def line_key(frames: Sequence[Facts]) -> tuple[Any, ...]:
+    """Return a key that is the same for all stacks that end on one line."""
+    return tuple(frames[-1].values()) if frames else ()
+
+
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
     """Name processes by their parents: `0`, `0.1`, `0.2`. One without torch counts only if it started one with torch.
 

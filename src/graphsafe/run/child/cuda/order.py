@@ -18,11 +18,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.report.source import file_lines
-from graphsafe.run.child.expressions import written_in_place
+from graphsafe.run.child.expressions import file_tree, written_in_place
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name
 from graphsafe.run.child.refills import Frames, Refills, Stream
@@ -152,8 +150,7 @@ def _calls(names: frozenset[str]) -> Frames:
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     """Return the names that are written in place, by line, in the innermost `with`, loop or function that holds the
     line: up to there, or as a whole if it begins there, since a `with` ends on its first line."""
-    tree = tree_of(file_lines(path))
-    blocks = [one for one in ast.walk(tree) if isinstance(one, _BLOCKS) and _holds(one, line)]
+    blocks = [one for one in ast.walk(file_tree(path)) if isinstance(one, _BLOCKS) and _holds(one, line)]
     block = max(blocks, key=lambda one: one.lineno, default=None)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():

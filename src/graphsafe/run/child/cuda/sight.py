@@ -285,8 +285,7 @@ def _touches(
         if not kernels.intersection(inside):
             read, written = reads.intersection(inside), writes.intersection(inside)
             access = "both" if read and written else "read" if read else "write"
-        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-        touches.append(Touch(tensor.untyped_storage(), access, not certain.isdisjoint(inside), text, lines.get(at)))
+        touches.append(Touch.of(tensor, access, not certain.isdisjoint(inside), lines.get(at)))
     return touches
 
 

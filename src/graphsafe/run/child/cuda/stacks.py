@@ -4,6 +4,7 @@ frames."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
         if pool != _SHARED and line is not None:
             found[line] = found.get(line, 0) + int(block["size"])
     ordered = sorted(found.items(), key=lambda item: -item[1])
-    return [{"path": one.path, "line": one.line, "function": one.function, "bytes": size} for one, size in ordered]
+    return [{**asdict(one), "bytes": size} for one, size in ordered]
 
 
 def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:

@@ -115,8 +115,7 @@ class SimSight:
             before = found[number]
             access = before.access if before.access == access else "both"
         made = None if tag is None else self._makers[tag.index].lines.get(id(tag))
-        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-        found[number] = Touch(tensor.untyped_storage(), access, True, text, made)
+        found[number] = Touch.of(tensor, access, True, made)
 
     def is_held(self, storage: int) -> bool:
         """Return whether more than graphs hold it: each of a graph's tensors counts once."""
