@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import weakref
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import torch
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.run.child.cuda.sight import _overwriters
 from graphsafe.run.child.names import storage_number, user_frames_now
-from graphsafe.run.child.overwritten import Reads
+from graphsafe.run.child.overwritten import Reads, reads_in
 from graphsafe.run.child.records import GraphRecord
 
 older = pytest.mark.skipif(sys.version_info < (3, 12), reason="lines are told from Python 3.12 on")
@@ -135,6 +136,24 @@ def test_a_result_that_has_no_replay_yet_is_nobodys(graphs: tuple[Graph, Graph])
     a.replay()
     assert out.sum() == 4
     assert found(b) is None
+
+
+LOOKS = ("y = f(a)", "y = a @ b", "torch.cat([a, b])", "f(*a, x=[{0: a}])", "if a > 0: pass", "y = a[0]", "y = a.sum()")
+PASSES_ON = (
+    "return a",
+    "y = a, b",
+    "kept.append((a, b))",
+    "y = a.shape",
+    "a.zero_()",
+    "a[0] = 1",
+    "y = len(a)",
+    "a is b",
+)
+
+
+@pytest.mark.parametrize(("code", "looks"), [*((one, True) for one in LOOKS), *((one, False) for one in PASSES_ON)])
+def test_code_looks_at_a_value_or_passes_it_on(code: str, looks: bool) -> None:
+    assert ("a" in {name for name, _ in reads_in(ast.parse(code))}) is looks
 
 
 def test_an_earlier_graph_writes_over_outputs_that_lie_in_its_temporary_memory() -> None:

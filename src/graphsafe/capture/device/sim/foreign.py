@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _pop_mode, _push_mode
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
@@ -90,8 +91,13 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
         del thread.run  # a cycle would keep what the thread holds
         if own is not None:
             thread.run = own  # type: ignore[method-assign]
-        with SimFunctionMode(world), SimDispatchMode(world):
-            thread.run()
+        with SimFunctionMode(world):
+            # Not `with`: its flags are the process's, and threads would put them back in the wrong order.
+            _push_mode(SimDispatchMode(world))
+            try:
+                thread.run()
+            finally:
+                _pop_mode()
 
     return run
 
