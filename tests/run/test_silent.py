@@ -75,6 +75,8 @@ def test_a_loop_is_the_same_only_under_the_same_calls(tmp_path: Path) -> None:
     [
         ("client_threads_a.py", [("GS714", 36)]),  # each thread has a current stream of its own
         ("client_threads_b.py", []),
+        ("pinned_step_a.py", []),
+        ("pinned_step_b.py", [("GS714", 41)]),  # NumPy writes
         ("speculative_a.py", [("GS618", 32)]),
         ("speculative_b.py", []),
     ],
