@@ -1,15 +1,16 @@
 """How many of the lines that repositories took out because they broke or stalled CUDA graphs scan finds.
 
-The labels were read from commits, see the heads of data/repaired_lines.yaml and repaired_lines_second.yaml. The parent
+The labels were read from commits, see the heads of data/repaired_lines.yaml and of the second and third set. The parent
 of each commit is scanned from its root with no configuration, as a user would. A label is found where a finding above
 note lies on its statement with its code, or with another that is accepted. After the repair, a found line counts as
 still reported where the same codes are told of what replaced it; lines that live on behind a condition, or that a
 caller avoids, are left out there.
 
-    python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines] [--second]     # the tables of docs/accuracy.md
+    python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines] [--set second]
 
-CHECKOUTS holds OWNER-NAME-SHA/before and OWNER-NAME-SHA/after for each commit. REPORTS keeps a scan's report of each;
-one that takes over four minutes is done again through the labelled files alone.
+Gives the tables of docs/accuracy.md. CHECKOUTS holds OWNER-NAME-SHA/before for each commit. With OWNER-NAME-SHA/after it
+also says what is told after the repair. REPORTS keeps a scan's report of each; one that takes over four minutes is done
+again through the labelled files alone.
 """
 
 from __future__ import annotations
@@ -108,11 +109,13 @@ def scored(commit: Mapping[str, Any], checkouts: Path, reports: Path) -> list[Sc
     found = [any(t.loud and t.code in label.codes for t in here) for label, here in rows]
     replaced = [label.replaced() if is_found else [] for label, is_found in zip(labels, found, strict=True)]
     left = sorted({path for lines in replaced for path, _ in lines})
-    after = told_of(folder / "after", left, reports / f"{folder.name}-after.json") if left else []
+    repaired = folder / "after"
+    after = told_of(repaired, left, reports / f"{folder.name}-after.json") if left and repaired.is_dir() else None
     scores: list[Score] = []
     for (label, here), is_found, lines in zip(rows, found, replaced, strict=True):
-        told = [t for t in after if t.loud and t.code in label.codes]
-        still = any(t.touches(path, n, n) for t in told for path, n in lines) if lines else None
+        told = [t for t in after or () if t.loud and t.code in label.codes]
+        known = bool(lines) and after is not None
+        still = any(t.touches(path, n, n) for t in told for path, n in lines) if known else None
         loud, right = any(t.loud for t in here), any(t.code in label.codes for t in here)
         scores.append(Score(label, is_found, loud, right, still))
     return scores
@@ -131,10 +134,10 @@ def main() -> int:
     parser.add_argument("checkouts", type=Path)
     parser.add_argument("reports", type=Path)
     parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
-    parser.add_argument("--second", action="store_true", help="take the second set of labels")
+    parser.add_argument("--set", choices=("first", "second", "third"), default="first", help="the set of labels")
     options = parser.parse_args()
     options.reports.mkdir(parents=True, exist_ok=True)
-    labels = DATA / ("repaired_lines_second.yaml" if options.second else "repaired_lines.yaml")
+    labels = DATA / ("repaired_lines.yaml" if options.set == "first" else f"repaired_lines_{options.set}.yaml")
     commits = yaml.safe_load(labels.read_text(encoding="utf-8"))
     scores = [score for commit in commits for score in scored(commit, options.checkouts, options.reports)]
     print("| | found with the code | with any code | with the code, notes too | of found ones, told after the repair |")

@@ -231,8 +231,12 @@ class _Writer:
         return rebound_by(departure) in moved
 
     def races(self) -> None:
-        """Add a finding for each pair of unordered nodes on the same memory, at the node that was captured later."""
+        """Add a finding for each pair of unordered nodes on the same memory, at the node that was captured later. A
+        collective that the step never waits for is the cause of its own races, and has a finding already."""
+        unwaited = {waited.frames[-1] for waited in self._told[Ran].never_waited if waited.frames}
         for race in self._probes.order.races or ():
+            if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):
+                continue
             other = f"{race.other_op}{at_place(race.other_frames)}"
             data = {"op": race.op, "other": {"op": race.other_op, **place_of(race.other_frames)}}
             frames = race.frames or race.other_frames or self._entry
