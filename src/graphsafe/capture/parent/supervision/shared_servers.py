@@ -48,6 +48,11 @@ class SharedServers:
             if server is not None:
                 server.close()
 
+    @property
+    def forks(self) -> bool:
+        """Return whether children can fork here."""
+        return self._clean is not None
+
     def clean(self) -> Server | None:
         """Return a new server that has imported torch and none of the user's code; None where children cannot fork."""
         return None if self._clean is None else branch(self._clean, None, None)
