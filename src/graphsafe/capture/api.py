@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import shutil
 import sys
@@ -106,6 +107,7 @@ def _prove(
     left = deque(enumerate(proofs))
     # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
     working: list[threading.Event] = []
+    threading.Thread(target=_import_scan, daemon=True).start()
     try:
         with _temporary_folder() as folder, breaks_off(), SharedServers(folder, kept) as servers:
             devices = DeviceUse()
@@ -147,6 +149,12 @@ def _prove(
     except KeyboardInterrupt:
         for _, proof in left:
             proof.interrupt()
+
+
+def _import_scan() -> None:
+    """Import the scan that the reports need at the end, while other processes import torch."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("graphsafe.scan.api")
 
 
 def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:

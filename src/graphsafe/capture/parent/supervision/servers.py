@@ -46,7 +46,7 @@ class Server:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, "GRAPHSAFE": "1"},
+                env=own_python.environment(),
             )
         server = Server(ours, process)
         deadline = time.monotonic() + _START_SECONDS

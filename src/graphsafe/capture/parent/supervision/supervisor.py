@@ -382,5 +382,5 @@ def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:
         stdout=output,
         stderr=output,
         start_new_session=True,
-        env={**os.environ, "GRAPHSAFE": "1"},
+        env=own_python.environment(),
     )
