@@ -16,10 +16,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.child.first_imports import first_imports
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import TargetError, load_module
 from graphsafe.capture.device import open_device
@@ -100,6 +101,25 @@ def prepare(job: Job) -> None:
     if attempts:
         raise NotShareable("it captures a graph when it is imported")
     _prepared = Prepared(job.where, module, device, _random_state())
+
+
+def import_ahead(job: Job) -> None:
+    """Make the imports with which the target's factory begins, for the children that will be forked here. Raises
+    NotShareable."""
+    global _prepared
+    assert _prepared is not None
+    imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
+    if not imports:
+        return
+    restore_random_state(_prepared)
+    names = {name: getattr(_prepared.module, name, None) for name in ("__name__", "__package__")}
+    with _watched(_prepared.device):
+        try:
+            for one in imports:
+                exec(one, dict(names))
+        except BaseException as error:
+            raise NotShareable(f"{type(error).__name__} in an import of the factory") from None
+    _prepared = replace(_prepared, random_state=_random_state())
 
 
 def note_modules() -> None:
