@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from graphsafe.capture.answers.devices import Devices
+from graphsafe.capture.parent.join import Predictions
 from graphsafe.capture.parent.proof import Proof
 from graphsafe.capture.parent.supervision.device_use import DeviceUse
 from graphsafe.capture.parent.supervision.host_capacity import at_a_time
@@ -67,7 +68,8 @@ def capture_all(
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
         _prove(waiting, progress, breaks_off, kept)
-    reports = [proof.report() for proof in proofs]
+    predictions = Predictions()
+    reports = [proof.report(predictions) for proof in proofs]
     fault = next((proof.fault for proof in proofs if proof.fault is not None), None)
     if fault is not None:
         raise CaptureFault(reports) from fault
@@ -78,7 +80,7 @@ def refused(request: CaptureRequest, why: str) -> Report:
     """Return the report of a request that is wrong: nothing runs, and `why` is its `BAD_REQUEST` limit."""
     proof = Proof(request, load_rulebook(()))
     proof.limits.append(Limit(BAD_REQUEST, request.target, why))
-    return proof.report()
+    return proof.report(Predictions())
 
 
 @contextmanager
