@@ -35,8 +35,8 @@ NOT_SHARED = {
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServers]:
-    with SharedServers(str(tmp_path_factory.mktemp("servers"))) as servers:
+def servers(tmp_path_factory: pytest.TempPathFactory, torch_server: Server | None) -> Iterator[SharedServers]:
+    with SharedServers(str(tmp_path_factory.mktemp("servers")), torch_server) as servers:
         yield servers
 
 
