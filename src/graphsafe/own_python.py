@@ -22,6 +22,15 @@ def command(code: str, *arguments: str) -> list[str]:
     return [sys.executable, "-c", CLEAN_PATH + code, *arguments]
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of processes that run the user's code.
+
+    Threads of OpenMP that wait for work sleep, if the user has not said otherwise: several children compute side by
+    side, and threads that spin instead would take the cores from the others.
+    """
+    return {"OMP_WAIT_POLICY": "passive", **os.environ, "GRAPHSAFE": "1"}
+
+
 def can_spawn_safely() -> bool:
     """Return whether `safe_spawning` works: from Python 3.11 on."""
     return sys.version_info >= (3, 11)

@@ -183,14 +183,15 @@ def test_what_a_target_leaves_running_is_ended(command: Callable[..., Answer]) -
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="sessions and /proc")
-@pytest.mark.parametrize("factory", ["leaves_daemons", "step_segfaults", "leaves_a_child"])
-def test_no_process_and_no_folder_is_left(factory: str, tmp_path: Path, command: Callable[..., Answer]) -> None:
+def test_no_process_and_no_folder_is_left(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    factories = ("leaves_daemons", "step_segfaults", "leaves_a_child")
+    (tmp_path / "graphsafe.toml").write_text(
+        "".join(f'[targets.{name}]\nfactory = "{BAD}:{name}"\ndevice = "sim"\n' for name in factories)
+    )
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    answer = command(
-        f"{BAD}:{factory}", "--device", "sim", env={"TMPDIR": str(temporary), "GRAPHSAFE_TEST": str(tmp_path)}
-    )
-    assert answer.report is not None
+    answer = command("--all", env={"TMPDIR": str(temporary), "GRAPHSAFE_TEST": str(tmp_path)})
+    assert answer.report is not None and len(answer.report["reports"]) == len(factories)
     assert not processes_with(f"GRAPHSAFE_TEST={tmp_path}")
     # torch itself makes the folder of its compiler's cache.
     assert [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")] == []

@@ -35,8 +35,8 @@ NOT_SHARED = {
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServers]:
-    with SharedServers(str(tmp_path_factory.mktemp("servers"))) as servers:
+def servers(tmp_path_factory: pytest.TempPathFactory, torch_server: Server | None) -> Iterator[SharedServers]:
+    with SharedServers(str(tmp_path_factory.mktemp("servers")), torch_server) as servers:
         yield servers
 
 
@@ -110,21 +110,48 @@ def test_what_a_fork_would_change_is_not_shared(
     assert len(imports.read_text().splitlines()) == 3
 
 
-def test_libraries_that_the_factory_imports_are_imported_once_more(
-    tmp_path: Path, imports: Path, servers: SharedServers
+@pytest.mark.parametrize(
+    ("factory", "times"),
+    [
+        ("import library.late\n    return", 1),
+        ("'Text.'\n    import library.late\n    return", 1),
+        ("return helper(device)\n\n\ndef helper(device):\n    import library.late\n    return", 1),
+        ("print()\n    import library.late\n    return", 2),
+        ("return helper(str(device))\n\n\ndef helper(device):\n    import library.late\n    return", 2),
+    ],
+)
+def test_libraries_that_the_factory_imports_are_imported_for_all_children(
+    factory: str, times: int, tmp_path: Path, imports: Path, servers: SharedServers
 ) -> None:
+    """Those with which it begins are imported before it; those behind its own work once more, while it goes on."""
     library = tmp_path / "site-packages" / "library"
     library.mkdir(parents=True)
     (library / "__init__.py").write_text(noted(imports) + "import random\nrandom.random()\n")
     (library / "late.py").write_text(noted(imports))
     (tmp_path / "steps.py").write_text(
-        f"import sys\nsys.path.append({str(library.parent)!r})\n"
-        + END.replace("    return", "    import library.late\n    return")
+        f"import sys\nsys.path.append({str(library.parent)!r})\n" + END.replace("return", factory)
     )
     with Supervisor(servers) as supervisor:
         assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step", "reference") == ["done"] * 3
         assert supervisor.not_shared == {}
-    assert imports.read_text().splitlines() == ["library", "library.late"] * 2
+    assert imports.read_text().splitlines() == ["library", "library.late"] * times
+
+
+def test_an_import_of_the_factory_that_cannot_be_shared_leaves_its_file_shared(
+    tmp_path: Path, imports: Path, servers: SharedServers
+) -> None:
+    library = tmp_path / "site-packages" / "threaded.py"
+    library.parent.mkdir()
+    library.write_text("import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n")
+    (tmp_path / "steps.py").write_text(
+        f"import sys\nsys.path.append({str(library.parent)!r})\n"
+        + noted(imports)
+        + END.replace("return", "import threaded\n    return")
+    )
+    with Supervisor(servers) as supervisor:
+        assert run(supervisor, tmp_path, f"{tmp_path}/steps.py:build", "build", "step") == ["done"] * 2
+        assert "thread" in str(supervisor.not_shared)
+    assert imports.read_text().splitlines() == ["steps"]
 
 
 def test_what_the_factory_does_before_it_imports_counts(tmp_path: Path, imports: Path, servers: SharedServers) -> None:

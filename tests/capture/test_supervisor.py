@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay
+from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.parent.supervision.shared_servers import SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.shared.job import WAITS_ALONE, Job
@@ -22,15 +24,16 @@ FORMS, BAD = TARGETS / "forms.py", TARGETS / "bad.py"
 
 
 @pytest.fixture(params=["forked", "spawned"])
-def supervisor(request: pytest.FixtureRequest, tmp_path: Path) -> Supervisor:
+def supervisor(request: pytest.FixtureRequest, tmp_path: Path, torch_server: Server | None) -> Iterator[Supervisor]:
     if request.param == "forked" and sys.platform != "linux":
         pytest.skip("children fork on Linux only")
-    with SharedServers(str(tmp_path)) as servers, Supervisor(servers) as supervisor:
+    with SharedServers(str(tmp_path), torch_server) as servers, Supervisor(servers) as supervisor:
         if request.param == "spawned":
             supervisor.use_fresh_interpreters()
         yield supervisor
 
 
+@pytest.mark.parametrize("supervisor", ["forked" if sys.platform == "linux" else "spawned"], indirect=True)
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_child_measures_when_it_has_its_device_alone(
     alone: bool, supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -70,7 +73,7 @@ def test_children_end_in_every_way(supervisor: Supervisor, tmp_path: Path) -> No
     assert [child.ended.how for child in children] == ["done", "crashed"]
     assert Construct in children[0].told
     assert "SIGSEGV" in children[1].ended.why
-    supervisor.timeout = 15.0
+    supervisor.timeout = 15.0 if supervisor._fresh else 6.0  # a fresh interpreter imports torch first
     slow = supervisor.run(hung)
     assert slow.ended.how == "timeout"
     assert slow.phase == "try the step's own inputs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 import shutil
 import sys
@@ -14,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from graphsafe.capture.answers.devices import Devices
+from graphsafe.capture.parent.join import Predictions
 from graphsafe.capture.parent.proof import Proof
 from graphsafe.capture.parent.supervision.device_use import DeviceUse
 from graphsafe.capture.parent.supervision.host_capacity import at_a_time
@@ -66,7 +68,8 @@ def capture_all(
     waiting = [proof for proof in proofs if not proof.is_impossible()]
     if waiting:
         _prove(waiting, progress, breaks_off, kept)
-    reports = [proof.report() for proof in proofs]
+    predictions = Predictions()
+    reports = [proof.report(predictions) for proof in proofs]
     fault = next((proof.fault for proof in proofs if proof.fault is not None), None)
     if fault is not None:
         raise CaptureFault(reports) from fault
@@ -77,7 +80,7 @@ def refused(request: CaptureRequest, why: str) -> Report:
     """Return the report of a request that is wrong: nothing runs, and `why` is its `BAD_REQUEST` limit."""
     proof = Proof(request, load_rulebook(()))
     proof.limits.append(Limit(BAD_REQUEST, request.target, why))
-    return proof.report()
+    return proof.report(Predictions())
 
 
 @contextmanager
@@ -106,6 +109,7 @@ def _prove(
     left = deque(enumerate(proofs))
     # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
     working: list[threading.Event] = []
+    threading.Thread(target=_import_scan, daemon=True).start()
     try:
         with _temporary_folder() as folder, breaks_off(), SharedServers(folder, kept) as servers:
             devices = DeviceUse()
@@ -147,6 +151,12 @@ def _prove(
     except KeyboardInterrupt:
         for _, proof in left:
             proof.interrupt()
+
+
+def _import_scan() -> None:
+    """Import the scan that the reports need at the end, while other processes import torch."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module("graphsafe.scan.api")
 
 
 def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:

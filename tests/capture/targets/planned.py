@@ -43,7 +43,7 @@ class Stack(nn.Module):
 
 
 def stack(device):
-    return Stack(16, 6).to(device), (torch.randn(12, 16, device=device),)
+    return Stack(16, 3).to(device), (torch.randn(12, 16, device=device),)
 
 
 class GrowingCache(nn.Module):

@@ -21,7 +21,7 @@ from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.session import REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Reach, Snapshot, Undo, copies_of, inputs_of, reach_of, reach_with_refresh
+from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_of, inputs_of, reach_of
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.child.targets import TargetError, describe
@@ -96,8 +96,7 @@ class _LongRun:
     def _keep_at_hand(self) -> None:
         """Keep the generators and inputs that each replay needs."""
         session = self._session
-        reach = reach_with_refresh(session.subject)
-        session.generators = Reach(generators=reach.generators, host_generators=reach.host_generators)
+        session.generators = generators_of(session.subject)
         if not self._comes_back:
             return
         inputs = inputs_of(session.subject)

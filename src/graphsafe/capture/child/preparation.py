@@ -16,15 +16,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.child.first_imports import first_imports
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import TargetError, load_module
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.processes.descendants import descendants
+from graphsafe.capture.processes.descendants import has_children
 from graphsafe.capture.processes.originals import decode, leave, read_text
 from graphsafe.capture.shared.frames import absolute
 from graphsafe.capture.shared.job import IMPORTS, Job, write_json
@@ -102,6 +103,25 @@ def prepare(job: Job) -> None:
     _prepared = Prepared(job.where, module, device, _random_state())
 
 
+def import_ahead(job: Job) -> None:
+    """Make the imports with which the target's factory begins, for the children that will be forked here. Raises
+    NotShareable."""
+    global _prepared
+    assert _prepared is not None
+    imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
+    if not imports:
+        return
+    restore_random_state(_prepared)
+    names = {name: getattr(_prepared.module, name, None) for name in ("__name__", "__package__")}
+    with _watched(_prepared.device):
+        try:
+            for one in imports:
+                exec(one, dict(names))
+        except BaseException as error:
+            raise NotShareable(f"{type(error).__name__} in an import of the factory") from None
+    _prepared = replace(_prepared, random_state=_random_state())
+
+
 def note_modules() -> None:
     """Note, at the start of a child, which modules it has inherited."""
     global _modules_at_start
@@ -109,9 +129,10 @@ def note_modules() -> None:
 
 
 def tell_imports(folder: Path) -> None:
-    """Tell what a build child has imported since its start, so that its siblings can share it."""
-    modules = [[name, _origin(name)] for name in list(sys.modules) if name not in _modules_at_start]
-    write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
+    """Tell what a build child has imported since its start, if there are libraries that its siblings can share."""
+    modules = {name: _origin(name) for name in list(sys.modules) if name not in _modules_at_start}
+    if any(map(_is_library, modules.values())):
+        write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
 
 
 def follow(folder: Path) -> None:
@@ -119,12 +140,12 @@ def follow(folder: Path) -> None:
     other modules here or leave the process in another state: then the factory's work before these imports matters."""
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
-    origins: dict[str, str | None] = dict(reported["modules"])
+    origins: dict[str, str | None] = reported["modules"]
     before = frozenset(sys.modules)
     restore_random_state(_prepared)
     with _watched(_prepared.device):
         for name, origin in origins.items():
-            if origin is not None and any(site in origin for site in _SITES) and name not in sys.modules:
+            if _is_library(origin) and name not in sys.modules:
                 try:
                     importlib.import_module(name)
                 except BaseException:
@@ -152,7 +173,7 @@ def _watched(device: Device | None) -> Iterator[None]:
     finally:
         if os.getpid() != process:
             leave(0)  # a copy of this process that the module has forked
-    if descendants(process):
+    if has_children():
         raise NotShareable("it starts a process")
     if _open_files() - files:
         raise NotShareable("it leaves a file or a connection open")
@@ -183,14 +204,17 @@ def _cuda_started() -> bool:
 
     if _library_started():
         return True
+    refuses = getattr(torch._C, "_cuda_isInBadFork", None)
+    if refuses is None:  # torch was built without CUDA
+        return False
     # torch notes in a forked child that its parent has asked the CUDA runtime, after which it refuses to start CUDA.
     pid = os.fork()
     if pid == 0:
-        refuses = True
+        status = 1
         try:
-            refuses = bool(getattr(torch._C, "_cuda_isInBadFork", bool)())
+            status = int(refuses())
         finally:
-            leave(1 if refuses else 0)
+            leave(status)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
 
 
@@ -262,6 +286,10 @@ def _origin(name: str) -> str | None:
         return str(sys.modules[name].__spec__.origin)  # type: ignore[union-attr]
     except Exception:  # a module may be any object
         return None
+
+
+def _is_library(origin: str | None) -> bool:
+    return origin is not None and any(site in origin for site in _SITES)
 
 
 def _surroundings() -> dict[str, Any]:

@@ -121,6 +121,8 @@ def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, 
         sys.argv = [job.where if what == "prepare" else job.target]
         if what == "follow":
             preparation.follow(Path(job.folder))
+        elif what == "ahead":
+            preparation.import_ahead(job)
         else:
             Channel(job).phase("import")
             preparation.prepare(job)

@@ -23,8 +23,30 @@ _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703
 "Families of rules that always show in a step that ran. A prediction of them that capture did not see is refuted."
 
 
+class Predictions:
+    """The findings of scan, kept for the targets of one command, many of which lie in one file."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[list[Path], Config, Sequence[Finding]]] = []
+
+    def of(self, files: list[Path], config: Config) -> Sequence[Finding]:
+        """Return what scan finds in these files."""
+        from graphsafe.scan.api import scan_paths
+
+        for known, given, findings in self._made:
+            if known == files and given == config:
+                return findings
+        found = scan_paths(files, config, confidence="likely").findings
+        self._made.append((files, config, found))
+        return found
+
+
 def joined(
-    findings: Sequence[Finding], lines: Mapping[str, Iterable[int]], config: Config, ready: bool
+    findings: Sequence[Finding],
+    lines: Mapping[str, Iterable[int]],
+    config: Config,
+    ready: bool,
+    predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
     """Return capture's findings with their status, then those that only scan has. `lines`: file -> the lines that ran;
     `ready`: whether the step is ready."""
@@ -33,11 +55,9 @@ def joined(
     if not files:
         return list(findings), []
     try:
-        from graphsafe.scan.api import scan_paths
+        predicted = predictions.of(sorted(files), config)
     except ImportError as error:
         return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
-    try:
-        predicted = scan_paths(files, config, confidence="likely").findings
     except Exception as error:  # a fault of scan must not cost the measured results
         return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
     proven = list(findings)

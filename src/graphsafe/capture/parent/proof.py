@@ -18,7 +18,7 @@ from graphsafe.capture.parent.buckets.support import Times, Tried
 from graphsafe.capture.parent.device_proof import DeviceProof
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
-from graphsafe.capture.parent.join import executed_files, joined
+from graphsafe.capture.parent.join import Predictions, executed_files, joined
 from graphsafe.capture.parent.lookup import what_is_missing
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.rank import Rank, variables_of
@@ -184,7 +184,7 @@ class Proof:
             self.limits.append(Limit(BAD_REQUEST, f"{size} ranks", f"this machine has {have}"))
         return list(present[:size]) if len(present) >= size else []
 
-    def report(self) -> Report:
+    def report(self, predictions: Predictions) -> Report:
         """Return the report in every case. If graphsafe fails while it makes findings, it is a report without them;
         after an interruption it leaves out scan's findings, which take time."""
         ensure_working_directory(self._directory)
@@ -192,7 +192,8 @@ class Proof:
             return self._report(merged(self._findings), ())
         try:
             ready = all(device.result().verdict == "ready" for device in self._devices)
-            return self._report(*joined(merged(self._findings), self._lines(), self._request.config, ready))
+            found = merged(self._findings)
+            return self._report(*joined(found, self._lines(), self._request.config, ready, predictions))
         except Exception as error:
             self.fault = self.fault or error
             return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])

@@ -39,15 +39,15 @@ def end_descendants() -> None:
     """
     began = time.monotonic()
     while time.monotonic() < began + _PATIENCE:
-        spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
-        for pid in descendants(os.getpid()):
-            if not (spares and _cleans_up(pid)):
-                kill(pid)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
+        spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
+        for pid in descendants(os.getpid()):
+            if not (spares and _cleans_up(pid)):
+                kill(pid)
         time.sleep(0.002)
 
 
@@ -66,6 +66,15 @@ def _cleans_up(pid: int) -> bool:
     except OSError:
         return False
     return any(name in command for name in _CLEANERS)
+
+
+def has_children() -> bool:
+    """Return whether this process has children, running or not yet reaped."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def descendants(ancestor: int) -> list[int]:

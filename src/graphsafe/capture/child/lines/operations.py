@@ -3,6 +3,7 @@ use."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -62,6 +63,11 @@ class _Arguments:
     memory: list[str] = field(default_factory=list)
 
 
+@functools.cache
+def _name(func: Any) -> str:
+    return str(func)
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
@@ -94,7 +100,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
-        seen, name = _Arguments(), str(func)
+        seen, name = _Arguments(), _name(func)
         with outside_modes():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import copies_of, reach_of, with_objects
+from graphsafe.capture.child.state import copies_of, generators_of, reach_of, with_objects
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
@@ -86,6 +86,7 @@ class _Ahead:
                 session.capture_path = False
                 self._expected.clear()
                 self._step(self._record)
+            session.generators = generators_of(session.subject)
             after = session.device.digests(self._alive)
             changed = [path for path, digest in after.items() if before[path] != digest]
             copies = copies_of(session.device, [self._alive[path] for path in changed])

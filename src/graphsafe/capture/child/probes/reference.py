@@ -30,7 +30,7 @@ from graphsafe.capture.child.session import (
     host_values,
     opened,
 )
-from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
+from graphsafe.capture.child.state import Reach, Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import read_told
@@ -202,14 +202,15 @@ class _Runs:
         # the inputs.
         session.seed(FIRST_SEED)
         outputs = session.outputs_of(session.step())
-        follows = _born(session, before.tensors, before.hosts)
+        after = reach_of(session.subject)
+        follows = _born(session, before, after)
         lazy = [
             path
             for path, value in first.born.items()
             if path in follows and follows[path] != value and first.settled.get(path) == value
         ]
         # The values in a cache cannot be compared; the outputs show whether they matter.
-        kept = reach_of(session.subject).caches
+        kept = after.caches
         self.lazy_caches = [path for path, size in first.filled.items() if path in kept and kept[path][1] == size]
         if not session.ranks.any(bool(lazy or self.lazy_caches)):
             return [], None
@@ -243,21 +244,22 @@ class _Series:
         if session.job.warmup:
             session.seed(FIRST_SEED)
             session.step()
-            self.born = _born(session, before.tensors, before.hosts)
-            caches = reach_of(session.subject).caches
-            self.filled = {
-                path: size for path, (_, size) in caches.items() if size and before.caches.get(path, (None, 1))[1] == 0
-            }
+            after = reach_of(session.subject)
+            self.born = _born(session, before, after)
+            sizes = {path: size for path, (_, size) in after.caches.items() if size}
+            self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
+            del after  # it would keep tensors alive that the target drops
         session.warm_up(done=1)
         session.channel.phase(name)
-        self._warm = warm = _digests(session)
+        self._warm = warm = session.device.digests(reach_of(session.subject).tensors)
         for k in range(1, REPLAYS + 1):
             self._inputs(k, vary)
             self._step(warm)
         self._inputs(PAIR, vary)
         self._step(warm)
         self._step(warm)
-        self.settled = {**reach_of(session.subject).hosts, **_digests(session)}
+        reach = reach_of(session.subject)
+        self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
 
     def after_event(self, k: int) -> None:
         self._inputs(k, vary=True)
@@ -283,8 +285,8 @@ class _Series:
         given = session.device.digests(inputs_of(session.subject))
         outputs = session.outputs_of(session.path_step())
         after = session.offset()
-        state = _digests(session)
         tensors = reach_of(session.subject).tensors
+        state = session.device.digests(tensors)
         moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
         self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
         self.steps.append(
@@ -370,10 +372,6 @@ def _is_parameter(tensor: torch.Tensor) -> bool:
     return isinstance(tensor, torch.nn.Parameter)
 
 
-def _digests(session: Session) -> dict[str, str]:
-    return session.device.digests(reach_of(session.subject).tensors)
-
-
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
     """Return whether the changed inputs changed an output, or state, beyond chance. An input is state if both steps
     wrote it."""
@@ -389,12 +387,13 @@ def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[s
     return bool(_apart(varied.hosts, control.hosts) - noise.unbounded)
 
 
-def _born(session: Session, tensors: Any, hosts: dict[str, str]) -> dict[str, str]:
+def _born(session: Session, before: Reach, after: Reach) -> dict[str, str]:
     """Return the state that step 1 created: missing or None before, and now a tensor or a value."""
-    after = reach_of(session.subject)
-    new = {path: one for path, one in after.tensors.items() if path not in tensors and not path.endswith(".grad")}
+    new = {
+        path: one for path, one in after.tensors.items() if path not in before.tensors and not path.endswith(".grad")
+    }
     born: dict[str, str] = session.device.digests(new)
     for path, value in after.hosts.items():
-        if path not in tensors and hosts.get(path, "None") == "None" and value != "None":
+        if path not in before.tensors and before.hosts.get(path, "None") == "None" and value != "None":
             born[path] = value
     return born

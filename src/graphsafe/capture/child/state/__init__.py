@@ -8,7 +8,14 @@ tensor that wraps others is asked for them by `__tensor_flatten__`.
 from graphsafe.capture.child.state.containers import MISSING, StateError, held_at, put_at, put_back_host
 from graphsafe.capture.child.state.inputs import inputs_of, numbers_of, with_objects
 from graphsafe.capture.child.state.reach import HostValue, Reach
-from graphsafe.capture.child.state.reachable import objects_of, reach_of, reach_with_refresh, seed_generators, walk
+from graphsafe.capture.child.state.reachable import (
+    generators_of,
+    objects_of,
+    reach_of,
+    reach_with_refresh,
+    seed_generators,
+    walk,
+)
 from graphsafe.capture.child.state.snapshot import Bindings, Snapshot
 from graphsafe.capture.child.state.undo import Undo, copies_of
 
@@ -21,6 +28,7 @@ __all__ = [
     "StateError",
     "Undo",
     "copies_of",
+    "generators_of",
     "held_at",
     "inputs_of",
     "numbers_of",

@@ -28,6 +28,12 @@ def reach_with_refresh(subject: Subject) -> Reach:
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
 
 
+def generators_of(subject: Subject) -> Reach:
+    """Return the generators alone of a step and its refresh, so that nothing else is kept alive."""
+    reach = reach_with_refresh(subject)
+    return Reach(generators=reach.generators, host_generators=reach.host_generators)
+
+
 def objects_of(subject: Subject) -> list[Any]:
     """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
     classes."""

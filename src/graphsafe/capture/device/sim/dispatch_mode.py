@@ -90,10 +90,11 @@ def _is_composite(func: Any) -> bool:
 
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    inputs = tensors_in((args, dict(kwargs)))
+    inputs = tensors_in((*args, *kwargs.values()))
     if _plays_no_device(world, func, inputs):
         return func(*args, **kwargs)
-    indices = sorted({index_of(tensor) for tensor in inputs} - {HOST})
+    places = [index_of(tensor) for tensor in inputs]
+    indices = sorted({*places} - {HOST})
     target = _target(world, func, inputs, indices)
     if target == HOST and not indices:
         return _on_host(world, func, args, kwargs)
@@ -111,7 +112,8 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     capturing = session if session is not None and stream in session.clocks else None
     if capturing is not None:
         capturing.admit()
-    for happening in happenings(func, args, kwargs, target, world.scope, world.table):
+    placed = list(zip(inputs, places, strict=True))
+    for happening in happenings(func, args, kwargs, placed, target, world.scope, world.table):
         with world.on(device):  # as PyTorch's guard of the device
             _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
@@ -236,7 +238,7 @@ def _pass_on(doubt: str, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    if torch.Tag.nondeterministic_seeded in func.tags:
+    if _may_draw(func):
         world.emit("random", op_name(func), device="cpu", how="host-random")
     if world.shapes is None:
         return func(*args, **kwargs)
@@ -289,8 +291,13 @@ def _draw(
     return generator
 
 
+@functools.cache
+def _may_draw(func: Any) -> bool:
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
 def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-    if torch.Tag.nondeterministic_seeded not in func.tags:
+    if not _may_draw(func):
         return False
     for position, argument in enumerate(func._schema.arguments):
         value = args[position] if position < len(args) else kwargs.get(argument.name, argument.default_value)

@@ -50,10 +50,16 @@ class Happening:
 
 
 def happenings(
-    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, scope: Scope, table: OpTable
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    placed: Sequence[tuple[torch.Tensor, int]],
+    target: int,
+    scope: Scope,
+    table: OpTable,
 ) -> tuple[Happening, ...]:
-    """Return the effects of the call. `target` is the device of its result (`HOST` for the CPU). Raises `RuntimeError`
-    in PyTorch's words if it mixes devices."""
+    """Return the effects of the call. `placed` are its tensors with their devices, `target` is the device of its result
+    (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's words if it mixes devices."""
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
@@ -68,7 +74,7 @@ def happenings(
     if name == "aten::where" and len(args) == 3:
         return tuple(_upload(value) for value in args[1:] if _is_host_scalar(value))
     entry = table_entry(func, table)
-    _refuse_mixed(func, entry, args, kwargs)
+    _refuse_mixed(func, entry, placed)
     if _shapes_answer(name, args):
         return ()
     return _tabled(func, entry, args, kwargs)
@@ -79,6 +85,7 @@ def op_name(func: Any) -> str:
     return str(func._schema.name)
 
 
+@functools.cache
 def is_unknown(func: Any, table: OpTable) -> bool:
     """Return whether nothing is known of an op: it is another library's, or newer than the table."""
     name = op_name(func)
@@ -178,13 +185,10 @@ def _upload(value: torch.Tensor, **data: Any) -> Happening:
     )
 
 
-def _refuse_mixed(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:
     """Raise if CUDA would refuse the devices: its kernels take tensors of one device; pointwise ones also take a 0-d
     host tensor as a number."""
-    from graphsafe.capture.device.sim.graphs import tensors_in
-
-    found = [(tensor, index_of(tensor)) for tensor in tensors_in((args, dict(kwargs)))]
-    devices = {index for _, index in found}
+    devices = {index for _, index in placed}
     taken = "none" if entry is None else entry.host_arguments
     if len(devices) < 2 or taken == "tensors":
         return
@@ -192,7 +196,7 @@ def _refuse_mixed(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapp
     if len(accelerators) > 1:
         raise _mixed(*accelerators[:2])
     scalars = taken == "scalars" or (torch.Tag.pointwise in func.tags and "clamp" not in op_name(func))
-    if any(index == HOST and not (scalars and tensor.dim() == 0) for tensor, index in found):
+    if any(index == HOST and not (scalars and tensor.dim() == 0) for tensor, index in placed):
         raise _mixed(accelerators[0], HOST)
 
 
@@ -218,7 +222,7 @@ def _tabled(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[st
     if entry is None or not _may_happen(func, entry):
         return ()
     found = []
-    for hit in entry.effects_of(_call(func, args, kwargs)):
+    for hit in entry.effects_of(_call(func, entry, args, kwargs)):
         kind = STOPS.get(hit.effect.kind)
         if hit.effect.kind == "copies" and entry.aten is None:
             found.append(Happening("copy-to-device", PAGEABLE, data={"pinned": False, "non_blocking": False}))
@@ -273,9 +277,7 @@ def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, 
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None
-    named = {key: _argument(value) for key, value in kwargs.items()}
-    tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
-    hits = entry.effects_of(_form(args, named, tensor))
+    hits = entry.effects_of(_form(entry, args, kwargs))
     return next((hit.effect for hit in hits if hit.certain and hit.effect.kind in STOPS), None)
 
 
@@ -285,20 +287,19 @@ def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
     return entry if entry is not None and any(effect.kind in STOPS for effect in entry.effects) else None
 
 
-def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+def _call(func: Any, entry: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
     """Return the aten call in the op table's form: by the schema's argument names."""
-    named = {}
-    for parameter, value in zip(func._schema.arguments, args, strict=False):
-        named[parameter.name] = _argument(value)
-    for name, value in kwargs.items():
-        named[name] = _argument(value)
-    tensor = next((value for value in args if isinstance(value, torch.Tensor)), None)
-    return _form(args, named, tensor)
+    named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
+    return _form(entry, args, {**named, **kwargs})
 
 
-def _form(args: Sequence[Any], named: Mapping[str, Argument], first: torch.Tensor | None) -> Call:
+def _form(entry: Op, args: Sequence[Any], named: Mapping[str, Any]) -> Call:
+    first = next((value for value in args if isinstance(value, torch.Tensor)), None)
     dtype = None if first is None else _dtype(first)
-    return Call(tuple(map(_argument, args)), named, dtype=dtype, torch=torch.__version__)
+    texts = entry.compares_texts
+    positional = tuple(_argument(value, texts) for value in args)
+    keywords = {name: _argument(value, texts) for name, value in named.items()}
+    return Call(positional, keywords, dtype=dtype, torch=torch.__version__)
 
 
 def _identity(tensor: torch.Tensor) -> str:
@@ -309,11 +310,13 @@ def _identity(tensor: torch.Tensor) -> str:
         return str(id(tensor))
 
 
-def _argument(value: Any) -> Argument:
+def _argument(value: Any, texts: bool) -> Argument:
+    """Return an argument in the op table's form; with a text that tells tensors apart only where `texts` asks for
+    it."""
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):
-        text = _identity(value)
+        text = _identity(value) if texts else ""
         if index_of(value) == HOST:
             return Argument("host-tensor", UNKNOWN, text)
         return Argument("mask" if value.dtype == torch.bool else "tensor", UNKNOWN, text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import select
 import socket
 import subprocess
@@ -15,6 +14,8 @@ from graphsafe import own_python
 from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.shared.job import Job
 
+Import = Literal["prepare", "ahead", "follow"]
+"The imports of a job: its file, those with which its factory begins, those that its build child has made."
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 
@@ -46,7 +47,7 @@ class Server:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
-                env={**os.environ, "GRAPHSAFE": "1"},
+                env=own_python.environment(),
             )
         server = Server(ours, process)
         deadline = time.monotonic() + _START_SECONDS
@@ -58,9 +59,7 @@ class Server:
                 server.close()
         return server if server.ready else None
 
-    def branch(
-        self, what: Literal["prepare", "follow"] | None, job: Job | None, output: int, folder: str | None = None
-    ) -> Server | None:
+    def branch(self, what: Import | None, job: Job | None, output: int, folder: str | None = None) -> Server | None:
         """Fork another server from this one, alike or with the job's imports made; return None if this one is gone.
 
         The new server works in `folder`, or where this one does. It becomes `ready` or `gone` some time later. Several

@@ -8,9 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
-from graphsafe.capture.parent.supervision.servers import Server
+from graphsafe.capture.parent.supervision.servers import Import, Server
 from graphsafe.capture.shared.job import Job
 
 _POLL = 0.02
@@ -48,6 +47,11 @@ class SharedServers:
             if server is not None:
                 server.close()
 
+    @property
+    def forks(self) -> bool:
+        """Return whether children can fork here."""
+        return self._clean is not None
+
     def clean(self) -> Server | None:
         """Return a new server that has imported torch and none of the user's code; None where children cannot fork."""
         return None if self._clean is None else branch(self._clean, None, None)
@@ -56,8 +60,9 @@ class SharedServers:
         """Return a new server that has imported the file of the job's target, or the reason not to share that; None
         where children cannot fork.
 
-        The first caller has the file imported, and `wait` tells it whether its server became ready. Other callers wait
-        and call `check` now and then, which may raise.
+        Imports with which the factory begins are made too, where they can be shared. The first caller has the file
+        imported, and `wait` tells it whether its server became ready. Other callers wait and call `check` now and then,
+        which may raise.
         """
         if self._clean is None:
             return None
@@ -72,7 +77,13 @@ class SharedServers:
                     file.refused = (server and server.refused) or "the import did not end"
                     if server is not None:
                         server.close()
-        return file.refused if file.server is None else branch(file.server, None, None)
+        if file.server is None:
+            return file.refused
+        server = branch(file.server, "ahead", job)
+        if server is None or wait(server):
+            return server
+        server.close()
+        return branch(file.server, None, None)
 
 
 @contextmanager
@@ -92,9 +103,7 @@ def _working_folder() -> str | None:
         return None
 
 
-def branch(
-    server: Server, what: Literal["prepare", "follow"] | None, job: Job | None, folder: str | None = None
-) -> Server | None:
+def branch(server: Server, what: Import | None, job: Job | None, folder: str | None = None) -> Server | None:
     """Call `Server.branch` and discard what the new server prints."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:

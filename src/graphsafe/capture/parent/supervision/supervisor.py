@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -61,7 +60,8 @@ class Supervisor:
         self._devices = devices or DeviceUse()
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
-        "Servers, each forked from the one before; the first has imported none of the user's code."
+        self._first: Server | None = None
+        "The server that has imported none of the user's code; begun when a child needs it."
         self._sources: dict[Key, Server] = {}
         "The server to fork from, where it is not the first."
         self._following: dict[Key, Server] = {}
@@ -82,8 +82,6 @@ class Supervisor:
         self._said: dict[int, str] = {}
 
     def __enter__(self) -> Supervisor:
-        server = self._shared.clean()
-        self._servers += [server] if server is not None else []
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -110,7 +108,7 @@ class Supervisor:
         if key in self._following:
             self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
-        may_share = bool(self._servers) and not self._fresh and key not in self._sources and key not in self.not_shared
+        may_share = not self._fresh and key not in self._sources and key not in self.not_shared
         self.coordinator.started(child)
         if self.coordinator.size > 1:
             # A module may ask for its rank when it is imported.
@@ -164,17 +162,23 @@ class Supervisor:
 
     def use_fresh_interpreters(self) -> bool:
         """Fork children from a process without torch from now on. Return whether that changes anything."""
-        if self._fresh or not self._servers:
+        if self._fresh or not self._shared.forks:
             return False
         self._fresh = True
         self._close_servers()
-        server = Server.start(self._shared.folder, with_torch=False) if sys.platform == "linux" else None
-        self._servers += [server] if server is not None else []
         return True
+
+    def _without_users_code(self) -> Server | None:
+        """Return the server that has imported none of the user's code; None where children cannot fork."""
+        if self._first is None and self._shared.forks:
+            folder = self._shared.folder
+            self._first = Server.start(folder, with_torch=False) if self._fresh else self._shared.clean()
+            self._servers += [self._first] if self._first is not None else []
+        return self._first
 
     def _launch(self, child: Child, *, alone: bool = False) -> None:
         stay = self._enter(child, alone)
-        source = self._sources.get(_key(child.job), self._servers[0] if self._servers else None)
+        source = self._sources.get(_key(child.job)) or self._without_users_code()
         number = self._next = self._next + 1
         if stay is not None:
             self._stays[number] = stay
@@ -341,8 +345,9 @@ class Supervisor:
         """Handle a server that died. Its children died with it, as they ask the kernel to."""
         for number in [number for number, origin in self._origins.items() if origin is server]:
             self._end(number, None, None)
-        if server is self._servers[0] and self.use_fresh_interpreters():
+        if server is self._first and self.use_fresh_interpreters():
             return
+        self._first = None if server is self._first else self._first
         self._servers.remove(server)
         self._sources = {key: source for key, source in self._sources.items() if source is not server}
         server.close()
@@ -351,6 +356,7 @@ class Supervisor:
         for server in [*self._following.values(), *reversed(self._servers)]:
             server.close()
         self._servers.clear()
+        self._first = None
         self._following.clear()
         for key in self._sources:
             self.not_shared[key] = "children are fresh interpreters"
@@ -376,5 +382,5 @@ def _spawn(job: Job, output: int) -> subprocess.Popen[bytes]:
         stdout=output,
         stderr=output,
         start_new_session=True,
-        env={**os.environ, "GRAPHSAFE": "1"},
+        env=own_python.environment(),
     )
