@@ -15,6 +15,7 @@ from graphsafe.scan.domain.values import Instance, Sequence, Tensor, Value, as_t
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, captured_names, class_table, note_captured
 from graphsafe.scan.hazards.kept_outputs import KEEPS
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -57,7 +58,7 @@ def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) ->
     if any(type(one) is Instance and frame.project.find_method(one.ref, node.func.attr) for one in options(receiver)):
         return  # its own code tells whether it keeps or copies
     is_local = type(receiver) is Sequence and receiver.held_by is None
-    if is_local and not _in_loop(frame, node):
+    if is_local and (frame.node is None or id(node) not in _in_loops(frame.node)):
         return
     for value in _parts(arguments.positional):
         for option in options(value):
@@ -82,13 +83,15 @@ def _parts(values: Iterable[Value]) -> Iterator[Value]:
 
 def _called(frame: Frame) -> set[str]:
     """Return the last parts of the names that the function calls."""
-    inside = ast.walk(frame.node) if frame.node is not None else ()
-    return {(dotted(node.func) or "").rpartition(".")[2] for node in inside if isinstance(node, ast.Call)}
+    calls = inside(frame.node, ast.Call) if frame.node is not None else ()
+    return {(dotted(call.func) or "").rpartition(".")[2] for call in calls}
 
 
-def _in_loop(frame: Frame, node: ast.AST) -> bool:
-    loops = [loop for loop in ast.walk(frame.node) if isinstance(loop, _LOOPS)] if frame.node is not None else []
-    return any(inner is node for loop in loops for inner in ast.walk(loop))
+@memoize_on_node
+def _in_loops(function: ast.AST) -> frozenset[int]:
+    """Return the ids of the calls in the loops of a function."""
+    loops = [loop for kind in _LOOPS for loop in inside(function, kind)]
+    return frozenset(id(call) for loop in loops for call in inside(loop, ast.Call))
 
 
 def of_class(frame: Frame, ref: str) -> GraphAttributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from graphsafe.scan.sources.node_memo import children
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -16,7 +17,7 @@ def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AS
     stack: list[ast.AST] = [function]
     while stack:
         node = stack.pop()
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 yield node, child
                 stack.append(child)

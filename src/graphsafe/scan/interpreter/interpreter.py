@@ -264,8 +264,9 @@ class Interpreter:
             node = self.project.function_node(ref)
             if node is None:
                 return None
-            with self.closures.of_another_function():
-                return self.collect(lambda: self._read(call, node, out_of_scope), ref)
+            return self.closures.in_another_function(
+                lambda: self.collect(lambda: self._read(call, node, out_of_scope), ref)
+            )
 
         return self.queries.answer(number, work, _no_summary, HOT if call.hot else call.level)
 

@@ -133,11 +133,12 @@ class _Forms:
             kernel = project.function_facts(binding.ref) if binding is not None and binding.kind == "function" else None
             if kernel is None or not is_kernel(kernel.decorators):
                 continue
-            launch = re.compile(rf"(?<![\w.]){name}\[[^\[\]=:]+\]\(")
-            lines = project.source(self._file.path).lines
+            text = project.source(self._file.path).text
+            launch = re.compile(rf"(?<![\w.]){name}\[[^\[\]=:\n]+\]\(")
+            lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
             for facts in self._file.functions.values():
-                body = lines[facts.line - 1 : facts.end_line]
-                if not _FOR_WEIGHTS.search(facts.name) and any(launch.search(line) for line in body):
+                launches = any(facts.line <= line <= facts.end_line for line in lines)
+                if launches and not _FOR_WEIGHTS.search(facts.name):
                     yield facts.name
 
     def _makes_step(self, facts: FunctionFacts) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from sys import intern
 
 from graphsafe.scan.domain.arguments import Arguments, arguments_of
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.record import Failure
+from graphsafe.scan.domain.summary import Summary
 from graphsafe.scan.domain.values import UNKNOWN, Dict, Function, Passed, Sequence, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.execution.kinds import MANY_KINDS
@@ -51,12 +51,11 @@ class Closures:
         outer = project.function_around(frame.ref)
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
-    @contextmanager
-    def of_another_function(self) -> Iterator[None]:
-        """Enter another function, which may call the same closures again."""
+    def in_another_function(self, work: Callable[[], Summary]) -> Summary:
+        """Do the work of another function, which may call the same closures again."""
         called, self._called = self._called, set()
         try:
-            yield
+            return work()
         finally:
             self._called = called
 
