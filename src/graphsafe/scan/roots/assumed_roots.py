@@ -37,6 +37,7 @@ _WORDS = (
     b"def step(",
     b"def sample(",
     b"def __call__(",
+    b"def forward(",
     b"def update(",
     b"def compute(",
     b"autograd.",
@@ -152,14 +153,18 @@ class _Forms:
 
     def _of_class(self, name: str, facts: FunctionFacts, cls: str) -> str | None:
         project = self._engine.project
-        if name in ("forward", "backward"):
-            return AUTOGRAD if self._derives(cls, _AUTOGRAD_BASES) else None
+        if name in ("forward", "backward") and self._derives(cls, _AUTOGRAD_BASES):
+            return AUTOGRAD
         if name in ("update", "compute"):
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
         if name in _STEPS and self._is_step(name, facts, cls):
             return STEP
-        if name == "__call__" and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
+        if (
+            name in ("__call__", "forward")
+            and not self._engine.attributes.is_module(cls)
+            and self._takes_tensors(facts)
+        ):
             return CALLABLE
         return None
 
