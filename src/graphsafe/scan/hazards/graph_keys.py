@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
-from graphsafe.scan.hazards.key_names import ALL, head, matched, names_in, parameters
+from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
 from graphsafe.scan.symbols.index import dotted
 
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
@@ -100,7 +100,7 @@ def _lacking(
         lacking = [
             text
             for text, sources in frozen.items()
-            if text not in told and not sources <= told and not {head(one) + ALL for one in sources} <= told
+            if text not in told and not all(is_told(one, told) for one in sources)
         ]
         if lacking:
             maker = _made_by(entry.slice, function, functions)

@@ -51,6 +51,14 @@ def head(text: str) -> str:
     return text.partition(".")[0].partition("[")[0]
 
 
+def is_told(name: str, told: set[str]) -> bool:
+    """Return whether a name is among others, or a part of one or the whole: `batch.ids` of `batch.ids.shape`."""
+    if name in told or head(name) + ALL in told:
+        return True
+    whole = [one for one in told if one != head(one)] if name != head(name) else []
+    return any(f"{one}.".startswith(f"{name}.") or name.startswith((f"{one}.", f"{one}[")) for one in whole)
+
+
 def parameters(function: Function) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
@@ -83,9 +91,13 @@ def _changes(node: ast.AST) -> bool:
 def _through(
     call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
 ) -> set[str]:
-    """Return the names from which another function of the file makes what it returns, as the caller calls them."""
+    """Return what another function of the file reads of its arguments, as the caller calls them: what it decides by
+    counts as well as what it computes with."""
     returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
     inside = {name for one in returned for name in names_in(one, called, functions, outer)}
+    inside |= {
+        text for _, node in own_nodes(called) if isinstance(node, ast.expr) and (text := place(node)) is not None
+    }
     given = {parameter.arg: value for value, parameter in matched(call, called)}
     spread = next((place(word.value) for word in call.keywords if word.arg is None), None)
     options = called.args.kwarg.arg if called.args.kwarg is not None else None
