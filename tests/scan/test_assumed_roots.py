@@ -644,3 +644,28 @@ def test_methods_that_another_package_calls_are_hot(tmp_path: Path, source: str,
     assert ("GS101", line) in {
         (one.code, one.location.line) for one in scan_paths([tmp_path], Config(root=tmp_path)).findings
     }
+
+
+CHOSEN = """\
+import torch
+from torch import nn
+
+
+class Loss(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, x, weight=1.0, kind="mean"):
+        if kind == "positive":
+            return x[x > 0] * weight
+        return x.mean() * weight
+
+
+class Head(nn.Module):
+    def forward(self, x):
+        return Loss.apply(x, 2.0, "positive")
+"""
+
+
+def test_arguments_of_an_autograd_function_with_a_class_method(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(CHOSEN)
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert ("GS202", 9) in {(one.code, one.location.line) for one in report.findings}
