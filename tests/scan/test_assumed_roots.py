@@ -613,7 +613,7 @@ def test_who_launches_a_kernel_is_hot_but_not_over_the_weights(tmp_path: Path) -
     assert found(tmp_path) == [("GS101", 11, "launches a kernel")]
 
 
-TRAINER = """\
+FINE_TUNED = """\
 from torch.nn.functional import cross_entropy
 from transformers import Trainer
 
@@ -638,7 +638,7 @@ class Sparse(Backend):
 """
 
 
-@pytest.mark.parametrize(("source", "line"), [(TRAINER, 8), (BACKEND, 7)], ids="trainer backend".split())
+@pytest.mark.parametrize(("source", "line"), [(FINE_TUNED, 8), (BACKEND, 7)], ids="trainer backend".split())
 def test_methods_that_another_package_calls_are_hot(tmp_path: Path, source: str, line: int) -> None:
     (tmp_path / "code.py").write_text(source)
     assert ("GS101", line) in {

@@ -37,7 +37,7 @@ _WORDS = (
     b"def step(",
     b"def sample(",
     b"def __call__(",
-    b"def forward(",
+    b"def forward",
     b"def update(",
     b"def compute(",
     b"autograd.",
@@ -160,11 +160,9 @@ class _Forms:
             return METRIC if is_metric else None
         if name in _STEPS and self._is_step(name, facts, cls):
             return STEP
-        if (
-            name in ("__call__", "forward")
-            and not self._engine.attributes.is_module(cls)
-            and self._takes_tensors(facts)
-        ):
+        # Engines choose among the ways of a backend: `forward`, `forward_decode`, `forward_sparse`.
+        is_called = name == "__call__" or name.startswith("forward")
+        if is_called and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
             return CALLABLE
         return None
 
