@@ -20,6 +20,7 @@ from graphsafe.scan.symbols.kernels import is_kernel
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
 CALLABLE = "a callable that takes tensors"
+WAY = "a forward of a plain class that takes tensors"
 METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
@@ -30,7 +31,7 @@ RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "A public function that is a root only if it returns tensors."
 
-BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
+BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
 "Reasons that rest on the form of a function alone."
 
 _WORDS = (
@@ -163,7 +164,7 @@ class _Forms:
         # Engines choose among the ways of a backend: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
-            return CALLABLE
+            return CALLABLE if name == "__call__" else WAY
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
