@@ -35,7 +35,9 @@ def names_in(
                 continue
             if not hasattr(builtins, name):
                 found |= {one.id + ALL for one in inner.args if isinstance(one, ast.Name)}
-                found |= {one.value.id + ALL for one in inner.keywords if one.arg is None and _is_name(one.value)}
+                found |= {
+                    one.value.id + ALL for one in inner.keywords if one.arg is None and isinstance(one.value, ast.Name)
+                }
         waiting += ast.iter_child_nodes(inner)
         text = place(inner) if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) else None
         if text is not None and "key" in text:
@@ -73,19 +75,12 @@ def matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]
     yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)
 
 
-def _is_name(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name)
-
-
 def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
     for _, node in own_nodes(function):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if _changes(node) else []
-        if any(place(part) == text for target in targets for part in elements(target)):
-            yield node.value  # type: ignore[attr-defined]
-
-
-def _changes(node: ast.AST) -> bool:
-    return isinstance(node, ast.AugAssign)
+        if isinstance(node, ast.Assign) and any(place(part) == text for one in node.targets for part in elements(one)):
+            yield node.value
+        elif isinstance(node, ast.AugAssign) and place(node.target) == text:
+            yield node.value
 
 
 def _through(
