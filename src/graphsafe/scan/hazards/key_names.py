@@ -77,10 +77,10 @@ def matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]
 
 def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
     for _, node in own_nodes(function):
-        if isinstance(node, ast.Assign) and any(place(part) == text for one in node.targets for part in elements(one)):
-            yield node.value
-        elif isinstance(node, ast.AugAssign) and place(node.target) == text:
-            yield node.value
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(place(part) == text for target in targets for part in elements(target)):
+                yield node.value
 
 
 def _through(
