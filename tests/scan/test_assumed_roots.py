@@ -611,3 +611,61 @@ def _table(x, lengths):
 def test_who_launches_a_kernel_is_hot_but_not_over_the_weights(tmp_path: Path) -> None:
     (tmp_path / "ops.py").write_text(KERNEL)
     assert found(tmp_path) == [("GS101", 11, "launches a kernel")]
+
+
+FINE_TUNED = """\
+from torch.nn.functional import cross_entropy
+from transformers import Trainer
+
+
+class TunedTrainer(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        loss = cross_entropy(model(inputs["ids"]), inputs["labels"])
+        self.log({"loss": loss.item()})
+        return loss
+"""
+BACKEND = """\
+import torch
+from engine import Backend
+
+
+class Sparse(Backend):
+    def forward(self, query: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return query[: lengths.max().item()]
+
+    def plan(self, rows: int) -> int:
+        return rows
+"""
+
+
+@pytest.mark.parametrize(("source", "line"), [(FINE_TUNED, 8), (BACKEND, 7)], ids="trainer backend".split())
+def test_methods_that_another_package_calls_are_hot(tmp_path: Path, source: str, line: int) -> None:
+    (tmp_path / "code.py").write_text(source)
+    assert ("GS101", line) in {
+        (one.code, one.location.line) for one in scan_paths([tmp_path], Config(root=tmp_path)).findings
+    }
+
+
+CHOSEN = """\
+import torch
+from torch import nn
+
+
+class Loss(torch.autograd.Function):
+    @classmethod
+    def forward(cls, ctx, x, weight=1.0, kind="mean"):
+        if kind == "positive":
+            return x[x > 0] * weight
+        return x.mean() * weight
+
+
+class Head(nn.Module):
+    def forward(self, x):
+        return Loss.apply(x, 2.0, "positive")
+"""
+
+
+def test_arguments_of_an_autograd_function_with_a_class_method(tmp_path: Path) -> None:
+    (tmp_path / "code.py").write_text(CHOSEN)
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    assert ("GS202", 9) in {(one.code, one.location.line) for one in report.findings}

@@ -411,3 +411,46 @@ def train(net: torch.nn.Linear, opt, batches):
 
 def test_what_saves_weights_is_no_step(folder: Path) -> None:
     assert warned(folder, SAVES) == {"reports"}
+
+
+ON_DEMAND = """
+    import torch
+
+    class Streamed:
+        def __init__(self, model):
+            self.model, self.graph, self.spare = model, None, torch.zeros(1, device="cuda")
+
+        def advance(self, x: torch.Tensor):
+            scale = x.max().item()  # each call
+            if {test}:
+                torch.cuda.synchronize()
+                self.x = x.clone()
+                self.model(self.x)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=torch.cuda.Stream("cuda")):
+                    self.y = self.model(self.x)
+            self.x.copy_(x)
+            {replay}
+            return self.y * scale
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "replay", "found"),
+    [
+        ("self.graph is None", "self.graph.replay()", True),
+        # Nothing says how often code runs that captures each time.
+        ("True", "pass", False),
+    ],
+)
+def test_a_method_that_captures_on_demand_is_a_step(tmp_path: Path, test: str, replay: str, found: bool) -> None:
+    text = textwrap.dedent(ON_DEMAND.format(test=test, replay=replay))
+    (tmp_path / "streamed.py").write_text(text, encoding="utf-8")
+    lines = text.splitlines()
+    told = [
+        lines[one.location.line - 1]
+        for one in scan_paths([tmp_path], load_config(tmp_path)).findings
+        if one.level != "note"
+    ]
+    assert any("# each call" in line for line in told) == found
+    assert not any("synchronize" in line for line in told)

@@ -22,11 +22,11 @@ FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "Accelerator
 TEST = re.compile(r"(^|\.)test_")
 "The name of a module or function of a test, which knows the one device that it captures on."
 WARM_UP = re.compile("warm", re.IGNORECASE)
-CURRENT_DEVICE = re.compile(r"""["']cuda["']|\.cuda\(\)|\bcurrent_device\(\)""")
-"The current device, as code for one GPU names it."
+CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
+"The current device, as code for one GPU names it; the first one is current from the start."
 ANOTHER_DEVICE = re.compile(
-    r"""cuda:|device_count|set_device|device_index|cuda\.device\b"""
-    r"""|torch\.device\((?!device\)|["']cuda["']\)|["']cuda["'], (torch\.cuda\.)?current_device\(\)\))"""
+    r"""cuda:(?!0["'])|device_count|set_device\((?!device\)|0\))|device_index|cuda\.device\b"""
+    r"""|torch\.device\((?!device\)|["']cuda(:0)?["'](, 0)?\)|["']cuda["'], (torch\.cuda\.)?current_device\(\)\))"""
 )
 "Signs that code knows more than one device."
 

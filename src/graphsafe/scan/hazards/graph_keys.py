@@ -7,16 +7,15 @@ later ones of that size.
 from __future__ import annotations
 
 import ast
-import builtins
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
+from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
 from graphsafe.scan.symbols.index import dotted
 
-_ALL = ".*"
-"Ends the name of an object of which a key may hold everything."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Functions = Mapping[str, Function]
@@ -83,49 +82,71 @@ def _lacking(
 ) -> Iterator[Line]:
     """Yield entries of graphs, made on demand, whose key lacks a number or an option that the capture is given."""
     parents = {child: parent for parent, child in own_nodes(function)}
+    own = _by_last(functions)
     for node in parents:
-        if not isinstance(node, ast.Assign) or not isinstance(parents.get(node), ast.If):
+        branch = parents.get(node)
+        if not isinstance(node, ast.Assign) or not isinstance(branch, ast.If):
             continue
-        call, entry = node.value, next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
-        if entry is None or not isinstance(call, ast.Call) or _last(call) not in capturing:
+        entry = next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
+        if entry is None:
             continue
         switched = _switched(name, place(entry.value), functions)
-        told = _names_in(entry.slice, function)
-        frozen = _frozen(call, function, capturing[_last(call)], switched, fields)
+        told = names_in(entry.slice, function, own)
+        # A key that tells parts of the options may leave out the rest, which are the inputs.
+        told |= {head(one) for one in told if "[" in one}
+        frozen: dict[str, Set[str]] = {}
+        for call, made in _captures_for(node, branch, capturing, functions):
+            frozen.update(_frozen(call, function, made, switched, fields, own))
         lacking = [
             text
             for text, sources in frozen.items()
-            if text not in told
-            and not sources <= told
-            and not {one.partition(".")[0] + _ALL for one in sources} <= told
+            if text not in told and not all(is_told(one, told) for one in sources)
         ]
         if lacking:
-            yield Line(name, "key-lacks", node, min(lacking))
+            maker = _made_by(entry.slice, function, functions)
+            yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
 
 
-def _names_in(key: ast.expr, function: Function) -> set[str]:
-    """Return the names and attributes from which a key is made, by way of the function's local names.
+def _by_last(functions: Functions) -> Functions:
+    """Return the functions whose last name is theirs alone, by that name."""
+    count = Counter(name.rpartition(".")[2] for name in functions)
+    return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}
 
-    A function of the code's own may take anything of an object into the key: `self._key(batch)`.
-    """
-    found: set[str] = set()
-    waiting: list[ast.expr] = [key]
-    while waiting:
-        for inner in ast.walk(waiting.pop()):
-            if isinstance(inner, ast.Call) and not hasattr(builtins, dotted(inner.func) or ""):
-                found |= {one.id + _ALL for one in inner.args if isinstance(one, ast.Name)}
-            text = place(inner) if isinstance(inner, (ast.Name, ast.Attribute)) else None
-            if text is not None and "key" in text:
-                found.add(text.partition(".")[0] + _ALL)
-            if text is None or text in found:
-                continue
-            found.add(text)
-            for _, node in own_nodes(function):
-                if isinstance(node, ast.Assign) and any(
-                    place(part) == text for target in node.targets for part in elements(target)
-                ):
-                    waiting.append(node.value)
-    return found
+
+def _captures_for(
+    node: ast.Assign, branch: ast.If, capturing: Functions, functions: Functions
+) -> Iterator[tuple[ast.Call, Function]]:
+    """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, or `runner =
+    Runner(n); runner.capture(x); graphs[n] = runner`."""
+    if isinstance(node.value, ast.Call) and _last(node.value) in capturing:
+        yield node.value, capturing[_last(node.value)]
+    if not isinstance(node.value, ast.Name):
+        return
+    held = node.value.id
+    calls = [call for one in branch.body for call in _calls(one)]
+    run = [call for call in calls if dotted(call.func) == f"{held}.{_last(call)}" and _last(call) in capturing]
+    yield from ((call, capturing[_last(call)]) for call in run)
+    for one in branch.body if run else ():
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and [*map(place, one.targets)] == [held]:
+            constructor = functions.get(f"{dotted(one.value.func)}.__init__")
+            if constructor is not None:
+                yield one.value, constructor
+
+
+def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[str, str, ast.expr | ast.stmt] | None:
+    """Return the line of another function of the file that makes a key: `key = self.key_of(batch)`."""
+    for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
+        call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
+        if isinstance(call, ast.Call):
+            makers = [one for one in functions if one.rpartition(".")[2] == _last(call)]
+            returns = [
+                (maker, inner)
+                for maker in makers
+                for _, inner in own_nodes(functions[maker])
+                if isinstance(inner, ast.Return)
+            ]
+            return (returns[0][0], "key-lacks", returns[0][1]) if len(returns) == 1 else None
+    return None
 
 
 def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
@@ -143,29 +164,32 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
 
 
 def _frozen(
-    call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str]
+    call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], own: Functions
 ) -> Mapping[str, Set[str]]:
     """Return the numbers and options that a call hands to the capture, each with the arguments and switches from which
     the function computes it."""
-    given = {argument.arg for argument in _parameters(function)} - {"self", "cls"}
+    given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
     numbers = _number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
+    given |= options
     found: dict[str, Set[str]] = {
         inner.id: {inner.id}
         for inner in ast.walk(call)
         if isinstance(inner, ast.Name) and inner.id in numbers | options
     }
     taken = _number_parameters(made)
-    for value, parameter in _matched(call, made):
+    for value, parameter in matched(call, made):
         text = place(value)
         if text is None:
             continue
         if _only_counts_rounds(parameter.arg, made):
             found.pop(text, None)
         elif parameter.arg in taken:
-            sources = {one for one in _names_in(value, function) if one.partition(".")[0] in given or one in switched}
+            sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
             # `request.size` is told by its own name, not by that of the request.
-            found[text] = {one for one in sources if not any(other.startswith(f"{one}.") for other in sources)}
+            found[text] = {
+                one for one in sources if not any(other.startswith((f"{one}.", f"{one}[")) for other in sources)
+            }
         elif text in given:
             found.update((f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & fields)
     return {text: sources for text, sources in found.items() if sources}
@@ -176,10 +200,6 @@ def _only_counts_rounds(parameter: str, made: Function) -> bool:
     rounds = [inner for loop in ast.walk(made) if isinstance(loop, ast.For) for inner in ast.walk(loop.iter)]
     uses = [node for node in ast.walk(made) if isinstance(node, ast.Name) and node.id == parameter]
     return bool(uses) and all(use in rounds for use in uses)
-
-
-def _parameters(function: Function) -> Sequence[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
 def _number_parameters(function: Function) -> Set[str]:
@@ -194,7 +214,7 @@ def _number_parameters(function: Function) -> Set[str]:
         for one, value in defaults
         if one.annotation is None and isinstance(value, ast.Constant) and isinstance(value.value, (int, float, str))
     }
-    return by_default | {one.arg for one in _parameters(function) if _is_number(one)}
+    return by_default | {one.arg for one in parameters(function) if _is_number(one)}
 
 
 def _number_fields(tree: ast.Module) -> Set[str]:
@@ -227,16 +247,6 @@ def _read_of(parameter: str, made: Function) -> set[str]:
         for inner in ast.walk(part)
         if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == parameter
     }
-
-
-def _matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]]:
-    """Yield the arguments of a call with the parameters that take them."""
-    parameters = [*made.args.posonlyargs, *made.args.args]
-    if parameters and parameters[0].arg in ("self", "cls"):
-        parameters = parameters[1:]
-    yield from zip(call.args, parameters, strict=False)
-    named = {one.arg: one for one in (*parameters, *made.args.kwonlyargs)}
-    yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)
 
 
 def _is_number(parameter: ast.arg) -> bool:

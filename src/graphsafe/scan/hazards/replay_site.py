@@ -129,14 +129,35 @@ class _Site:
         text = place(target.value)
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
             return
-        if text in self._parts:
+        sometimes = self._fills_sometimes(node, text or "")
+        if text in self._parts and not sometimes:
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
             # padding rows.
             return
         # A step writes into its cache at each slot, so that a stale one spoils another request.
         writes = "slot" in (text or "").rpartition(".")[2]
-        confidence: Confidence = "likely" if writes or self._tells_nobody(target) else "possible"
+        confidence: Confidence = "likely" if writes or sometimes or self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
+
+    def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
+        """Return whether only some calls fill an input that each replay reads: a local flag decides, which a loop over
+        the batch sets."""
+        for branch in self._ancestors(node):
+            if not isinstance(branch, ast.If) or branch.orelse:
+                continue
+            inside = [*ast.walk(branch)]
+            names = {one.id for one in ast.walk(branch.test) if isinstance(one, ast.Name)}
+            set_here = [one.id for one in self._own if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+            others = [one for one in self._own if isinstance(one, (ast.Assign, ast.Call)) and one not in inside]
+            filled = [place(base.value) for one in others if isinstance(base := written(one), ast.Subscript)]
+            if (
+                any(set_here.count(name) > 1 for name in names)
+                and text not in filled
+                and not self._inputs.isdisjoint(filled)
+                and not any(replay in inside for replay in self._replays)
+            ):
+                return True
+        return False
 
     def _tells_nobody(self, target: ast.Subscript) -> bool:
         """Return whether nothing else in the function depends on how much of its one input is filled: `self.x[:n]`."""

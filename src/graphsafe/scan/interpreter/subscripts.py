@@ -225,7 +225,7 @@ def _store_by_index(
     frame: Frame, target: ast.Subscript, index: Index, value: Value, node: ast.AST, confidence: Confidence
 ) -> None:
     tensor, gathers = index.tensor, index.gathers
-    only_integers = not gathers and index.is_known and _only_integers(target.slice)
+    only_integers = not gathers and index.is_known and _only_integers(target.slice) and not _asks(frame, target)
     # PyTorch copies a host value to the device only if the selected place is 0-d; elsewhere it fills.
     single = only_integers and (tensor.ndim is None or tensor.ndim == index.dropped)
     source, _ = as_tensor(value)
@@ -250,6 +250,12 @@ def _only_integers(node: ast.expr) -> bool:
         isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value in (None, Ellipsis))
         for part in parts_of(node)
     )
+
+
+def _asks(frame: Frame, target: ast.Subscript) -> bool:
+    """Return whether an index is the answer to a question: it means a mask, whatever its operands seem to be."""
+    values = [frame.evaluate_quietly(part) for part in parts_of(target.slice) if not isinstance(part, ast.Slice)]
+    return any(type(value) is Number and value.type == "bool" for value in values)
 
 
 def _index_tensors(frame: Frame, target: ast.Subscript) -> list[tuple[Value, Tensor]]:

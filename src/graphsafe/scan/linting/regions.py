@@ -9,7 +9,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, PUBLIC, RESULTS
+from graphsafe.scan.roots.assumed_roots import BY_FORM, PUBLIC, RESULTS, WAY
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -38,8 +38,9 @@ class Regions:
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # The host waits for numbers that such a function returns, so nobody captures it as a whole.
-            and why not in (RESULTS, LOOP, HOT_PATH_AROUND)
+            # The host waits for numbers that such a function returns, so nobody captures it as a whole. Nothing says
+            # whether a plain class stands for a module or for the engine around it.
+            and why not in (RESULTS, LOOP, HOT_PATH_AROUND, WAY)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]

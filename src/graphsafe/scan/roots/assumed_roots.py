@@ -20,6 +20,7 @@ from graphsafe.scan.symbols.kernels import is_kernel
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
 CALLABLE = "a callable that takes tensors"
+WAY = "a forward of a plain class that takes tensors"
 METRIC = "update or compute of a metric"
 OPERATOR = "the implementation of a custom operator"
 ENTRY = "entered in a table or registry"
@@ -30,13 +31,14 @@ RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "A public function that is a root only if it returns tensors."
 
-BY_FORM = (STEP, CALLABLE, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
+BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
 "Reasons that rest on the form of a function alone."
 
 _WORDS = (
     b"def step(",
     b"def sample(",
     b"def __call__(",
+    b"def forward",
     b"def update(",
     b"def compute(",
     b"autograd.",
@@ -153,15 +155,17 @@ class _Forms:
 
     def _of_class(self, name: str, facts: FunctionFacts, cls: str) -> str | None:
         project = self._engine.project
-        if name in ("forward", "backward"):
-            return AUTOGRAD if self._derives(cls, _AUTOGRAD_BASES) else None
+        if name in ("forward", "backward") and self._derives(cls, _AUTOGRAD_BASES):
+            return AUTOGRAD
         if name in ("update", "compute"):
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
         if name in _STEPS and self._is_step(name, facts, cls):
             return STEP
-        if name == "__call__" and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
-            return CALLABLE
+        # Engines choose among the ways of a backend: `forward`, `forward_decode`, `forward_sparse`.
+        is_called = name == "__call__" or name.startswith("forward")
+        if is_called and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
+            return CALLABLE if name == "__call__" else WAY
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Set
 
-from graphsafe.scan.hazards.graph_syntax import own_nodes
+from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
@@ -131,6 +131,12 @@ def _is_beside_steps(name: str, replays: bool = False) -> bool:
     return MEASURES.search(name) is not None or (not replays and _BESIDE_STEPS.search(name) is not None)
 
 
+def _ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    while node in parents:
+        node = parents[node]
+        yield node
+
+
 class _File:
     """The loops of one file."""
 
@@ -149,7 +155,7 @@ class _File:
             strength = self._takers.takes.get(name)
             if loops and not self._steps_outside_loops(name):
                 yield name, loops
-            elif strength in ("replays", "trains") and not facts.captures and self._may_be_called_in_loop(name):
+            elif strength in ("replays", "trains") and not self._prepares(name) and self._may_be_called_in_loop(name):
                 yield name, ()
         if _SCRIPT.search(self._text) is not None and self._has_own_loop():
             loops = self._loops_in("", None)
@@ -176,6 +182,22 @@ class _File:
             return self._file.functions[name].owner is not None
         return len(node.args.args) > 1 and not self._takers.makes_graphs(name)
 
+    def _prepares(self, name: str) -> bool:
+        """Return whether a function captures whenever it runs. Behind a condition it captures on demand, in a step:
+        `if self.graph is None: …`, and replays in any case."""
+        if not self._file.functions[name].captures:
+            return False
+        parents = self._takers.parents(name)
+        blocks = [
+            one for one in parents if isinstance(one, (ast.With, ast.AsyncWith)) and any(map(is_capture, one.items))
+        ]
+        around = [
+            next((one for one in _ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks
+        ]
+        captured = {inner for branch in around if branch for one in branch.body for inner in ast.walk(one)}
+        replays = [call for call in parents if isinstance(call, ast.Call) and is_plain_replay(call)]
+        return not blocks or None in around or all(call in captured for call in replays)
+
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
@@ -185,7 +207,7 @@ class _File:
 
     def _steps_outside_loops(self, name: str) -> bool:
         """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""
-        if self._file.functions[name].captures or not self._may_be_called_in_loop(name):
+        if self._prepares(name) or not self._may_be_called_in_loop(name):
             return False
         return any(
             loop is None and strength in ("replays", "trains") for _, strength, loop in self._takers.steps_in(name)

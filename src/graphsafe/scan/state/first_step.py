@@ -109,9 +109,9 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
         return ()
     op = test.ops[0]
     if isinstance(op, (ast.Lt, ast.LtE)):
-        side = test.left
+        side, asked = test.left, test.comparators[0]
     elif isinstance(op, (ast.Gt, ast.GtE)):
-        side = test.comparators[0]
+        side, asked = test.comparators[0], test.left
     else:
         return ()
     found = []
@@ -122,7 +122,9 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
                 found.append(text)
     while isinstance(side, ast.Subscript):
         side = side.value
-    if not found and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
+    # A number that is compared with a literal counts something: `self.warmups <= 0`.
+    counts = found or isinstance(asked, ast.Constant)
+    if not counts and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
         # `if length > self.cached:`, `if height > self.sizes[0]:`: by its own numbers, the object's buffers are too
         # small.
         found.append(f"{owner}.*")

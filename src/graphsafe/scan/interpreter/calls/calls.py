@@ -384,4 +384,6 @@ def _autograd(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
     method = frame.project.find_method(cls.ref, "forward")
     if method is None:
         return unknown_result(arguments)
-    return frame.call(node, Function(method), replace(arguments, positional=(UNKNOWN, *arguments.positional)))
+    facts = frame.project.function_facts(method)
+    bound = cls if facts is not None and "classmethod" in facts.decorators else None
+    return frame.call(node, Function(method, bound), replace(arguments, positional=(UNKNOWN, *arguments.positional)))

@@ -1,0 +1,111 @@
+"""The names from which an expression is made, by way of local names and of functions of the same file."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator, Mapping
+
+from graphsafe.scan.hazards.graph_syntax import Function, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import elements
+from graphsafe.scan.symbols.index import dotted
+
+ALL = ".*"
+"Ends the name of an object of which an expression may hold everything."
+Functions = Mapping[str, Function]
+
+
+def names_in(
+    value: ast.expr, function: Function, functions: Functions, outer: frozenset[str] = frozenset()
+) -> set[str]:
+    """Return the names, attributes and entries from which a function makes a value.
+
+    Functions of the file tell by their `return` of which arguments; any other may hold everything of them:
+    `pack(batch)`. `outer` are the functions that are being read already.
+    """
+    found: set[str] = set()
+    waiting: list[ast.AST] = [value]
+    while waiting:
+        inner = waiting.pop()
+        if isinstance(inner, ast.Call):
+            name = dotted(inner.func) or ""
+            called = functions.get(name.removeprefix("self.")) if name not in outer else None
+            if called is not None:
+                found |= _through(inner, function, called, functions, outer | {name})
+                continue
+            if not hasattr(builtins, name):
+                found |= {one.id + ALL for one in inner.args if isinstance(one, ast.Name)}
+                found |= {
+                    one.value.id + ALL for one in inner.keywords if one.arg is None and isinstance(one.value, ast.Name)
+                }
+        waiting += ast.iter_child_nodes(inner)
+        text = place(inner) if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) else None
+        if text is not None and "key" in text:
+            found.add(head(text) + ALL)
+        if text is not None and text not in found:
+            found.add(text)
+            waiting += _bound_to(text, function)
+    return found
+
+
+def head(text: str) -> str:
+    """Return the name in which an attribute or an entry begins: `batch` of `batch.ids` and of `batch['ids']`."""
+    return text.partition(".")[0].partition("[")[0]
+
+
+def is_told(name: str, told: set[str]) -> bool:
+    """Return whether a name is among others, or a part of one or the whole: `batch.ids` of `batch.ids.shape`."""
+    if name in told or head(name) + ALL in told:
+        return True
+    whole = [one for one in told if one != head(one)] if name != head(name) else []
+    return any(f"{one}.".startswith(f"{name}.") or name.startswith((f"{one}.", f"{one}[")) for one in whole)
+
+
+def parameters(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]]:
+    """Yield the arguments of a call with the parameters that take them."""
+    positional = [*made.args.posonlyargs, *made.args.args]
+    if positional and positional[0].arg in ("self", "cls"):
+        positional = positional[1:]
+    yield from zip(call.args, positional, strict=False)
+    named = {one.arg: one for one in (*positional, *made.args.kwonlyargs)}
+    yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)
+
+
+def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
+    for _, node in own_nodes(function):
+        if isinstance(node, (ast.Assign, ast.AugAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(place(part) == text for target in targets for part in elements(target)):
+                yield node.value
+
+
+def _through(
+    call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
+) -> set[str]:
+    """Return what another function of the file reads of its arguments, as the caller calls them: what it decides by
+    counts as well as what it computes with."""
+    returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
+    inside = {name for one in returned for name in names_in(one, called, functions, outer)}
+    inside |= {
+        text for _, node in own_nodes(called) if isinstance(node, ast.expr) and (text := place(node)) is not None
+    }
+    given = {parameter.arg: value for value, parameter in matched(call, called)}
+    spread = next((place(word.value) for word in call.keywords if word.arg is None), None)
+    options = called.args.kwarg.arg if called.args.kwarg is not None else None
+    found: set[str] = set()
+    for name in inside:
+        first, rest = head(name), name[len(head(name)) :]
+        if first == "self":
+            found.add(name)
+        elif first in given:
+            text = place(given[first])
+            found |= {text + rest} if text is not None else names_in(given[first], function, functions, outer)
+        elif spread is not None and first == options:
+            found.add(spread + (rest or ALL))
+        elif spread is not None and any(one.arg == first for one in parameters(called)):
+            found.add(f"{spread}[{first!r}]{rest}")
+    return found
