@@ -296,7 +296,14 @@ def _prove(
     if any(limit.kind == CUT_SHORT for report in reports for limit in report.limits):
         complain("interrupted")
         return 128 + (ended.by or signal.SIGINT)
-    passes = {} if gate is None else gate.passes(requests, reports)
+
+    def again(request: CaptureRequest) -> Report:
+        try:
+            return capture_all([request], show, ended.breaks_off, kept)[0]
+        finally:
+            status.clear()
+
+    passes = {} if gate is None else gate.passes(requests, reports, again)
     code = max(
         _capture_code(report, request.breaks, passes.get(request.name or request.target))
         for report, request in zip(reports, requests, strict=True)

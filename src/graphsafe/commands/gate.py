@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from graphsafe.lock.file import Lock
     from graphsafe.report.model import Report
 
+_RUNS = 3
+"""Runs that all have to find a replay slower. On an H200 (torch 2.11) one of 20 entries was, in one of two comparisons
+with a lock that was just written."""
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
 "Part of the names of targets in test files; pytest writes their entries."
@@ -54,16 +58,23 @@ class Gate:
     is_whole: bool
     "Whether all targets have run, so that entries without a target can be removed."
 
-    def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> dict[str, bool]:
+    def passes(
+        self,
+        requests: Sequence[CaptureRequest],
+        reports: Sequence[Report],
+        again: Callable[[CaptureRequest], Report],
+    ) -> dict[str, bool]:
         """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse.
 
-        Targets without an entry for the devices here are left out. Raises RequestError.
+        A target that is only slower is proven `again`. Targets without an entry for the devices here are left out.
+        Raises RequestError.
         """
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
 
         before = file.read(self.path)
-        named = [(request.name or request.target, report) for request, report in zip(requests, reports, strict=True)]
+        names = [request.name or request.target for request in requests]
+        named = list(zip(names, reports, strict=True))
         gone = sorted(name for name in before if OF_TESTS not in name and name not in dict(named))
         if self.is_updated:
             now = {name: proven_by(report) for name, report in named if not _is_unfit(report)}
@@ -73,9 +84,16 @@ class Gate:
                     complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
             say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
             return {}
-        return self._compared(before, named, gone if self.is_whole else [])
+        further = {name: functools.partial(again, request) for name, request in zip(names, requests, strict=True)}
+        return self._compared(before, named, gone if self.is_whole else [], further)
 
-    def _compared(self, before: Lock, named: Sequence[tuple[str, Report]], gone: Sequence[str]) -> dict[str, bool]:
+    def _compared(
+        self,
+        before: Lock,
+        named: Sequence[tuple[str, Report]],
+        gone: Sequence[str],
+        further: Mapping[str, Callable[[], Report]],
+    ) -> dict[str, bool]:
         from graphsafe.lock.introduced import introduced_since
         from graphsafe.lock.proven import proven_by
         from graphsafe.lock.regressions import compared
@@ -85,6 +103,12 @@ class Gate:
         entries = worse = 0
         for name, report in named:
             found = compared(name, before.get(name, {}), proven_by(report), report, introduced)
+            for _ in range(_RUNS - 1):
+                if not found.is_only_slower:
+                    break
+                one = further[name]()
+                if not _is_unfit(one):
+                    found = compared(name, before[name], proven_by(one), one, introduced)
             for line in (
                 *found.worse,
                 *found.skipped,

@@ -25,6 +25,12 @@ class Comparison:
     skipped: tuple[str, ...]
     "Kinds of devices in the lock that did not run."
     compared: int
+    slower: int = 0
+    "How many of `worse` are times."
+
+    @property
+    def is_only_slower(self) -> bool:
+        return 0 < self.slower == len(self.worse)
 
 
 def compared(
@@ -40,6 +46,7 @@ def compared(
     kinds = {device for device, _, _ in now}
     worse: list[str] = []
     better: list[str] = []
+    slower = 0
     for key in [key for key in locked if key[0] in kinds] + [key for key in now if key not in locked]:
         title = _title(name, key, len(kinds) > 1)
         before, after = locked.get(key), now.get(key)
@@ -50,13 +57,16 @@ def compared(
             worse.append(f"{title}: was {before.verdict}, and no longer runs; --update-lock removes it")
         else:
             since = f" (torch {before.torch} → {after.torch})" if before.torch != after.torch else ""
-            changes = list(_changes(before, after, report, introduced))
+            times = list(_changed_times(before, after))
+            slower += sum(is_worse for _, is_worse in times)
+            changes = [*_changes(before, after, report, introduced), *times]
             worse += [f"{title}: {text}{since}" for text, is_worse in changes if is_worse]
             better += [f"{title}: {text}{since}" for text, is_worse in changes if not is_worse]
     missing = sorted({device for device, _, _ in locked} - kinds)
     skipped = [f"{name}: skipped on {device}, which is not here" for device in missing]
     skipped += [f"{name}: the lock has no entry for {kind}" for kind in sorted(kinds - {key[0] for key in locked})]
-    return Comparison(tuple(worse), tuple(better), tuple(skipped), sum(key in now for key in locked))
+    entries = sum(key in now for key in locked)
+    return Comparison(tuple(worse), tuple(better), tuple(skipped), entries, slower)
 
 
 def _title(name: str, key: Key, of_several: bool) -> str:
@@ -97,7 +107,6 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
         place = held.largest_place if grown and held is not None and held.lines else ""
         at = f"; most of it is taken at {place}{of_place(introduced, place)}" if place else ""
         yield f"the graph's pool {bytes_text(before.pool_bytes)} → {bytes_text(after.pool_bytes)}{at}", grown
-    yield from _changed_times(before, after)
 
 
 def _changed_times(before: Proven, after: Proven) -> Iterator[tuple[str, bool]]:
