@@ -202,6 +202,7 @@ def test_github(word: str, job: Job) -> None:
     assert "| error | GS101 | src/step.py:7 |" in summary.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_lock_over_shards(job: Job) -> None:
     configured = TARGET + TARGET.replace("targets.step", "targets.again")
     job.write({"src/step.py": GOOD, "pyproject.toml": f"[tool.graphsafe]\n{configured}"})

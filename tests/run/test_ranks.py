@@ -144,6 +144,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.child
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["sends", "computes"])
 def test_ranks_under_torchrun_are_compared(tmp_path: Path, valid_report: ValidReport, how: str) -> None:
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

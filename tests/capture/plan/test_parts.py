@@ -31,6 +31,7 @@ def reports(prove: Prove) -> dict[str, Report]:
 
 
 @pytest.mark.child
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEAST)
 def test_a_break_is_a_part_of_a_statement(name: str, reports: dict[str, Report]) -> None:
     report = reports[name]
@@ -39,6 +40,7 @@ def test_a_break_is_a_part_of_a_statement(name: str, reports: dict[str, Report])
 
 
 @pytest.mark.child
+@pytest.mark.slow
 def test_a_place_is_that_of_the_part_in_the_targets_own_file(reports: dict[str, Report]) -> None:
     places = [one["location"] for one in reports["one_expression"]["plan"]["segments"] if one["kind"] == "eager"]
     assert {Path(place["path"]).name for place in places} == {"broken.py"}
@@ -48,17 +50,20 @@ def test_a_place_is_that_of_the_part_in_the_targets_own_file(reports: dict[str, 
 
 
 @pytest.mark.child
+@pytest.mark.slow
 def test_what_a_break_decides_once_is_a_guard_in_the_words_of_the_source(reports: dict[str, Report]) -> None:
     guards = reports["early_return"]["plan"]["guards"]
     assert "`torch.isinf(x).any()` of EarlyReturn.forward stays bool False" in guards
 
 
 @pytest.mark.child
+@pytest.mark.slow
 def test_an_input_of_the_device_with_one_legal_value_is_told_and_forbids_nothing(reports: dict[str, Report]) -> None:
     assert "`args[1]` kept its values in all steps that were tried" in reports["read_then_used"]["plan"]["guards"]
 
 
 @pytest.mark.child
+@pytest.mark.slow
 def test_an_iterator_that_a_break_uses_up_is_made_in_the_break(reports: dict[str, Report]) -> None:
     plan = reports["used_up"]["plan"]
     assert plan["verified"], plan["reason"]
