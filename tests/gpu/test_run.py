@@ -225,7 +225,8 @@ print("done")
 def test_waits_are_told_with_what_they_cost(tmp_path: Path, valid_report: ValidReport) -> None:
     ledger, _ = watched(tmp_path, valid_report, WAITS, "--waits")
     waits = {wait["location"]["line"]: wait for wait in ledger["processes"][0]["waits"]}
-    assert waits[13]["count"] == 4 and waits[13]["ms"] > 0.1
+    assert waits[13]["count"] == 4
+    assert waits[13]["ms"] > 1  # for 64 products of 17 billion operations each
     assert {one["location"]["line"] for one in ledger["findings"]} >= {13}
 
 

@@ -264,8 +264,7 @@ class _Twins:
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
             return self._outside_bindings(found, start, seed)
-        # Unwritten bytes differ from time to time. A difference that is due to state appears each time that state is
-        # put back.
+        # Unwritten bytes differ at random. A difference that is due to state appears each time it is put back.
         always = self._differing(lambda: None, start, seed)
         decided = [one for one in decided if always is None or _key(one) in always] or decided
         keys = {_key(one) for one in decided}

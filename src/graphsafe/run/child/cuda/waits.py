@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.cuda._gpu_trace as gpu_trace
@@ -44,8 +45,9 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
             inside.now = False
 
     def stream(pointer: int) -> None:
-        external = torch.cuda.ExternalStream(pointer)  # type: ignore[no-untyped-call]
-        told("cudaStreamSynchronize", external.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
+        # For the default stream's pointer, 0, PyTorch would make an ExternalStream of a stream from its own pool.
+        waited: Any = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()  # type: ignore[no-untyped-call]
+        told("cudaStreamSynchronize", waited.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
 
     def device() -> None:
         told("torch.cuda.synchronize", torch.cuda.synchronize, order.refills.host_waited)
