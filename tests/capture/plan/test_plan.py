@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,13 +113,23 @@ def test_of_a_function_that_is_made_anew_the_call_is_cut_out(reports: dict[str, 
     assert breaks(report) == ["hidden = scaled(hidden)"]
 
 
-def test_the_terminal_shows_the_plan_at_eighty_columns(tmp_path: Path, command: Callable[..., Answer]) -> None:
-    answer = command(f"{FILE}:stack", "--device", "sim", "--plan")
+def test_the_terminal_shows_the_plan_at_eighty_columns(
+    tmp_path: Path,
+    command: Callable[..., Answer],
+    reports: dict[str, Report],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    answer = command(f"{FILE}:made_anew", "--device", "sim", "--plan")
     assert answer.code == 1, answer.err
-    text = answer.out
+    shown = answer.out.partition("plan: ")[2]
+    assert shown.startswith("verified, ") and all(len(line) <= 80 for line in shown.splitlines())
+    (tmp_path / "graphsafe-report.json").write_text(json.dumps(reports["stack"]), encoding="utf-8")
+    assert cli.main(["report", "graphsafe-report.json"]) == 0
+    text = capfd.readouterr().out
     assert "plan: verified, 93 % of the operations in 4 graphs, 3 eager breaks" in text
     assert "GS201): coverage 93 % to 100 %" in " ".join(text.split())
-    assert all(len(line) <= 80 for line in text.partition("plan: ")[2].splitlines())
+    shown = text.partition("plan: ")[2].partition("Predicted")[0]
+    assert shown and all(len(line) <= 80 for line in shown.splitlines())
     html = tmp_path / "plan.html"
     assert cli.main(["report", "graphsafe-report.json", "-o", str(html)]) in (0, 1)
     assert "<h2>Plan</h2>" in html.read_text(encoding="utf-8")
@@ -172,7 +183,7 @@ import torch
 
 
 def build(device):
-    layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(4))).to(device)
+    layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(3))).to(device)
     return (lambda x: step(layers, x)), (torch.randn(2, 4, device=device),)
 
 
