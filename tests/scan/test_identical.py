@@ -10,6 +10,7 @@ from .benchmark import ROOT, benchmark
 
 
 @pytest.mark.child
+@pytest.mark.slow
 def test_findings_do_not_depend_on_what_went_before(tmp_path: Path) -> None:
     identical = benchmark("scan/identical_reports")
     project = identical.project_of(str(ROOT / "examples"), tmp_path)
