@@ -33,6 +33,7 @@ from graphsafe.capture.parent.wording import (
 )
 from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
+from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
@@ -210,7 +211,7 @@ class _Writer:
             frames = first.frames or self._entry
             code = "GS504" if wanted == "random" else "GS702"
             span = first.span if first.frames else None
-            expr = None if first.frames else f"a value handed to {first.op}"
+            expr = None if first.frames else f"a value handed to {readable(first.op)}"
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here)
 
     def horizon(self) -> None:
@@ -237,7 +238,7 @@ class _Writer:
         for race in self._probes.order.races or ():
             if unwaited.intersection([*race.frames[-1:], *race.other_frames[-1:]]):
                 continue
-            other = f"{race.other_op}{at_place(race.other_frames)}"
+            other = f"{readable(race.other_op)}{at_place(race.other_frames)}"
             data = {"op": race.op, "other": {"op": race.other_op, **place_of(race.other_frames)}}
             frames = race.frames or race.other_frames or self._entry
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphsafe.capture.shared.places import shown
+from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.twin import Difference
@@ -26,9 +27,12 @@ class Words(defaultdict[str, str]):
 
 def what_was_frozen(one: Difference) -> str:
     """Return a sentence that follows others: two captures, and what each of them froze."""
-    op = f"{one.op}{at_place(one.frames)}"
+    op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
         return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
+    if one.what == "operation":
+        before, after = readable(one.before), readable(one.after)
+        return f" Here one capture has {before} where a later one has {after}{at_place(one.frames)}."
     return f" Here one capture froze {one.before} into {op}, and a later one {one.after}."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.probe import PLACE, PLACE_OF, Probe, unreported
 from graphsafe.report.text import count
@@ -44,4 +45,4 @@ class Order(Probe):
 
 
 def _node(op: str, place: str | None) -> str:
-    return f"{op} at {place}" if place else op
+    return f"{readable(op)} at {place}" if place else readable(op)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.probe import PLACE, Error, Probe, error_text, later, unreported
 from graphsafe.report.text import count
@@ -67,5 +68,6 @@ class Twin(Probe):
         if self.status == "fail" and self.differences:
             first = self.differences[0]
             place = f" at {first.place}" if first.place else ""
-            return f"a later capture differs: {first.op}{place}, {first.before} then {first.after}"
+            before, after = readable(first.before), readable(first.after)
+            return f"a later capture differs: {readable(first.op)}{place}, {before} then {after}"
         return f"{count(self.captures, 'capture')} are the same graph" if self.agree else "no difference has an effect"
