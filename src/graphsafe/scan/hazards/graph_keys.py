@@ -90,12 +90,15 @@ def _lacking(
         entry = next((one for one in node.targets if isinstance(one, ast.Subscript)), None)
         if entry is None:
             continue
+        captures = [*_captures_for(node, branch, capturing, functions)]
+        if not captures:
+            continue
         switched = _switched(name, place(entry.value), functions)
         told = names_in(entry.slice, function, own)
         # A key that tells parts of the options may leave out the rest, which are the inputs.
         told |= {head(one) for one in told if "[" in one}
         frozen: dict[str, Set[str]] = {}
-        for call, made in _captures_for(node, branch, capturing, functions):
+        for call, made in captures:
             frozen.update(_frozen(call, function, made, switched, fields, own))
         lacking = [
             text
