@@ -23,6 +23,7 @@ def known() -> RootPatterns:
         "class Layer[T: int](nn.Module):\n    def forward(self, x):\n        return x\n",
         "class Layer \\\n        (nn.Module):\n    def forward(self, x):\n        return x\n",
         "class Größe(nn.Module):\n    def forward(self, x):\n        return x\n",
+        "class Plain:\n    def forward(self, x):\n        return x\n",
         "class Layer(Base):\n    other = 1  # its forward is inherited\n",
         "def execute_model(self, x):\n    return x\n",
         "async  def  execute_model(self, x):\n    return x\n",
@@ -42,7 +43,7 @@ def test_a_file_that_may_hold_a_root_is_looked_into(known: RootPatterns, text: s
     "text",
     [
         "from vllm.forward_context import set_forward_context\n",
-        "class Plain:\n    def forward(self, x):\n        return x\n",
+        "class Plain:\n    def run(self, x):\n        return x\n",
         "builder.build(x)\nself.execute_model(x)\n",
         "def rebuild(x):\n    return x\n",
         "def build_all(x):\n    return x\n",
