@@ -14,8 +14,8 @@ import torch
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.run.child.cuda.sight import _overwriters
 from graphsafe.run.child.names import storage_number, user_frames_now
-from graphsafe.run.child.overwritten import Reads, reads_in
 from graphsafe.run.child.records import GraphRecord
+from graphsafe.run.child.results.overwritten import Reads, reads_in
 
 older = pytest.mark.skipif(sys.version_info < (3, 12), reason="lines are told from Python 3.12 on")
 

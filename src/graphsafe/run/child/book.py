@@ -19,12 +19,12 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
-from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
-from graphsafe.run.child.overwritten import Reads
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
-from graphsafe.run.child.results import Results
+from graphsafe.run.child.results.later_replay import Results
+from graphsafe.run.child.results.outputs import Outputs
+from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.keys import Key, Stale
-from graphsafe.run.child.outputs import Outputs
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.part import Facts, sites
 
 if TYPE_CHECKING:

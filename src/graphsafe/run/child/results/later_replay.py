@@ -21,9 +21,9 @@ from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.expressions import statement_at
 from graphsafe.run.child.names import locals_of, storage_number
-from graphsafe.run.child.outputs import Overwritten
-from graphsafe.run.child.overwritten import reads_in
 from graphsafe.run.child.records import GraphRecord
+from graphsafe.run.child.results.outputs import Overwritten
+from graphsafe.run.child.results.overwritten import reads_in
 
 
 @dataclass(frozen=True, slots=True)

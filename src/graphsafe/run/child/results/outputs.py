@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.keeping import keeping_line
 from graphsafe.run.child.names import storage_number, user_frames_now
+from graphsafe.run.child.results.keeping import keeping_line
 from graphsafe.run.part import sites
 
 if TYPE_CHECKING:
