@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.conftest import ValidReport
 
-_WAITS = ("GS1", "GS2", "GS3")
+WAITS = ("GS1", "GS2", "GS3")
 "Families of findings that `--waits` adds. A sound program may wait, and is told where."
 
 
@@ -50,7 +50,7 @@ class Programs:
         found = {}
         for name, label in self.labels.items():
             told = [one["code"] for one in ledgers[name]["findings"] if one["level"] != "note"]
-            found[name] = [code for code in told if not ("options" in label and code.startswith(_WAITS))]
+            found[name] = [code for code in told if not ("options" in label and code.startswith(WAITS))]
             if not label["sound"]:
                 found[name] = []
         return {name: codes for name, codes in found.items() if codes}

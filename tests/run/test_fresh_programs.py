@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ValidReport
+from tests.run.labelled import WAITS
 from tests.run.test_run import run
 
 pytestmark = [pytest.mark.child, pytest.mark.slow]
@@ -22,8 +23,6 @@ FOLDER = Path(__file__).parent / "fresh"
 LABELS: dict[str, Any] = json.loads((FOLDER / "labels.json").read_text(encoding="utf-8"))
 FOUND = 25
 "Hazards that are found, with the line."
-_WAITS = ("GS1", "GS2", "GS3")
-"Families of findings that `--waits` adds. A sound program may wait, and is told where."
 
 Place = tuple[str, str, int]
 
@@ -70,4 +69,4 @@ def test_every_output_that_is_kept_is_found(found: list[Place]) -> None:
 
 def test_sound_programs_are_accused_of_nothing_but_waits(found: list[Place]) -> None:
     sound = {name for name, label in LABELS.items() if label["kind"] == "sound"}
-    assert [one for one in found if one[1].partition("/")[0] in sound and not one[0].startswith(_WAITS)] == []
+    assert [one for one in found if one[1].partition("/")[0] in sound and not one[0].startswith(WAITS)] == []

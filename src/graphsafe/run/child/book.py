@@ -199,9 +199,9 @@ class Book:
             record.outputs.compared = user_frames()[0]
             self._tell(False)
 
-    def reading(self, storages: Collection[int]) -> None:
-        """Record that an eager operation reads storages, on this line."""
-        if self._results.is_watching and self._results.read(storages, user_frames_now(sys._getframe(1))):
+    def reading(self, storages: Callable[[], Collection[int]]) -> None:
+        """Record that an eager operation reads storages, on this line. They are asked for only if it matters."""
+        if self._results.is_watching and self._results.read(storages(), user_frames_now(sys._getframe(1))):
             self._tell(False)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:

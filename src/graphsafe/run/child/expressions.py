@@ -6,11 +6,13 @@ import ast
 import functools
 import inspect
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
+from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.capture.shared.trees import tree_of
+from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 from graphsafe.run.child.names import attributes_of, locals_of
 
@@ -59,6 +61,22 @@ def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
     if isinstance(node, ast.Assign):
         return [base_of(target) for target in node.targets if isinstance(target, ast.Subscript)]
     return [base_of(node.target)] if isinstance(node, ast.AugAssign) else ()
+
+
+def line_with(
+    frames: Sequence[FrameType],
+    expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
+    is_meant: Callable[[Any], bool],
+) -> CallSite | None:
+    """Return the first line of the running functions with an expression whose value is meant. `expressions` returns
+    those of a file that count, with their lines."""
+    for frame in frames:
+        code = frame.f_code
+        lines, names = lines_of(code), names_of(frame)
+        for expression, line in expressions(code.co_filename):
+            if line in lines and is_meant(value_of(expression, names)):
+                return CallSite(absolute(code.co_filename), line, function_name(code))
+    return None
 
 
 def lines_of(code: CodeType) -> set[int]:

@@ -13,16 +13,14 @@ import functools
 import sys
 import weakref
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import absolute, function_name, user_frames
-from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import file_tree, lines_of, names_of, value_of, written_in_place
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.run.child.expressions import file_tree, line_with, written_in_place
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Touch
@@ -88,19 +86,10 @@ def _checksum(storage: torch.UntypedStorage) -> int:
 def _written_at(storage: torch.UntypedStorage) -> Frames:
     """Return the statement that writes to the memory, of the functions that run; else the line that runs."""
     begin = storage.data_ptr()
+    addresses = range(begin, begin + storage.nbytes())
     with torch._C.DisableTorchFunction():
-        line = _writing_line(range(begin, begin + storage.nbytes()), user_frames_now(sys._getframe(1)))
+        line = line_with(user_frames_now(sys._getframe(1)), _in_place, lambda value: _address(value) in addresses)
     return user_frames()[0] if line is None else (line,)
-
-
-def _writing_line(addresses: range, frames: Sequence[FrameType]) -> CallSite | None:
-    for frame in frames:
-        code = frame.f_code
-        lines, names = lines_of(code), names_of(frame)
-        for target, line in _in_place(code.co_filename):
-            if line in lines and _address(value_of(target, names)) in addresses:
-                return CallSite(absolute(code.co_filename), line, function_name(code))
-    return None
 
 
 @functools.lru_cache(maxsize=64)

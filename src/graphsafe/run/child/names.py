@@ -87,6 +87,11 @@ def storage_number(tensor: torch.Tensor) -> int | None:
         return None
 
 
+def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
+    """Return the numbers of the storages of tensors that have memory of their own."""
+    return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
+
+
 def user_frames_now(frame: FrameType | None) -> list[FrameType]:
     """Return the user's frames from `frame` outwards."""
     found = []

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from graphsafe.run.child.steps import Step, Steps
     from graphsafe.run.child.waits import Waits
 
+Reading = Callable[[Callable[[], Collection[int]]], None]
+"Takes what returns the numbers of the storages that an operation reads."
+
 
 @dataclass(frozen=True, slots=True)
 class Touch:
@@ -111,9 +114,9 @@ class Sight(Protocol):
         """Call `moving` with the number of each storage that a tensor leaves although it stays alive."""
         ...
 
-    def watch_results(self, compared: Callable[[Any], None], read: Callable[[Collection[int]], None]) -> None:
-        """Call `compared` with a graph when one of its results is compared with itself, and `read` with the storages
-        that each eager operation reads."""
+    def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
+        """Call `compared` with a graph when one of its results is compared with itself, and `read` for each eager
+        operation."""
         ...
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:

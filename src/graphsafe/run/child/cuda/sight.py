@@ -36,7 +36,7 @@ from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines
 from graphsafe.run.child.cuda.streams import current_stream
 from graphsafe.run.child.cuda.waits import watch_waits
 from graphsafe.run.child.names import storage_number
-from graphsafe.run.child.sight import Contents, Touch
+from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
@@ -170,7 +170,7 @@ class CudaSight:
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Do nothing: a storage that a tensor leaves dies, or somebody still holds it."""
 
-    def watch_results(self, compared: Callable[[Any], None], read: Callable[[Collection[int]], None]) -> None:
+    def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Do nothing: operations are not seen on a GPU."""
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:

@@ -1,1 +1,1 @@
-"""What becomes of a graph's results: who keeps them, which replay overwrites them, who looks at them afterwards."""
+"""Follows the results of graphs: their holders, the replays that overwrite them, and later reads."""

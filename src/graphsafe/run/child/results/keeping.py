@@ -14,9 +14,8 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import base_of, file_tree, lines_of, names_of, value_of
+from graphsafe.run.child.expressions import base_of, file_tree, line_with
 from graphsafe.run.child.names import elements_of, storage_number
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
@@ -30,13 +29,7 @@ _ENOUGH = 2
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
     """Return the statement that puts tensors of these storages into a container again and again. `frames` are the
     user's, innermost first. Call it with torch functions disabled."""
-    for frame in frames:
-        code = frame.f_code
-        lines, names = lines_of(code), names_of(frame)
-        for container, line in _stores(code.co_filename):
-            if line in lines and _held(value_of(container, names), storages) >= _ENOUGH:
-                return CallSite(absolute(code.co_filename), line, function_name(code))
-    return None
+    return line_with(frames, _stores, lambda container: _held(container, storages) >= _ENOUGH)
 
 
 @functools.lru_cache(maxsize=64)

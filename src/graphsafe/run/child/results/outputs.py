@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import storage_number, user_frames_now
+from graphsafe.run.child.names import storage_numbers, user_frames_now
 from graphsafe.run.child.results.keeping import keeping_line
 from graphsafe.run.part import sites
 
@@ -72,8 +72,7 @@ class Outputs:
 
     def storages(self) -> frozenset[int]:
         """Return the numbers of the storages that every replay overwrites. Call it with torch functions disabled."""
-        tensors = [tensor for reference in self._tensors if (tensor := reference()) is not None]
-        return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
+        return storage_numbers(tensor for reference in self._tensors if (tensor := reference()) is not None)
 
     def _kept_at(self, frames: Sequence[FrameType]) -> tuple[CallSite, ...]:
         line = keeping_line(self.storages(), frames)

@@ -13,7 +13,7 @@ from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.names import storage_number
+from graphsafe.run.child.names import storage_numbers
 from graphsafe.run.child.refills import Refills
 
 _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host"})
@@ -65,7 +65,7 @@ def note_writes(
         return []
     written = written_by(func, table_entry(func, world.table), args, kwargs)
     if written:
-        storages = [number for tensor in written if (number := storage_number(tensor)) is not None]
+        storages = storage_numbers(written)
         host.leave(storages)
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:

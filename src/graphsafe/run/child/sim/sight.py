@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -24,9 +24,9 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.names import Name, storage_number
+from graphsafe.run.child.names import Name, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
-from graphsafe.run.child.sight import Contents, Touch
+from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.sim.derived import Derived, Outdated
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Shapes, Step, Steps
@@ -45,7 +45,7 @@ class SimSight:
     def __init__(self, world: World) -> None:
         self._world = world
         self._compared: Callable[[object], None] = _nothing
-        self._read: Callable[[Collection[int]], None] = _nothing
+        self._read: Reading = _nothing
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
@@ -153,15 +153,16 @@ class SimSight:
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
             written = note_writes(self._world, self._refills, self._host, func, args, kwargs)
             name = op_name(func)
-            self._derived.ran(name, tensors_in([args, dict(kwargs)]), written, outputs)
+            arguments = [args, dict(kwargs)]
+            inputs = tensors_in(arguments)
+            self._derived.ran(name, inputs, written, outputs)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
-            self._read(_numbers(tensors_in([args, dict(kwargs)])) - _numbers(outputs))  # a view reads nothing
+            self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads nothing
             if name not in steps.names:
                 return
             frames, _ = user_frames()
-            arguments = [args, dict(kwargs)]
-            step = _step(name, arguments, frames, is_recorded(tensors_in(arguments))) if frames else None
+            step = _step(name, arguments, frames, is_recorded(inputs)) if frames else None
             if step is not None:
                 steps.eager(step.keys, step.shapes, step.recorded, lambda: frames)
 
@@ -207,9 +208,9 @@ class SimSight:
         leaves(torch.Tensor.resize_, lambda tensor: tensor)
         leaves(torch.Tensor.grad.__set__, lambda tensor: tensor.grad)  # type: ignore[union-attr]
 
-    def watch_results(self, compared: Callable[[Any], None], read: Callable[[Collection[int]], None]) -> None:
+    def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when one of its results is compared with itself: the program takes the two for
-        results of different replays. Call `read` with the storages that each eager operation reads."""
+        results of different replays. Call `read` for each eager operation."""
 
         def seen(session: object) -> None:
             for graph in [one for one in list(self._world.graphs) if one.captured_in is session]:
@@ -245,10 +246,6 @@ class _Makers:
 
 def _nothing(_: object) -> None:
     """Tell nobody."""
-
-
-def _numbers(tensors: Iterable[torch.Tensor]) -> set[int]:
-    return {number for tensor in tensors if (number := storage_number(tensor)) is not None}
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
