@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Set
 from functools import cache
 
@@ -172,3 +173,11 @@ def test_no_modules_import_each_other() -> None:
 def test_no_two_modules_of_scan_have_one_name() -> None:
     names = [name.rpartition("/")[2] for name, _ in modules("scan") if not name.endswith("__init__.py")]
     assert len(names) == len(set(names))
+
+
+def test_rooms_stay_small() -> None:
+    """A module of more than 400 lines, or a folder of more than 25 modules, lacks a noun."""
+    lines = {file: len(file.read_text(encoding="utf-8").splitlines()) for file in SOURCE.rglob("*.py")}
+    assert [file for file, count in lines.items() if count > 400] == []
+    modules_in = Counter(file.parent for file in lines)
+    assert [folder for folder, count in modules_in.items() if count > 25] == []
