@@ -108,7 +108,8 @@ def _prove(
     left = deque(enumerate(proofs))
     # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
     working: list[threading.Event] = []
-    threading.Thread(target=_import_scan, daemon=True).start()
+    # Not a daemon: an interpreter that ends while a thread imports a native module may crash.
+    threading.Thread(target=_import_scan).start()
     try:
         with _temporary_folder() as folder, breaks_off(), SharedServers(folder, kept) as servers:
             devices = DeviceUse()
