@@ -20,6 +20,8 @@ class Finder:
         if name == {name!r}:
             signal.raise_signal(signal.SIGINT)
 
+# A shell ignores Ctrl-C for what it starts in the background, and children inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Finder())
 sys.path.insert(0, {source!r})
 sys.argv = ["graphsafe", *{words!r}]

@@ -108,8 +108,8 @@ def _prove(
     left = deque(enumerate(proofs))
     # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
     working: list[threading.Event] = []
-    # Not a daemon: an interpreter that ends while a thread imports a native module may crash.
-    threading.Thread(target=_import_scan).start()
+    imported = threading.Event()
+    threading.Thread(target=_import_scan, args=(imported,), daemon=True).start()
     try:
         with _temporary_folder() as folder, breaks_off(), SharedServers(folder, kept) as servers:
             devices = DeviceUse()
@@ -151,12 +151,18 @@ def _prove(
     except KeyboardInterrupt:
         for _, proof in left:
             proof.interrupt()
+    finally:
+        # An interpreter that ends while a thread imports a native module may crash.
+        imported.wait()
 
 
-def _import_scan() -> None:
+def _import_scan(imported: threading.Event) -> None:
     """Import the scan that the reports need at the end, while other processes import torch."""
-    with contextlib.suppress(ImportError):
-        importlib.import_module("graphsafe.scan.api")
+    try:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("graphsafe.scan.api")
+    finally:
+        imported.set()
 
 
 def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
