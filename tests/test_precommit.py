@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -38,25 +39,25 @@ def build(device):
 CONFIG = '[tool.graphsafe.targets.step]\nfactory = "target.py:build"\ndevice = "sim"\n'
 
 
+ENVIRONMENT = {
+    **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
+    "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    **{f"GIT_{who}_NAME": "a" for who in ("AUTHOR", "COMMITTER")},
+    **{f"GIT_{who}_EMAIL": "a@example.com" for who in ("AUTHOR", "COMMITTER")},
+}
+
+
 class Repository:
-    """A git repository whose commits run the hooks of the checkout."""
+    """A git repository in `folder`, with the environments of pre-commit in `home`."""
 
     def __init__(self, folder: Path, home: Path) -> None:
         self.folder = folder
-        self.environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("GIT_")},
-            "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
-            "PRE_COMMIT_HOME": str(home),
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_AUTHOR_NAME": "a",
-            "GIT_AUTHOR_EMAIL": "a@example.com",
-            "GIT_COMMITTER_NAME": "a",
-            "GIT_COMMITTER_EMAIL": "a@example.com",
-        }
+        self._environment = {**ENVIRONMENT, "PRE_COMMIT_HOME": str(home)}
         self.run("git", "init", "-q", "-b", "main")
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        return subprocess.run(command, cwd=self.folder, env=self._environment, capture_output=True, text=True)
 
     def commit(self, files: Mapping[str, str]) -> None:
         for name, text in files.items():
@@ -64,8 +65,8 @@ class Repository:
         self.run("git", "add", *files)
         self.run("git", "commit", "-q", "--no-verify", "-m", "a change")
 
-    def try_hook(self, hook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run("pre-commit", "try-repo", str(CHECKOUT), hook, "--verbose", *arguments)
+    def hook(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run("pre-commit", "run", name, "--verbose", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -74,23 +75,45 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("pre-commit")
 
 
+@pytest.fixture(scope="module")
+def hooks(tmp_path_factory: pytest.TempPathFactory, home: Path) -> str:
+    """A configuration with the hooks of the checkout as it is, changes that are not committed included."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=CHECKOUT, env=ENVIRONMENT, capture_output=True, text=True
+    )
+    if listed.returncode:
+        pytest.skip("the files of the checkout are asked of git, and it is no git repository")
+    published = Repository(tmp_path_factory.mktemp("published"), home)
+    for name in listed.stdout.splitlines():
+        if (CHECKOUT / name).is_file() and not name.startswith(("tests/", "docs/", "benchmarks/")):
+            (published.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CHECKOUT / name, published.folder / name)
+    published.run("git", "add", "-f", ".")
+    published.run("git", "commit", "-q", "-m", "the checkout")
+    revision = published.run("git", "rev-parse", "HEAD").stdout.strip()
+    ids = "graphsafe-scan", "graphsafe-capture"
+    return f"repos:\n- repo: {published.folder}\n  rev: {revision}\n  hooks:\n" + "".join(
+        f"  - id: {one}\n" for one in ids
+    )
+
+
 @pytest.fixture
-def repository(tmp_path: Path, home: Path) -> Repository:
-    if not (CHECKOUT / ".git").exists():
-        pytest.skip("pre-commit installs hooks from a git repository, and this is none")
+def repository(tmp_path: Path, home: Path, hooks: str) -> Repository:
+    """A project whose commits run the hooks."""
     repository = Repository(tmp_path, home)
-    repository.commit({"pyproject.toml": CONFIG, "target.py": TARGET, "model.py": HOT, "ops.py": BAD_OPS})
+    project = {"pyproject.toml": CONFIG, "target.py": TARGET, "model.py": HOT, "ops.py": BAD_OPS}
+    repository.commit({".pre-commit-config.yaml": hooks, **project})
     return repository
 
 
 def test_the_scan_hook_stops_a_commit_and_lets_the_repaired_one_pass(repository: Repository) -> None:
-    stopped = repository.try_hook("graphsafe-scan", "--files", "ops.py")
+    stopped = repository.hook("graphsafe-scan", "--files", "ops.py")
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
     assert "ops.py:2" in stopped.stdout and "GS101" in stopped.stdout
     assert "exit code: 1" in stopped.stdout
 
     repository.commit({"ops.py": GOOD_OPS})
-    passed = repository.try_hook("graphsafe-scan", "--all-files")
+    passed = repository.hook("graphsafe-scan", "--all-files")
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert "Passed" in passed.stdout
 
@@ -105,21 +128,21 @@ def test_a_comment_in_a_file_with_known_findings_passes_the_hook(repository: Rep
     repository.commit({"graphsafe-baseline.toml": (repository.folder / "graphsafe-baseline.toml").read_text()})
 
     repository.commit({"ops.py": f"# A comment.\n{bad}"})
-    passed = repository.try_hook("graphsafe-scan", "--files", "ops.py")
+    passed = repository.hook("graphsafe-scan", "--files", "ops.py")
     assert passed.returncode == 0, passed.stdout + passed.stderr
     assert "1 in the baseline" in passed.stdout
 
     repository.commit({"ops.py": bad.replace("x / 2", "x / x.max().item()")})
-    stopped = repository.try_hook("graphsafe-scan", "--files", "ops.py")
+    stopped = repository.hook("graphsafe-scan", "--files", "ops.py")
     assert stopped.returncode == 1
     assert "ops.py:6" in stopped.stdout and "ops.py:2" not in stopped.stdout
 
 
 def test_the_capture_hook_runs_the_configured_targets_before_a_push(repository: Repository) -> None:
-    stopped = repository.try_hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
+    stopped = repository.hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
     assert "not-ready" in stopped.stdout and "GS101" in stopped.stdout
 
     repository.commit({"ops.py": GOOD_OPS})
-    passed = repository.try_hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
+    passed = repository.hook("graphsafe-capture", "--hook-stage", "pre-push", "--all-files")
     assert passed.returncode == 0, passed.stdout + passed.stderr
