@@ -1,6 +1,7 @@
-# Everything is set up in .venv; delete it to start afresh. PYTHON chooses the interpreter, JOBS the test processes.
+# Everything is set up in .venv; delete it to start afresh. PYTHON chooses the interpreter, JOBS the test processes: on two
+# cores three, because tests often wait for processes that they start.
 PYTHON ?= python3
-JOBS ?= 2
+JOBS ?= 3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 

@@ -49,8 +49,6 @@ class Reach:
     "Tensors that are not compared, with the reason."
     opaque: list[str] = field(default_factory=list)
     "Objects with a position or other state that cannot be seen: running generators, most iterators."
-    complete: bool = True
-    "False if there was too much to walk."
 
     def constants(self) -> Constants:
         """Return the host values that are small and immutable. They keep nothing else alive."""

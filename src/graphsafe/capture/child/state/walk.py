@@ -57,7 +57,6 @@ class Walk:
             if handler is None or id(value) in seen:
                 continue
             if len(seen) >= MOST_OBJECTS:
-                reach.complete = False
                 reach.unreadable["objects further away"] = f"the step reaches more than {MOST_OBJECTS} objects"
                 break
             seen.add(id(value))
