@@ -1,4 +1,4 @@
-"""Collectives of several ranks: gloo runs them on the host, with the order and the joins that NCCL has on a GPU.
+"""Collectives of several ranks: gloo runs them on the host, but streams wait for them as they wait for NCCL on a GPU.
 
 An asynchronous collective runs on a stream of its own, which `wait()` joins; the host never waits for it. As on a GPU,
 nothing is sent during a capture; only a replay meets the other ranks.
@@ -73,7 +73,8 @@ def _of_group(real: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int) -> Any:
     """Run an operation of `torch.distributed._functional_collectives`, which DTensor uses."""
-    if func._schema.name.startswith(f"{NAMESPACE}::_"):  # wraps a result in a tensor that waits at its first use
+    # It only wraps a result in a tensor that waits at its first use
+    if func._schema.name.startswith(f"{NAMESPACE}::_"):
         return func(*args, **kwargs)
     if func._schema.name == f"{NAMESPACE}::wait_tensor":
         world.stream(index).wait_event(_stream(world, index).record_event())
@@ -90,7 +91,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
 
 
 def _begun(world: World, index: int, name: str) -> Stream | None:
-    """The stream on which a collective is captured; None if it runs now."""
+    """Return the stream on which a collective is captured, or None if the collective runs now."""
     world.touched.add(index)
     session, current = world.session, world.stream(index)
     if session is None:
@@ -118,7 +119,7 @@ def _add(
 
 @dataclass(frozen=True)
 class Collective:
-    """The function that a replay calls in place of an operation."""
+    """The function that a replay calls instead of the captured operation."""
 
     name: str
     real: Callable[..., Any]
@@ -132,10 +133,10 @@ class Collective:
         self.send(group, rest, _thawed(kwargs))
 
     def send(self, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Send, and return the work. The work is always finished when others look, as it is for later operations on the
-        same stream of a GPU.
+        """Run the collective to its end, and return its work object: later operations on the same stream find the
+        result.
 
-        Sending to one rank only puts a copy ready, because that rank may itself send first.
+        A `send` does not wait, because the receiving rank may itself send first.
         """
         if self.name != "send":
             work = self.real(group, *args, **kwargs)
@@ -171,7 +172,7 @@ def _functional(func: Any) -> Functional:
 
 
 def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Memory for its result, with unknown values at capture; its own memory if it works in place."""
+    """Return new memory for the result of a captured collective, or its argument if it works in place."""
     if func._schema.is_mutable:
         return args[0]
     meta = func(*_on_meta(args), **_on_meta(dict(kwargs)))
@@ -191,7 +192,7 @@ def _on_meta(value: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Fixed:
-    """A group, or the options of a collective, which equals others of the same meaning."""
+    """A process group or the options of a collective, compared by meaning and not by identity."""
 
     value: Any
 
@@ -228,15 +229,17 @@ def _thawed(value: Any) -> Any:
 
 
 _sent: deque[Any] = deque(maxlen=256)
-"Works of sends, which keep their memory alive."
+"The work objects of recent sends; each keeps its tensors alive."
 
 
 class SimWork:
-    """A `torch.distributed.Work`. The work of a collective that ran is done; some of gloo's copies have to be waited
-    for."""
+    """A `torch.distributed.Work`.
+
+    A collective that ran is already finished, but some of gloo's copies have to be waited for.
+    """
 
     def __init__(self, event: Event, done: Any = None) -> None:
-        """`event` follows a collective in a capture."""
+        """Make the work object; in a capture, `event` is recorded after the collective."""
         self._event = event
         self._done = done
 

@@ -1,4 +1,5 @@
-"""`torch.cond` and `torch.while_loop`, uncompiled: they read their predicate, unless they become nodes of a graph."""
+"""`torch.cond` and `torch.while_loop`, uncompiled: they read their predicate on the host, unless the capture makes them
+nodes of the graph."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     worlds.current().limits["torch.cond", "runs both of its branches on the simulated device"] = (
         "in a CUDA graph they are two nodes, of which a replay runs one"
     )
-    # Branches neither write nor alias their arguments, so which of them ran shows in the results alone.
+    # Branches neither write nor alias their arguments, so both can run: the choice between them only affects the
+    # results.
     return pytree.tree_map(lambda one, other: torch.where(pred, one, other), true_fn(*operands), false_fn(*operands))
 
 
@@ -42,7 +44,8 @@ def _holds(pred: Any, node: bool) -> bool:
 
 
 def _becomes_node(name: str) -> bool:
-    """Return whether a capture under this version of PyTorch, in the modes that are on, reads no predicate here."""
+    """Return whether this version of PyTorch, under the active dispatch modes, captures the call without reading its
+    predicate."""
     world = worlds.active()
     entry = None if world is None else world.table.python(name)
     if world is None or entry is None:

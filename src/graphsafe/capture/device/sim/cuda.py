@@ -36,7 +36,7 @@ _DTYPES = {
 
 
 def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
-    """Yield the owner, name and value of every attribute that is replaced."""
+    """Yield the owner, the name and the new value of every attribute to replace."""
     tables: list[tuple[list[Any], Mapping[str, Any]]] = [
         ([torch.cuda], _devices(world)),
         ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external(world)}),
@@ -50,7 +50,7 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                 "is_current_stream_capturing": world.says_capturing,
             },
         ),
-        # Code that imported the function before this device was entered asks through this name.
+        # A copy of the function that was imported before this device was entered calls this name.
         ([torch.cuda.graphs], {"_cuda_isCurrentStreamCapturing": world.says_capturing}),
         ([torch.cuda, torch.cuda.random], _random(world)),
         ([torch.cuda, torch.cuda.memory], _memory(world)),
@@ -81,7 +81,8 @@ _real_parse_to = torch._C._nn._parse_to
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> Any:
-    """Replace the parser of `module.to(...)`, which takes the device and the dtype of a tensor argument."""
+    """Replace the parser of `module.to(...)`: with a tensor as argument, it has to answer with the device which that
+    tensor plays."""
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):
@@ -275,7 +276,7 @@ def _accelerator(world: World) -> dict[str, Any]:
 
 
 def _kind(name: str, real: type, simulated: type) -> type:
-    """Make `torch.Stream(device="cuda")` and `torch.Event(device="cuda")` simulated ones."""
+    """Return a class whose calls with `device="cuda"` make simulated streams or events."""
 
     class Kind(type):
         def __call__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -290,7 +291,7 @@ def _kind(name: str, real: type, simulated: type) -> type:
 
 
 def _legacy_type(name: str, dtype: torch.dtype) -> type:
-    """Make a type such as `torch.cuda.FloatTensor`: a constructor, and a type for `isinstance`."""
+    """Return a type such as `torch.cuda.FloatTensor`, which constructs tensors and works in `isinstance`."""
 
     class Kind(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:

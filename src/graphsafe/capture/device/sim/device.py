@@ -58,13 +58,13 @@ class SimRecording:
         return None
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """The differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
+        """Return the differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
         assert isinstance(other, SimRecording)
         with self._world.unseen():
             return differences(self.graph, other.graph)
 
     def opaque_nodes(self) -> int:
-        """Zero: every argument is known here."""
+        """Return zero: the simulated device knows every argument."""
         return 0
 
     def release(self) -> None:
@@ -72,7 +72,7 @@ class SimRecording:
         self.outputs = None
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Work of the step that ran beside the capture and is missing from the graph."""
+        """Return the work of the step that ran outside the capture and is therefore missing from the graph."""
         return self.graph.escaped
 
 
@@ -93,7 +93,7 @@ class SimPieces:
         graph, self._graph = self._graph, None
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # an empty piece is no reason for a warning
+                warnings.simplefilter("ignore")  # PyTorch warns of an empty graph, but an empty piece is fine
                 graph.capture_end()
         finally:
             self._guilty = graph.guilty
@@ -208,8 +208,10 @@ class SimDevice:
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
-        """Watch the tensors that operations return. Temporary memory of kernels and the allocator's rounding are not
-        known."""
+        """Measure the memory of the tensors that operations return.
+
+        Temporary memory inside kernels and the allocator's rounding are not included.
+        """
         ledger = self.world.ledgers[self.index]
         found: list[MemoryEvent] = []
         before, ledger.told = ledger.told, found.append
@@ -230,7 +232,7 @@ class SimDevice:
         return graph_pool_handle()
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> SimRecording | CaptureFailure:
-        """Record the step. `traced` changes nothing: nodes always know their lines here."""
+        """Record the step. `traced` changes nothing, because simulated nodes always know their source lines."""
         self.world.stepping = True
         recorded = CUDAGraph()
         before, self.world.attempts = self.world.attempts, None
@@ -257,7 +259,7 @@ class SimDevice:
         return SimPieces(self.world)
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Return None: the plain attempt already knows its guilty line here."""
+        """Return None: on the simulated device the plain attempt already names the guilty line."""
         result = self.record(step)
         if self.guilty is None:
             return None
@@ -306,7 +308,7 @@ class SimDevice:
         return self.to_host(tensor)
 
     def churn(self) -> None:
-        """Do nothing: memory that a graph holds is never given to anyone else here."""
+        """Do nothing: the simulated device never gives a graph's memory to anyone else."""
 
     def reuse_freed(self) -> None:
         with self.world.unseen():
@@ -320,7 +322,7 @@ class SimDevice:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        """Count the kernels if only shapes are computed; otherwise nobody asks."""
+        """Return the number of kernels if only shapes are computed; in other modes nobody asks for it."""
         if self.world.shapes is None:
             return None
         counted: list[str] = []
@@ -329,7 +331,7 @@ class SimDevice:
         return Kernels(sum(kind in LAUNCHED for kind in counted), 0)
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Return the order alone: nothing here takes the time that it would take on a GPU."""
+        """Return the order of the work without times, which would not be those of a GPU."""
         seen = Seen()
         with self.watch(seen.told), self._launches_told(seen.launched):
             step()
@@ -362,7 +364,7 @@ class SimDevice:
         return tuple(self.world.unknown)
 
     def limits(self) -> tuple[Limit, ...]:
-        """Differences between this device and a GPU that this run has met."""
+        """Return the known differences from a GPU that affected this run."""
         return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
 
 

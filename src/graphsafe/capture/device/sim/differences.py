@@ -1,7 +1,7 @@
-"""Compares two recordings of one step node by node: Python froze whatever differs.
+"""Compares two recordings of one step node by node: Python froze the values that differ.
 
-Memory that a capture allocated may be any memory in the other one, as long as each piece always matches the same piece.
-Memory from before has to be the same memory, at the same place in it.
+Memory that was allocated in one capture may have any counterpart in the other, but always the same one. Memory from
+before the captures must have the same address in both.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 _MOST_DIFFERENCES = 64
 _SHOWN = 8
-"Number of elements of a host tensor that are written out."
+"The largest number of elements of a host tensor that a report shows."
 
 Change = tuple[Any, str, str]
 "The kind of change, as `Difference.what`, and the values before and after."
 
 
 def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
-    """Return at most 64, in the order of the graph, with the places of `second`, or of `first` for missing nodes.
+    """Return at most 64 differences in graph order, each with the source line of its node in `second` (else in
+    `first`).
 
-    Nothing is compared after the first node that is another operation: later nodes are shifted, and differ everywhere.
+    The comparison ends at the first node whose operations differ: later nodes are shifted against each other.
     """
     pairing = _Pairing(first, second)
     found: list[Difference] = []
@@ -115,12 +116,14 @@ class _Pairing:
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
-        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads. Such memory made for
-        the capture holds the values that the host wrote then."""
+        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads.
+
+        Pinned memory that was allocated in the capture is compared by the values that the host wrote into it.
+        """
         by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
         if not by_value:
             return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]
-        if before.is_meta or after.is_meta:  # values that were not computed
+        if before.is_meta or after.is_meta:  # in shapes mode values are not computed
             return []
         if tensor_bytes(before.contiguous()) == tensor_bytes(after.contiguous()):
             return []
@@ -145,7 +148,7 @@ def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
         return []
     numbers = (bool, int, float, complex, str)
     if not isinstance(before, numbers) or not isinstance(after, numbers):
-        what = "operation"  # a tensor or None, or a dtype: another kernel
+        what = "operation"  # a tensor that is None in the other capture, or another dtype, selects another kernel
     else:
         what = "extent" if "[" in name and isinstance(before, int) else "scalar"
     return [(what, f"{name}={_shown(before)}", f"{name}={_shown(after)}")]

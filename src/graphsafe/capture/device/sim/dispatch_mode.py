@@ -32,7 +32,7 @@ from graphsafe.capture.device.valueless import is_valueless
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import Op
 
-__tracebackhide__ = True  # of pytest: a failure ends at the user's line
+__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
 
 
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
@@ -41,7 +41,7 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
-        """`leaves` is a class that handles the first operation on it by itself."""
+        """Make the mode; `leaves` is a tensor subclass whose first operation is left to the subclass."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
@@ -50,8 +50,8 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: being skipped would import dynamo, which takes seconds and serves nothing, since no compiled
-        code runs here."""
+        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds, and no compiled code runs
+        here."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -62,11 +62,12 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
-        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # shapes only; it plays no device
+        # A fake tensor has only a shape and stands for no device
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":
             return func(*args, **kwargs)
         if wrapper is not None:
-            # The wrapper's method calls the operations that reach the device.
-            if wrapper.__name__ == "DTensor":  # C++ unwraps it; its own method would only call `func` again
+            # The subclass's own method calls the operations on the tensors inside, which stand for the device.
+            if wrapper.__name__ == "DTensor":  # C++ unwraps a DTensor; its own method would only call `func` again
                 with SimDispatchMode(self.world, leaves=wrapper):
                     return func(*args, **kwargs)
             with SimDispatchMode(self.world), function_mode_on(self.world):
@@ -75,7 +76,8 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not isinstance(func, torch._ops.OpOverload):
                 return run_opaque(self.world, func, args, kwargs)
             if _is_composite(func):
-                # In C++, as on a GPU: `decompose` may prefer Python, and then imports sympy amid the user's step.
+                # C++ decomposes the operation, as on a GPU. `func.decompose` may prefer Python, and would import sympy
+                # amid the user's step.
                 with SimDispatchMode(self.world):
                     return func._op_dk(_COMPOSITE, *args, **kwargs)
             return run(self.world, func, args, kwargs)
@@ -83,8 +85,10 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Return whether an operation consists of others. Autograd takes it apart before it comes here; inference mode does
-    not."""
+    """Return whether an operation consists of others.
+
+    Autograd decomposes such an operation before this mode sees it; inference mode does not.
+    """
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -114,7 +118,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         capturing.admit()
     placed = list(zip(inputs, places, strict=True))
     for happening in happenings(func, args, kwargs, placed, target, world.scope, world.table):
-        with world.on(device):  # as PyTorch's guard of the device
+        with world.on(device):  # kernels make their tensors' device current, as PyTorch's device guard does
             _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
     frozen = None
@@ -143,7 +147,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def _unknown(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> str | None:
-    """Return what the table cannot tell of an operation."""
+    """Return the effects of an operation that the op table does not know."""
     if is_unknown(func, world.table):
         return op_name(func)
     sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
@@ -156,11 +160,11 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"Operations on sparse tensors that take their entries as they lie, or whose wait the table knows."
+"Operations on sparse tensors that use the stored entries unchanged, or whose wait for the device is in the op table."
 
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether an operation works on meta tensors and makes nothing on a simulated device."""
+    """Return whether an operation on meta tensors leaves nothing on a simulated device."""
     materialised = world.scope.explicit and world.scope.place != HOST and _takes_device(func)
     return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
 
@@ -201,7 +205,7 @@ def _frozen(capturing: Session, args: Sequence[Any], kwargs: Mapping[str, Any], 
 
 
 def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
-    """Return the tensors of a result that an operation leaves on the device."""
+    """Return the tensors of an operation's result that lie on the device."""
     on_host = () if entry is None else entry.host_results
     return [tensor for at, tensor in enumerate(tensors_in(result)) if at not in on_host]
 
@@ -219,7 +223,7 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """Return the unknown effects on which the values of `inputs` depend; in a step these count."""
+    """Return the unknown effects on which the values of `inputs` depend; a step that reads them cannot be `ready`."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.met(found)
@@ -243,12 +247,13 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
     if world.shapes is None:
         return func(*args, **kwargs)
     if world.scope.via == "torch.Tensor.__setitem__" and kwargs.get("device") is not None:
-        kwargs = {**kwargs, "device": torch.device("cpu")}  # a number that goes to memory without values
+        kwargs = {**kwargs, "device": torch.device("cpu")}  # the number is stored into memory that has no values
     return world.shapes.perform(func, args, kwargs, HOST)
 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
-    """The device of the result: the one the call names, else its arguments', else (made from nothing) the scope's."""
+    """Return the device of the result: the device that the call names, else the first argument's, else (without tensor
+    arguments) the scope's."""
     scope = world.scope
     if _takes_device(func) and (scope.explicit or not inputs):
         return scope.place
@@ -272,7 +277,7 @@ def _announce(
         return
     world.refusals_seen += 1
     world.emit(happening.kind, name, happening.nbytes, **happening.data)
-    # PyTorch's own check only asks whether the current stream is capturing; CUDA refuses a wait on any stream.
+    # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is.
     if session is not None and (capturing is not None or refusal.invalidates):
         session.refuse(refusal, name, happening.kind, **happening.data)
 
@@ -309,7 +314,7 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
 
 
 def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """The tensors that the op writes by its schema, or by the op table if the schema does not say."""
+    """Return the tensors that the op writes by its schema, or by the op table if the schema declares none."""
     unsaid = () if entry is None else entry.mutates
     found = []
     for position, argument in enumerate(func._schema.arguments):
@@ -321,8 +326,11 @@ def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping
 
 
 def _freeze(value: Any, written: Set[int]) -> Any:
-    """Copy the arguments over detached aliases, so that later changes to a tensor's shape or `.data` do not move the
-    graph's addresses. A host tensor that no GPU can read is passed by value."""
+    """Replace tensors in the arguments by detached aliases, so that later changes to a tensor's shape or `.data` do not
+    move the graph's addresses.
+
+    A host tensor that no GPU can read is copied, as a GPU is given its value.
+    """
     if isinstance(value, torch.Tensor):
         by_value = index_of(value) == HOST and not is_pinned(value) and id(value) not in written
         return value.detach().clone() if by_value else value.detach()
@@ -364,7 +372,7 @@ def _node(
     written: Sequence[torch.Tensor],
     draw: Draw | None,
 ) -> Node | None:
-    """The node that a replay runs; `None` for an op that launches nothing, such as a view."""
+    """Return the node that a replay runs, or None for an op that launches nothing, such as a view."""
     kind = _kind(func, entry, inputs, outputs)
     if kind is None:
         return None
@@ -382,12 +390,13 @@ def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
 def _kind(
     func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> NodeKind | None:
-    """The kind of work that an op launches on the device; `None` if it launches nothing."""
+    """Return the kind of work that an op launches on the device, or None if it launches nothing."""
     name = op_name(func)
     if entry is not None and not entry.launches:
         return None
     mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
-    if not mutable and not outputs and func._schema.returns:  # answered on the host (`equal` of different shapes)
+    # The host knows the answer, as for `equal` of different shapes
+    if not mutable and not outputs and func._schema.returns:
         return None
     if not mutable and outputs:
         before = {storage._cdata for tensor in inputs for storage in storages(tensor)}

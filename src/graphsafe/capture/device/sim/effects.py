@@ -1,4 +1,4 @@
-"""Tells what one operation does to the host and to a capture, before it runs.
+"""Finds the effects of one operation on the host and on a capture before it runs.
 
 Copies, indexing and scalar reads follow from the tags of the arguments; everything else is looked up in the op table.
 """
@@ -26,19 +26,24 @@ STOPS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"""Effects in the op table that stop a capture. `random` and `allocates` are seen from tags and tensors, and so is
-`copies`, except for calls that exist in Python only."""
+"""Effects in the op table that stop a capture.
+
+The tags of the tensors show `random` and `allocates`, and also `copies`, except for calls that exist only in Python.
+"""
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
-"""Namespaces of bookkeeping, copies between flat buffers, and PyTorch's own decompositions. Effects of ops outside of
-these and aten are not known."""
+"""Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
+decompositions.
+
+The effects of ops in other namespaces are unknown.
+"""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
-"Judged by the tags of the arguments, not by the op table."
+"Names of calls whose effects follow from the tags of the arguments, not from the op table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,11 @@ def happenings(
     scope: Scope,
     table: OpTable,
 ) -> tuple[Happening, ...]:
-    """Return the effects of the call. `placed` are its tensors with their devices, `target` is the device of its result
-    (`HOST` for the CPU). Raises `RuntimeError` in PyTorch's words if it mixes devices."""
+    """Return the effects of the call.
+
+    `placed` are its tensors with their devices, `target` is the device of its result (`HOST` for the CPU). Raises
+    `RuntimeError` with PyTorch's message if the call mixes devices.
+    """
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
@@ -87,7 +95,7 @@ def op_name(func: Any) -> str:
 
 @functools.cache
 def is_unknown(func: Any, table: OpTable) -> bool:
-    """Return whether nothing is known of an op: it is another library's, or newer than the table."""
+    """Return whether an op's effects are unknown: it belongs to another library, or is newer than the op table."""
     name = op_name(func)
     namespace = name.partition("::")[0]
     if namespace in _OPEN_NAMESPACES:
@@ -101,14 +109,14 @@ def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Te
         return
     dtype = _dtype(inputs[0])
     if dtype in entry.no_kernel:
-        # PyTorch's dispatch over dtypes refuses with this class, and a step may catch it.
+        # PyTorch raises this class for a missing dtype, and a step may catch it.
         raise NotImplementedError(f'"{op_name(func)}" has no CUDA kernel for {dtype} (measured on an H200, torch 2.11)')
 
 
 def _transfer(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], target: int, literal: bool
 ) -> tuple[Happening, ...]:
-    if not isinstance(args[0], torch.Tensor):  # a Python number that vmap turns into a tensor
+    if not isinstance(args[0], torch.Tensor):  # vmap passes a Python number as the tensor
         return ()
     if name == "aten::_to_copy":
         source, destination = args[0], None
@@ -120,7 +128,8 @@ def _transfer(
         here, there = index_of(source), index_of(destination)
     if (here == HOST) == (there == HOST):
         return ()
-    if source.numel() == 0:  # nothing is sent: `torch.tensor([], device=...)` captures (transformers' caches do so)
+    # Nothing is copied: `torch.tensor([], device=...)` can be captured (transformers' caches do so)
+    if source.numel() == 0:
         return ()
     host = source if here == HOST else destination
     # `.to("cpu", non_blocking=True)` puts its result into pinned memory.
@@ -131,7 +140,7 @@ def _transfer(
 
 
 def _is_staged(source: torch.Tensor, destination: torch.Tensor | None) -> bool:
-    """Return whether the host side is first rearranged, which PyTorch does in pageable memory."""
+    """Return whether PyTorch first copies the host tensor into another layout, which it does in pageable memory."""
     if destination is None:
         return not source.is_contiguous()
     return source.stride() != destination.stride()
@@ -149,8 +158,8 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
             continue
         mask = index.dtype in (torch.bool, torch.uint8)
         if index_of(index) == HOST:
-            # The elements of a host mask are counted on the host and sent from pinned memory without a wait. The
-            # content of Python lists goes to the device first, as it is.
+            # The true elements of a host mask are counted on the host, and their indices are sent from pinned memory
+            # without a wait. A mask written as a Python list is first copied to the device.
             if literal or not mask:
                 found.append(_upload(index, index=True))
         elif mask:
@@ -159,7 +168,10 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Judge a store: `x[mask] = scalar` is a masked fill with one mask of the device; other masks are counted."""
+    """Judge a store:
+
+    `x[mask] = scalar` with a single device mask is a masked fill; any other device mask has its true elements counted.
+    """
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     given = [index for index in indices if index is not None]
@@ -186,8 +198,8 @@ def _upload(value: torch.Tensor, **data: Any) -> Happening:
 
 
 def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:
-    """Raise if CUDA would refuse the devices: its kernels take tensors of one device; pointwise ones also take a 0-d
-    host tensor as a number."""
+    """Raise if CUDA would refuse the devices: a kernel takes tensors of one device, and a pointwise kernel also takes a
+    0-d host tensor as a number."""
     devices = {index for _, index in placed}
     taken = "none" if entry is None else entry.host_arguments
     if len(devices) < 2 or taken == "tensors":
@@ -201,7 +213,7 @@ def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tens
 
 
 def _shapes_answer(name: str, args: Sequence[Any]) -> bool:
-    """Return whether shapes answer the call: `torch.equal` of tensors of different shapes needs no device."""
+    """Return whether the shapes alone decide the result, as for `torch.equal` of tensors of different shapes."""
     if name not in ("aten::equal", "torch.equal", "torch.Tensor.equal") or len(args) != 2:
         return False
     return bool(args[0].shape != args[1].shape)
@@ -235,8 +247,11 @@ _possible: dict[tuple[int, Any], bool] = {}
 
 
 def _may_happen(func: Any, entry: Op) -> bool:
-    """Return whether any call of an op can have an effect of the table that stops or copies. An effect of a tensor that
-    is given as a number is that of the Python function: the op itself is given the number."""
+    """Return whether some call of an op can have an effect in the table that stops a capture or copies.
+
+    An effect that needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read
+    the tensor.
+    """
     key = (id(entry), func)
     if key not in _possible:
         tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
@@ -255,8 +270,7 @@ def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
-    """Return whether the Python-level call exists to allocate (`torch.zeros`), so that its memory is not an op's
-    ordinary result."""
+    """Return whether the Python-level call exists to allocate (`torch.zeros`), and its memory is no op's result."""
     entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
@@ -272,7 +286,7 @@ def table_entry(func: Any, table: OpTable) -> Op | None:
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
-    """Return the table's effect of a Python-level call on a device's tensors that only shows in CUDA's code
+    """Return the op table's effect of a Python-level call that stops a capture on CUDA but not on the CPU
     (`sparse_coo_tensor` without a size)."""
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
@@ -288,7 +302,7 @@ def _stopping_entry(func: Any, name: str, table: OpTable) -> Op | None:
 
 
 def _call(func: Any, entry: Op, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
-    """Return the aten call in the op table's form: by the schema's argument names."""
+    """Return the aten call in the op table's form, with the schema's argument names."""
     named = {parameter.name: value for parameter, value in zip(func._schema.arguments, args, strict=False)}
     return _form(entry, args, {**named, **kwargs})
 
@@ -306,13 +320,12 @@ def _identity(tensor: torch.Tensor) -> str:
     """Return a key that is the same for two views of the same values."""
     try:
         return f"{memory_key(tensor)}:{tensor.storage_offset()}:{tuple(tensor.shape)}:{tensor.stride()}"
-    except RuntimeError:  # sparse, nested, or wrapped by vmap
+    except RuntimeError:  # a sparse or nested tensor, or one wrapped by vmap, has no such memory
         return str(id(tensor))
 
 
 def _argument(value: Any, texts: bool) -> Argument:
-    """Return an argument in the op table's form; with a text that tells tensors apart only where `texts` asks for
-    it."""
+    """Return an argument in the op table's form; with `texts`, a tensor has a text that identifies it."""
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):

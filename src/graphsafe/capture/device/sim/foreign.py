@@ -1,4 +1,4 @@
-"""Notes work that PyTorch's dispatcher never sees, which the device does not simulate."""
+"""Notes work that bypasses PyTorch's dispatcher and is therefore not simulated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphsafe.capture.device.sim.world import Scope, World
 from graphsafe.capture.shared.frames import is_graphsafe_file
 
 OTHER_THREAD = "a thread that the step starts"
-"The report's name for work that the modes do not see."
+"The name, in a report, of the threads that a step starts."
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
@@ -42,7 +42,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Report memory that goes to another library, which may write there at any time."""
+    """Report memory that is handed to another library, which may write to it at any time."""
 
     def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -56,8 +56,10 @@ def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Report that memory is given back and taken again (FSDP's gathered parameters). On a GPU the allocator may have
-    given it to others meanwhile. Here the memory is kept, since a graph reads and writes it in its old place."""
+    """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters).
+
+    On a GPU the allocator may give the memory to others in between. Here it stays, since a graph uses its address.
+    """
 
     def watched(storage: torch.UntypedStorage, size: int) -> Any:
         world = worlds.active()
@@ -70,8 +72,11 @@ def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Enter the modes in a new thread, since PyTorch's modes belong to a thread. Note a thread that a step starts: its
-    work is seen, but not its order to that of other threads. graphsafe's own threads do no work."""
+    """Enter the modes in a new thread, since PyTorch's modes belong to a thread.
+
+    Note a thread that a step starts: its work is seen, but not how it is ordered against other threads' work.
+    graphsafe's own threads launch no work.
+    """
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
@@ -88,11 +93,11 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
     own = vars(thread).get("run")
 
     def run() -> None:
-        del thread.run  # a cycle would keep what the thread holds
+        del thread.run  # the cycle would keep the thread's target alive
         if own is not None:
             thread.run = own  # type: ignore[method-assign]
         with SimFunctionMode(world):
-            # Not `with`: its flags are the process's, and threads would put them back in the wrong order.
+            # Not `with`, which also sets flags of the process; threads would restore those in the wrong order.
             _push_mode(SimDispatchMode(world))
             try:
                 thread.run()
@@ -103,8 +108,10 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
 
 
 def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Note TorchScript, which asks C++ for devices: tensors made from nothing are put where its arguments are. Its
-    fusion of operations on a GPU is not simulated."""
+    """Note TorchScript, which reads devices in C++: a tensor that it creates lies on its arguments' device.
+
+    Its fusion of operations on a GPU is not simulated.
+    """
 
     def watched(function: Any, *args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -121,7 +128,7 @@ def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _skipped(kernel: Any, *args: Any, **kwargs: Any) -> None:
-    """Leave out a Triton kernel, which needs a GPU, so that the rest of the step can be looked at."""
+    """Leave out a Triton kernel, which needs a GPU, so that the rest of the step can be examined."""
     world = worlds.active()
     if world is None:
         raise RuntimeError("a Triton kernel outside the simulated device that replaced its launcher")

@@ -1,7 +1,7 @@
-"""Poisons memory that a graph goes on using without any other holder: a GPU's allocator would give it away.
+"""Poisons memory that a graph still uses but nothing else holds: a GPU's allocator would give it away.
 
-Here the operations that a graph holds keep their storages alive, so the holders of a storage are counted. Memory that
-was allocated in a capture belongs to the graph's pool and is never given away while the graph lives.
+On the simulated device a graph keeps its storages alive, so the other holders of a storage are counted. Memory that was
+allocated in a capture belongs to the graph's pool and is never given away while the graph lives.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
-    """Poison such memory. Call it with torch functions disabled."""
+    """Poison the memory that only these graphs hold. Call it with torch functions disabled."""
     aliases: dict[int, set[int]] = {}
     found: dict[int, torch.Tensor] = {}
     inside: set[int] = set()
@@ -40,6 +40,6 @@ def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
             if tag.session is not None:
                 inside.add(place)
     for place, tensor in found.items():
-        held = holders(place)  # each tensor counts as one
+        held = holders(place)  # each tensor of a graph is one holder
         if place not in inside and held is not None and held <= len(aliases[place]):
             torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)

@@ -2,8 +2,8 @@
 into tags.
 
 PyTorch's Python functions pass themselves to a mode before their first line, and run their body with the mode off,
-where `x.device` would tell the truth. So they are kept from asking (`substitutes.has_torch_function`), and this mode
-sees C functions only.
+where `x.device` would tell the truth. So these functions do not see the mode (`substitutes.has_torch_function`), and
+only C functions pass themselves to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, pu
 from graphsafe.capture.device.sim.world import Scope, World
 from graphsafe.capture.device.valueless import is_valueless
 
-__tracebackhide__ = True  # of pytest: a failure ends at the user's line
+__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
 
 
 CPU = torch.device("cpu")
@@ -53,7 +53,8 @@ class SimFunctionMode(TorchFunctionMode):
         place, explicit = HOST, False
         named = kwargs.get("device")
         if isinstance(func, torch._ops.OpOverload) and world.scope.place != HOST and named in (None, CPU):
-            return func(*args, **kwargs)  # a mode passes on an operation of backward, which has its place
+            # Another mode passes on an operation of a backward pass, whose scope already names the device
+            return func(*args, **kwargs)
         if named is not None:
             place, explicit = placed(named), True
             if place == HOST and torch.device(named).type != "cpu":
@@ -110,7 +111,7 @@ class SimFunctionMode(TorchFunctionMode):
                 world.session.refuse(of_hidden_wait(effect), name, kind)
 
     def readable(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a host tensor whose values Python may read: made-up values if they were not computed."""
+        """Return a host tensor that Python may read; values that were not computed are made up."""
         shapes = self.world.shapes
         with torch._C.DisableTorchFunction():
             return tensor if shapes is None or not is_valueless(tensor) else shapes.filled(tensor)
@@ -127,7 +128,7 @@ class SimFunctionMode(TorchFunctionMode):
         memory_format: torch.memory_format | None = None,
         literal: bool = False,
     ) -> torch.Tensor:
-        """Perform `tensor.to(...)`; returns the tensor itself if nothing changes, as PyTorch does."""
+        """Perform `tensor.to(...)`. As in PyTorch, the result is the tensor itself if nothing changes."""
         with torch._C.DisableTorchFunction():
             same = index_of(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype)
         if same:
@@ -148,7 +149,7 @@ class SimFunctionMode(TorchFunctionMode):
 
 @contextmanager
 def function_mode_on(world: World) -> Iterator[None]:
-    """Switch the mode on for Python code that an operation calls, where modes are off."""
+    """Switch the mode on for Python code that an operation calls: PyTorch disables modes there."""
     modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
     if any(isinstance(mode, SimFunctionMode) for mode in modes):
         yield
@@ -158,7 +159,7 @@ def function_mode_on(world: World) -> Iterator[None]:
 
 
 def placed(device: Any) -> int:
-    """The index that a device argument names; `HOST` for the CPU and for kinds that are not simulated."""
+    """Return the index that a device argument names, or `HOST` for the CPU and for kinds that are not simulated."""
     if isinstance(device, int) and not isinstance(device, bool):
         return device_index(device)
     named = torch.device(device)
@@ -167,7 +168,7 @@ def placed(device: Any) -> int:
 
 @functools.cache
 def name_of(func: Any) -> str:
-    """The function's name in the op table: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
+    """Return the function's name in the op table: `torch.Tensor.item`, `torch.zeros`, `torch.nn.functional.one_hot`."""
     name = resolve_name(func)
     return name or f"torch.{getattr(func, '__name__', func)}"
 
@@ -228,7 +229,8 @@ def _cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str
 
 
 def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `x.type()`, which names the device too, and `x.type("torch.cuda.FloatTensor")`, which moves."""
+    """Handle `x.type()`, whose result names the device, and `x.type("torch.cuda.FloatTensor")`, which moves the
+    tensor."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     with torch._C.DisableTorchFunction():
         index = index_of(args[0])
@@ -250,7 +252,8 @@ def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.tensor(values, device=...)` and the like: made on the host, then copied, pageable and blocking."""
+    """Handle `torch.tensor(values, device=...)` and the like: the tensor is made on the host and copied from pageable
+    memory, and the host waits."""
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
     if device is None and not method:
@@ -297,7 +300,7 @@ def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[s
 
 
 def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Copy to pageable memory; a 0-d tensor is read as by `item`."""
+    """Handle `x.tolist()`: copy to pageable memory; a 0-d tensor is read as by `item`."""
     tensor = args[0]
     with torch._C.DisableTorchFunction():
         index, scalar = index_of(tensor), tensor.dim() == 0
@@ -334,7 +337,8 @@ def _is_pinned(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: di
 
 
 def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """With the number of classes given, skip the check of the values' range, which the CPU makes and a GPU does not."""
+    """Handle `one_hot`: with a given number of classes a GPU does not check the range of the values, as the CPU
+    would."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     with torch._C.DisableTorchFunction():
@@ -383,4 +387,5 @@ HANDLERS: dict[Any, Handler] = {
 }
 
 INHERITS_NOTHING = frozenset({torch.Tensor.__setitem__, torch.Tensor.__getitem__})
-"""Functions that make tensors from Python values (an index list, the stored number) on the host and copy them."""
+"""Functions that turn Python values (an index list, the stored number) into host tensors and copy these to the
+device."""

@@ -1,8 +1,8 @@
 """Random numbers in the manner of a GPU's generator: a seed and an offset that every draw advances.
 
-The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and put back after it. So the
-same state gives the same numbers, eager and replayed, and host code that draws sees nothing of it. The capturing flag
-follows torch <= 2.11: set when a capture begins, cleared only when one ends well.
+The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and restored after it. So the
+same state gives the same numbers, eager and replayed, and the host's own random numbers do not change. The capturing
+flag follows torch <= 2.11: set when a capture begins, cleared only when one ends well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphsafe.capture.device.sim.streams import device_index
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
-"Philox numbers that a small operation uses per thread; a larger one uses a multiple of it on a GPU."
+"Philox numbers that a small operation uses per thread; on a GPU a larger operation uses a multiple of this."
 _MASK = (1 << 64) - 1
 
 
@@ -32,7 +32,7 @@ class State:
     offset: int = 0
     capturing: bool = False
     drawn: int = 0
-    "The number by which the open capture has advanced it."
+    "How far the open capture has advanced the offset."
 
 
 class Generator(torch._C.Generator):
@@ -81,8 +81,10 @@ class Generator(torch._C.Generator):
         return self.state.offset
 
     def set_offset(self, offset: int) -> Generator:
-        """Set the offset. In a capture this applies to what is captured: later draws repeat the numbers of earlier
-        ones."""
+        """Set the offset.
+
+        In a capture this also applies to the captured draws: later draws repeat the numbers of earlier draws.
+        """
         if worlds.current().is_capturing():
             self.state.drawn = int(offset)
         else:
@@ -90,7 +92,7 @@ class Generator(torch._C.Generator):
         return self
 
     def get_state(self) -> torch.Tensor:
-        """Return the state; in a capture, with the offset of the draws captured so far."""
+        """Return the state; in a capture, its offset includes the draws captured so far."""
         offset = self.state.drawn if worlds.current().is_capturing() else self.state.offset
         words = self.state.seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
         return torch.frombuffer(bytearray(words), dtype=torch.uint8).clone()
@@ -129,7 +131,7 @@ def check(generator: Generator, capturing: bool) -> None:
 
 
 def advance(generator: Generator, capturing: bool) -> int:
-    """Return the offset of this draw, and move the generator, or the count of the open capture, past it."""
+    """Return the offset of this draw, and advance the generator, or the open capture's count, beyond the draw."""
     state = generator.state
     if capturing:
         state.drawn += INCREMENT

@@ -31,7 +31,7 @@ from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.construct import Attempt
 
-__tracebackhide__ = True  # of pytest: a failure ends at the user's line
+__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
 
 
 NodeKind = Literal["kernel", "memcpy", "none"]
@@ -49,30 +49,33 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers as they were, tensors as aliases that keep the addresses. A tensor that a GPU is
-    given by value (one of the host that is not pinned) is a copy."""
+    """The frozen arguments: numbers as they were, tensors as aliases that keep the addresses.
+
+    An unpinned host tensor is a copy, since a GPU is given its value.
+    """
     outputs: tuple[torch.Tensor, ...]
-    "Detached aliases of the tensors that it returned at capture; replay writes into them."
+    "Detached aliases of the tensors that the operation returned at capture; a replay writes into them."
     op: str
     kind: NodeKind
     draw: Draw | None
     frames: tuple[CallSite, ...]
     span: Span | None
     written: tuple[torch.Tensor, ...] = ()
-    "Detached aliases of the arguments that it writes."
+    "Detached aliases of the arguments that the operation writes."
     recorded: bool = False
-    "Whether autograd recorded it."
+    "Whether autograd recorded the operation."
 
     def call(self) -> Any:
         return perform(self.func, self.args, self.kwargs)
 
     def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
         """Run the node. `starts` are the seeds and offsets from which this replay draws."""
-        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` changes the Python object, no memory
+        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` and the like change the tensor's shape and no memory
             return
         written = tensors_in([self.args, self.kwargs, self.outputs])
         inference = any(tensor.is_inference() for tensor in written)
-        # Such tensors may only be written in this mode; `inference_mode(False)` would turn gradients on.
+        # Inference tensors may only be written in inference mode. Otherwise the mode stays as it is:
+        # `inference_mode(False)` would turn gradients on.
         with torch.inference_mode() if inference else contextlib.nullcontext():
             if self.draw is None:
                 results = self.call()
@@ -80,7 +83,7 @@ class Node:
                 seed, offset = starts[self.draw.generator]
                 results = generators.draw(seed, offset + self.draw.offset, self.call)
             for recorded, new in zip(self.outputs, tensors_in(results), strict=False):
-                if recorded.is_nested:  # unknown already: see dispatch_mode.py
+                if recorded.is_nested:  # nested tensors are already unknown effects: see dispatch_mode.py
                     continue
                 if recorded.layout == torch.strided and recorded.data_ptr() == new.data_ptr():
                     continue
@@ -108,7 +111,8 @@ def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node in the order made by streams and events: it comes after the first `seen[stream]` nodes of each stream."""
+    """A node with its place in the order that streams and events make: it runs after the first `seen[stream]` nodes of
+    each stream."""
 
     node: Node
     stream: Stream
@@ -130,14 +134,14 @@ class Session:
         self.nodes: list[Node] = []
         self.placed: list[Placed] = []
         self.escaped: list[StepEvent] = []
-        "Work on this process's devices that ran during the capture and is not in the graph."
+        "Work that this process gave its devices during the capture and that is not in the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
         self.last_work: dict[Stream, StepEvent] = {}
         self.saved: dict[int, tuple[Any, Any]] = {}
         self.reuse = Reuse()
         self.doubts: list[str] = []
-        "Captured work, before any step, whose effects are not known."
+        "Work with unknown effects that was captured before any step."
         self.frames: tuple[CallSite, ...]
         self.span: Span | None
         self.frames, self.span = user_frames()
@@ -189,7 +193,7 @@ class Session:
         self.saved.clear()
 
     def unjoined(self) -> StepEvent | None:
-        """The last work of a stream that the first one never waited for."""
+        """Return the last work of a stream for which the capture's first stream never waited."""
         seen = self.clocks[self.origin]
         for stream, clock in self.clocks.items():
             if clock[stream] > seen.get(stream, 0):
@@ -208,7 +212,7 @@ class CUDAGraph:
         "The order of the nodes, if more than one stream took part."
         self.escaped: tuple[StepEvent, ...] = ()
         self.draws: dict[Generator, int] = {}
-        "The number by which one replay advances each generator."
+        "How far one replay advances each generator."
         self.session: Session | None = None
         self.captured_in: Session | None = None
         "The session that captured the graph. Tags of storages that the capture allocated name it."
@@ -256,8 +260,8 @@ class CUDAGraph:
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # NCCL's own streams may stay unjoined. Chance then decides whether another operation uses the memory before
-            # the collective has ended.
+            # CUDA lets NCCL's own streams stay unjoined. Then timing decides whether the memory is reused before the
+            # collective has ended.
             where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
             world.met([f"a collective that no stream waits for{where}"])
         elif error is None and loose is not None:
@@ -294,7 +298,8 @@ class CUDAGraph:
 
     def run(self) -> None:
         starts = {
-            # A graph that does not advance a generator never looks at it again: it draws the numbers of its capture.
+            # A graph that does not advance a generator does not read it at replay either: it repeats the numbers of its
+            # capture.
             generator: (generator.state.seed, generator.state.offset) if advance else (self._seeds[generator], 0)
             for generator, advance in self.draws.items()
         }
@@ -305,7 +310,7 @@ class CUDAGraph:
             generator.state.offset += advance
 
     def tensors(self) -> list[torch.Tensor]:
-        """Return all tensors that its operations read and write."""
+        """Return all tensors that the graph's operations read and write."""
         return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:
@@ -346,7 +351,7 @@ def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException
 
 
 def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure:
-    """Describe the failure, at the guilty line if the user's code swallowed the error."""
+    """Return the description of a failure, at the guilty line even if the user's code swallowed the first error."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     if guilty is not None and not frames:

@@ -1,8 +1,8 @@
-"""The refusals of a capture, and their words.
+"""The errors by which a capture refuses an operation, and their messages.
 
-There are two kinds. The CUDA runtime invalidates the capture: every later operation on its streams fails, so does
-`capture_end`, and (torch <= 2.11) the generator is left capturing. PyTorch's own checks raise before CUDA sees
-anything, and the capture goes on. The texts are those of torch 2.11 on an H200.
+There are two kinds. If the CUDA runtime refuses, the capture becomes invalid: every later operation on its streams
+fails, so does `capture_end`, and (torch <= 2.11) the generator is left capturing. If one of PyTorch's own checks
+refuses, CUDA sees nothing and the capture goes on. The texts are those of torch 2.11 on an H200.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def of_hidden_wait(effect: Effect) -> Refusal:
 
 
 def of_transfer(pinned: bool, non_blocking: bool) -> Refusal | None:
-    """The refusal of a copy between host and device, or None: PyTorch refuses pageable memory, CUDA refuses a wait."""
+    """Return the refusal of a copy between host and device, or None:
+
+    PyTorch refuses pageable memory, CUDA refuses a wait.
+    """
     if not pinned:
         return PAGEABLE
     return None if non_blocking else NOT_PERMITTED

@@ -19,11 +19,13 @@ _WIDER = {
 
 
 def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run an operation. If the CPU lacks a kernel for a type that GPUs support (`histc` of integers), compute in a
-    wider one."""
+    """Run an operation.
+
+    If the CPU lacks a kernel for a dtype that GPUs support (`histc` of integers), compute in a wider dtype.
+    """
     try:
         return func(*args, **kwargs)
-    except RuntimeError as error:  # in newer versions NotImplementedError, which is one
+    except RuntimeError as error:  # newer versions raise its subclass NotImplementedError
         if func._schema.is_mutable or "not implemented for" not in str(error):
             raise
         narrow = {tensor.dtype for tensor in _tensors(args) if tensor.dtype in _WIDER}

@@ -1,4 +1,4 @@
-"""Answers questions about where a tensor lies: handlers of `SimFunctionMode`, and the devices of new tensors."""
+"""Handlers of `SimFunctionMode` that answer where a tensor lies, and the default device of new tensors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def default_device() -> torch.device | None:
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.device`. Memory without values lies on the meta device, and is reported as the host's."""
+    """Answer `x.device`.
+
+    In shapes mode, host tensors without values lie on the meta device; the answer for them is the CPU.
+    """
     index = index_of(args[0])
     if index == HOST:
         return _CPU if is_valueless(args[0]) else func(*args)
@@ -57,7 +60,7 @@ def is_cpu(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
 
 
 def is_meta(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.is_meta`: true only for tensors that the user's code put there itself."""
+    """Answer `x.is_meta`: true only for tensors that the user's code itself put on the meta device."""
     return func(*args) and not is_valueless(args[0])
 
 

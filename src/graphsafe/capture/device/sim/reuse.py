@@ -1,7 +1,7 @@
 """Finds memory that a capture frees on the stream that allocated it while another stream may still use it.
 
-A GPU's allocator may give such memory to the next allocation on the first stream, unless `record_stream` defers that.
-The simulated device never reuses memory of a capture, so it cannot tell whether a replay is right.
+A GPU's allocator may give such memory to the next allocation on the first stream, unless `record_stream` defers the
+release. The simulated device never reuses memory of a capture, so its replays cannot show the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from graphsafe.capture.shared.places import shown
 
 
 class Use(Protocol):
-    """A node in the order made by streams and events; `graphs.Placed` is one."""
+    """A node with its place in the order of streams and events, such as `graphs.Placed`."""
 
     @property
     def node(self) -> Any: ...
@@ -34,13 +34,16 @@ class _Memory:
     def __init__(self, born_on: Hashable) -> None:
         self.born_on = born_on
         self.aliases = 0
-        "Tensors of nodes that hold it."
+        "Number of tensors of nodes that hold the memory."
         self.uses: list[Use] = []
-        "Nodes on other streams."
+        "Nodes on other streams that use the memory."
 
 
 class Reuse:
-    """The memory that one capture allocates. `doubts` are the uses that may come too late, in words."""
+    """The memory that one capture allocates.
+
+    `doubts` describes the uses that may come after the memory was given away.
+    """
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
@@ -66,12 +69,12 @@ class Reuse:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
-        """Note `record_stream`: the memory is given away after the capture."""
+        """Note `record_stream`: the memory is not given away before the capture ends."""
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
     def _look(self, placed: Use) -> None:
-        """Note memory that this allocation may get while another stream uses it."""
+        """Note freed memory that this allocation may be given while another stream still uses it."""
         for place, memory in self._memory.items():
             if not memory.uses or memory.born_on != placed.stream:
                 continue

@@ -28,17 +28,17 @@ class Seen:
     def __init__(self) -> None:
         self._found: list[Operation] = []
         self._told: tuple[OperationKind, str] | None = None
-        "The latest report of a wait or a copy: the same operation launches it next."
+        "The latest report of a wait or a copy; the operation's launch follows it."
 
     def told(self, event: StepEvent) -> None:
-        """Take a wait or a copy."""
+        """Record a wait or a copy."""
         kind = _OF_EVENTS.get(event.kind)
         if kind is not None:
             self._add(kind, event.op, event.frames)
             self._told = kind, event.op
 
     def launched(self, kind: str, name: str) -> None:
-        """Take a piece of work."""
+        """Record a launch."""
         told, self._told = self._told, None
         does = _OF_LAUNCHES.get(kind, "launch")
         if told is None or told != (does, name):
@@ -53,5 +53,5 @@ class Seen:
             self._found.append(Operation("host", kind, name, place, None, None, None, None, False, 1))
 
     def timeline(self) -> Timeline:
-        """Return all of it."""
+        """Return the order of all that was recorded."""
         return Timeline("pass", operations=tuple(self._found))

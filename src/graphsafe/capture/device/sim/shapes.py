@@ -1,8 +1,8 @@
 """Runs operations in shapes mode: a large model is built and stepped without memory for its weights.
 
-Floating-point values on the device are never computed, and neither are those of large tensors anywhere. Integers and
-booleans are, as long as they follow from known ones: positions, lengths and masks steer the step as they would on a
-GPU. If Python asks for an unknown value, it gets the answer that `answer` chooses.
+Floating-point values on the device are never computed, and neither are those of large tensors anywhere. Small tensors
+of integers and booleans are computed as long as their inputs are known: positions, lengths and masks steer the step as
+they would on a GPU. If Python reads an unknown value, it gets `answer`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from graphsafe.capture.device.valueless import drop_values, is_valueless
 LARGEST = 1 << 16
 "Number of elements up to which a tensor's values are computed."
 _MOST_FILLED = 1 << 24
-"Number of elements in the arguments up to which an operation without a rule for shapes runs on made-up values."
+"""The largest number of argument elements with which an operation whose result's shape depends on values runs on
+made-up values."""
 _META = torch.device("meta")
 _READS = "aten::_local_scalar_dense"
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
@@ -32,11 +33,14 @@ class Shapes:
 
     def __init__(self) -> None:
         self.answer = 1
-        "The answer to questions about unknown values: 1 is True, one, all elements of a mask; 0 the opposite."
+        "The made-up value of everything unknown: 1 means True, one, and all elements of a mask; 0 the opposite."
         self.asked = 0
-        "How often an unknown value was asked for."
+        "How often Python read an unknown value."
         self._results: dict[tuple[Any, ...], Any] = {}
-        "Results of earlier calls: layers and steps repeat them, and PyTorch finds the shapes of most in Python."
+        """Results of earlier calls.
+
+        Layers and steps repeat calls, and PyTorch finds most shapes in Python, which is slow.
+        """
 
     def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
         """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
@@ -75,7 +79,7 @@ class Shapes:
         return float(self.answer) if tensor.dtype.is_floating_point else self.answer
 
     def _without(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Run an operation for the shapes of its results; on made-up values if its shapes depend on values."""
+        """Return results without values; the operation runs on made-up values if its shapes depend on values."""
         if func._schema.name in _GETS:
             args = [args[0], self._selected(args[1]), *args[2:]]
         call = _call(func, args, kwargs)
@@ -102,7 +106,7 @@ class Shapes:
         return _on(func, args, kwargs, fill)
 
     def _selected(self, indices: Sequence[Any]) -> list[Any]:
-        """Return indices in which a mask of unknown values selects all of its elements, or none."""
+        """Return the indices with each mask of unknown values replaced by all of its elements, or by none."""
         found: list[Any] = []
         for index in indices:
             if index is None or index.dtype not in (torch.bool, torch.uint8) or not is_valueless(index):
@@ -115,8 +119,10 @@ class Shapes:
 
 
 def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return all that the forms of a call's results follow from; None if it declares to write or return an argument, or
-    if an argument is no plain tensor or value."""
+    """Return a key of the call: equal keys have results of equal shapes.
+
+    None if the schema writes or returns an argument, or if an argument is neither a plain tensor nor a plain value.
+    """
     if not _makes_new(func):
         return None
     try:
@@ -129,13 +135,14 @@ def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[An
 
 @functools.cache
 def _makes_new(func: Any) -> bool:
-    """Return whether an operation declares that it writes no argument and returns none."""
+    """Return whether an operation's schema neither writes nor returns an argument."""
     schema = func._schema
     return all(one.alias_info is None for one in (*schema.arguments, *schema.returns))
 
 
 def _is_all_new(result: Any, inputs: Any) -> bool:
-    """Return whether no result lies over an input's memory, as that of `_unsafe_view` does."""
+    """Return whether no result shares an input's memory. (The result of `_unsafe_view` does, and its schema hides
+    it.)"""
     before = {tensor.untyped_storage()._cdata for tensor in tensors_in(inputs)}
     return all(
         tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in before
@@ -144,7 +151,10 @@ def _is_all_new(result: Any, inputs: Any) -> bool:
 
 
 def _form(value: Any) -> Any:
-    """Return a value with each tensor's form in its place. Raises TypeError for a tensor that has more to it."""
+    """Return a value in which each tensor is replaced by its form (shape, strides, dtype).
+
+    Raises TypeError for a tensor that the form does not describe.
+    """
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")
@@ -153,7 +163,7 @@ def _form(value: Any) -> Any:
         return tuple(_form(item) for item in value)
     if isinstance(value, dict):
         return tuple((name, _form(item)) for name, item in sorted(value.items()))
-    return type(value), value  # 1, 1.0 and True are equal
+    return type(value), value  # the type is part of the key because 1, 1.0 and True are equal
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:
@@ -185,7 +195,7 @@ def _loses_values(tensor: torch.Tensor, target: int) -> bool:
 
 
 def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
-    """Return a new tensor as it is or without its values; one over the arguments' memory as it is."""
+    """Return a result with or without its values; a result that shares the arguments' memory stays as it is."""
     if not _loses_values(tensor, target) or tensor.untyped_storage()._cdata in before:
         return tensor
     return _like(tensor)

@@ -1,5 +1,5 @@
-"""Handles the Python objects of storages: tells whether they count as holders, and keeps them through garbage
-collection.
+"""Handles the Python objects of storages: tells whether they count as holders of the storage, and keeps them alive
+through garbage collection.
 
 In torch 2.6 and 2.9 a collection that finds such an object in a cycle takes it apart while the memory lives, and the
 storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during collections.
@@ -20,7 +20,8 @@ _held: list[torch.UntypedStorage] = []
 
 
 def holders(number: int) -> int | None:
-    """The holders of a storage, by its `_cdata`, less its Python object; or None where PyTorch does not count them."""
+    """Return how many holders a storage (by its `_cdata`) has besides its Python object, or None if this PyTorch does
+    not tell."""
     return None if _use_count is None else int(_use_count(number)) - (1 if _objects_last() else 0)
 
 

@@ -1,8 +1,8 @@
 """Streams and events as Python objects, with the order that a capture would see.
 
-Each stream of a capture has a clock: how much of every other stream's captured work comes before it. A stream joins a
-capture by waiting on an event recorded in it, and is joined when the capture's first stream has waited for all its
-work.
+Each stream of a capture has a clock, which tells how much of every other stream's captured work comes before the
+stream's next work. A stream enters a capture by waiting for an event recorded in it, and is joined once the capture's
+first stream has waited for all the stream's work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 
 def device_index(device: Any) -> int:
-    """The index that `device` names (an int, a string, a torch.device or None); by default the current one."""
+    """Return the index that `device` names (an int, a string, a torch.device, or None for the current device)."""
     world = worlds.current()
     if device is None:
         return world.device
@@ -42,7 +42,7 @@ class Stream:
         self.priority = priority
         self.number = next(_numbers)
         self.foreign = False
-        "Whether another library made it, which may do anything on it."
+        "Whether another library made the stream and may use it at any time."
 
     @classmethod
     def default(cls, index: int) -> Stream:
@@ -157,7 +157,8 @@ class Event:
         return 0.0
 
     def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
-        """Judge a host call on an event: it is legal in a capture that did not record the event, as on an H200."""
+        """Judge a host call on an event: during a capture it is refused only if the capture recorded the event, as on
+        an H200."""
         world = worlds.current()
         captured = world.session is not None and self.session is world.session
         world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)

@@ -34,7 +34,7 @@ _DISABLED = torch._C._disabled_torch_function_impl
 
 
 def _overrides(value: Any) -> bool:
-    """Return whether an argument brings its own `__torch_function__` (tensors and parameters do not)."""
+    """Return whether an argument's class has its own `__torch_function__` (tensors and parameters have none)."""
     own = getattr(type(value), "__torch_function__", None)
     if own is None or own is _DISABLED:
         return False
@@ -42,8 +42,8 @@ def _overrides(value: Any) -> bool:
 
 
 def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
-    """Make a `has_torch_function` that ignores the modes: only arguments count, so that the bodies of PyTorch's Python
-    functions run under `SimFunctionMode`."""
+    """Return a `has_torch_function` that looks only at arguments and ignores modes, so that the bodies of PyTorch's
+    Python functions run under `SimFunctionMode`."""
 
     def asked(*args: Any) -> bool:
         if worlds.active() is None:
@@ -56,7 +56,7 @@ def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
 _REAL = {name: getattr(torch.overrides, name) for name in _ASKED}
 _ASKING = {name: _asking(real, variadic=name != "has_torch_function") for name, real in _REAL.items()}
 for _function in _ASKING.values():
-    # TorchScript compiles calls of these by the function's identity, not by its code.
+    # TorchScript recognises these functions by identity.
     torch.jit._builtins._register_builtin(_function, "aten::has_torch_function")
 
 
@@ -126,7 +126,7 @@ class _GeneratorMeta(type):
 
 
 def _text(real: Callable[..., str], name: str) -> Callable[..., str]:
-    """Format a tensor: formatting switches every mode off, and reads values."""
+    """Format a tensor on the host, because formatting disables every mode and reads values."""
 
     def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
         world = worlds.active()
@@ -169,7 +169,7 @@ def _deepcopy(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Pickle a tensor by copying it to the host; it is read back as a host tensor."""
+    """Pickle a tensor as a host copy; unpickling gives a host tensor."""
 
     def reduce(tensor: torch.Tensor, proto: Any) -> Any:
         world = worlds.active()
@@ -192,7 +192,7 @@ _torch_load = torch.load
 
 
 def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a wrapper tensor of a device without memory of its own there: a CPU tensor with the tag and no bytes."""
+    """Make a wrapper subclass's tensor: a CPU tensor with the device's tag and no bytes."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         world = worlds.active()
@@ -213,7 +213,7 @@ def _wrapper(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _load(file: Any, map_location: Any = None, **kwargs: Any) -> Any:
-    """Handle `torch.load(..., map_location="cuda")`: read to the host, then move."""
+    """Handle `torch.load(..., map_location="cuda")`: load to the host, then move the tensors."""
     device = map_location
     if worlds.active() is None or not isinstance(device, (str, torch.device)) or torch.device(device).type != "cuda":
         return _torch_load(file, map_location=map_location, **kwargs)
@@ -231,7 +231,7 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """Group tensors by device for the foreach optimizers, which ask C++, and C++ sees CPU tensors only."""
+    """Group tensors by simulated device for the foreach optimizers: PyTorch's C++ would see only CPU tensors."""
     groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
     for position, first in enumerate(lists[0]):
         members, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
@@ -258,8 +258,10 @@ def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:
-    """Switch modes on for hooks on saved tensors. They are called inside an operation, where modes are off, and
-    checkpointing asks for devices in them."""
+    """Switch modes on for hooks on saved tensors.
+
+    PyTorch calls these hooks inside an operation, where modes are off; checkpointing reads devices in its hooks.
+    """
 
     def wrapped(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(value: Any) -> Any:
@@ -297,7 +299,7 @@ def _record_stream(tensor: torch.Tensor, stream: Any) -> None:
 
 
 def _autocast(real: Callable[..., None]) -> Callable[..., None]:
-    """Use the CPU's autocast, since the tensors are the CPU's. Its list of ops is not CUDA's."""
+    """Use the CPU's autocast, since the tensors lie on the CPU. The two lists of ops differ."""
 
     def init(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
         world = worlds.active()
@@ -330,7 +332,7 @@ def _autocast_query(real: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def installed(world: World) -> Iterator[None]:
-    """Install every replacement, and restore everything at the end."""
+    """Install every replacement while the context lasts."""
     missing = object()
     undo: list[tuple[Any, str, Any]] = []
     try:

@@ -1,8 +1,8 @@
 """Tags a tensor with the device that it plays.
 
-The tag sits on the Python object of the tensor's storage. PyTorch keeps that object as long as the storage lives. So
-views, detached aliases and parameters share one tag, it dies with the memory, and no table can leak. While it lives, a
-tag counts its bytes in its ledger, from which `memory_allocated` answers.
+The tag is an attribute of the storage's Python object, which PyTorch keeps as long as the storage lives. So views,
+detached aliases and parameters share one tag, and the tag dies with the memory. A living tag counts its bytes in a
+ledger, from which `memory_allocated` is answered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Ledger:
         self.allocated = 0
         self.peak = 0
         self.told: Callable[[MemoryEvent], None] | None = None
-        "Called for each allocation and release, if set."
+        "The function to call for each allocation and release, or None."
 
     def take(self, block: int, nbytes: int) -> None:
         self.allocated += nbytes
@@ -64,7 +64,10 @@ class Tag:
 
 
 def storages(tensor: torch.Tensor) -> list[Any]:
-    """The storages that hold a tensor's values; a sparse tensor has several. Call it with torch functions disabled."""
+    """Return the storages that hold a tensor's values; a sparse tensor has several.
+
+    Call it with torch functions disabled.
+    """
     layout = tensor.layout
     if layout == torch.strided:
         try:
@@ -82,7 +85,7 @@ def storages(tensor: torch.Tensor) -> list[Any]:
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor inside the wrappers of `vmap` and `grad`, or None."""
+    """Return the tensor inside the wrappers of `vmap` and `grad`, or None."""
     functorch = getattr(torch._C, "_functorch", None)
     if functorch is None or not functorch.is_functorch_wrapped_tensor(tensor):
         return None
@@ -108,14 +111,14 @@ def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:
 
 
 def index_of(tensor: torch.Tensor) -> int:
-    """The simulated device's index, or `HOST`."""
+    """Return the index of the simulated device that a tensor plays, or `HOST`."""
     tag = tag_of(tensor)
     return HOST if tag is None else tag.index
 
 
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
-    """Tag the storages that have no tag; return the bytes that this put on the device (0 for a view of something
-    there)."""
+    """Tag the storages that have no tag; return the number of bytes that are new on the device (0 for a view of tagged
+    memory)."""
     new = 0
     for storage in storages(tensor):
         if getattr(storage, _ATTRIBUTE, None) is None:
@@ -138,7 +141,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 
 
 def born_in(tensor: torch.Tensor, session: object) -> bool:
-    """Return whether its memory was allocated within this capture."""
+    """Return whether the tensor's memory was allocated within this capture."""
     for storage in storages(tensor):
         tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
         if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:

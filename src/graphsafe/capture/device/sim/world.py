@@ -33,28 +33,28 @@ WaitKind = Literal["wait", "query"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The request of a Python-level torch call, while the operations it consists of run."""
+    """What the outermost Python-level torch call asked for, while its operations run."""
 
     via: str | None = None
-    "The name of the outermost such call in the op table."
+    "The name of that call in the op table."
     place: int = HOST
     "The device for a tensor made from nothing."
     explicit: bool = False
     "Whether the call itself names the device."
     generator: Generator | None = None
     literal: bool = False
-    "Whether the values come from Python objects."
+    "Whether the tensor's values come from Python objects."
 
 
 class _Here(threading.local):
-    """The state that each thread has of its own."""
+    """The state of one thread."""
 
     def __init__(self, device: int) -> None:
         self.device = device
         self.scope = Scope()
         self.bypassed = False
         self.streams: list[Stream] = []
-        "The current stream of each device; none until one is asked for."
+        "The current stream of each device; empty until a stream is asked for."
 
 
 class World:
@@ -73,27 +73,30 @@ class World:
         "Graphs that exist."
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
-        "Called for each operation that ran eagerly on a device, with its results."
+        "The function to call for each operation that ran eagerly on a device, with its results, or None."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None
-        "Called with the kind (`graph`, or that of a node) and the name of all work that is launched, if set."
+        "The function to call with the kind (`graph`, or a node's kind) and the name of each launch, or None."
         self.stepping = False
-        "Whether a step has begun; before that the target is imported and built."
+        "Whether a step has begun; before the first step the target is imported and built."
         self.shapes: Shapes | None = None
-        "Computes shapes instead of values, if set."
+        "The runner that computes shapes instead of values, or None."
         self.unknown: dict[str, int] = {}
-        "Unknown effects of steps, with their lines, in the order in which they ran; each with its thread's number."
+        "Unknown effects of steps, with their lines, in the order in which they ran -> the number of the thread."
         self.doubted = False
-        "Whether any memory holds values that depend on an unknown effect; its tags say which."
+        "Whether any memory holds values that depend on an unknown effect; the memory's tag names the effect."
         self.refusals_seen = 0
-        "Number of events seen that a capture refuses."
+        "How many events were seen that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        "Called each time that code asks whether a capture is under way, if set; such code gets the answer yes."
+        """The function to call when code asks whether a capture is under way, or None.
+
+        If set, the code is told that one is.
+        """
         self.collective_streams: dict[int, Stream] = {}
-        "The streams on which each device runs collectives."
+        "Device -> the stream on which it runs collectives."
         self.capture_stream: Stream | None = None
-        "The stream that `torch.cuda.graph` makes for itself, for the whole process."
+        "The stream that `torch.cuda.graph` makes once and uses in the whole process."
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -111,7 +114,7 @@ class World:
 
     @property
     def device(self) -> int:
-        """The current device in this thread; in a new thread the one that the process began with."""
+        """The current device in this thread; a new thread starts with the process's first device."""
         return self._here.device
 
     @device.setter
@@ -136,13 +139,13 @@ class World:
 
     @property
     def bypassed(self) -> bool:
-        """Whether operations of this thread run as plain CPU operations and nobody is told; so do those of threads that
-        outlive the device."""
+        """Whether operations of this thread run as plain CPU operations that nobody records, as they also do in threads
+        that outlive the simulated device."""
         return self._here.bypassed or _current is not self
 
     @property
     def streams(self) -> list[Stream]:
-        """The current stream of each device in this thread; the default ones in a new thread."""
+        """The current stream of each device in this thread; a new thread starts with the default streams."""
         self._here.streams = self._here.streams or list(self.defaults)
         return self._here.streams
 
@@ -182,9 +185,7 @@ class World:
         )
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Record an effect that is not known. If a step has it, no verdict can be `ready` from then on. An effect
-        outside of steps counts as soon as a step reads the memory `made` by it, or replays a graph that holds that
-        memory."""
+        """Record an unknown effect."""
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:
@@ -210,7 +211,7 @@ class World:
 
     @contextmanager
     def via(self, name: str) -> Iterator[None]:
-        """Name the Python-level call around the operations inside, unless one is named already."""
+        """Name the Python-level call while the context lasts, unless an outer call is already named."""
         with self.within(Scope(via=self.scope.via or name)):
             yield
 
