@@ -1,5 +1,6 @@
-"""Watches the CUDA graphs of a running program: `graphsafe run`, `graphsafe.watch()` and the doors into engines.
+"""Watches the CUDA graphs of a running program: `graphsafe run`, `graphsafe.watch()` and the entry points for engines.
 
-`entry/` enters the program's Python processes. In each, `child/` watches captures and replays and writes a part of the
-ledger; `parent/` runs the program, joins the parts and judges them.
+`entry/` loads graphsafe into the program's Python processes. In each process, `child/` watches captures and replays and
+writes its part of the ledger, the record of a run. `parent/` starts the program, joins the parts and turns them into
+findings.
 """

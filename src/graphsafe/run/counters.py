@@ -1,9 +1,8 @@
-"""Counts the replays of each graph, with the times of the first and the last, and keeps their order: numbers in memory
-that is a file.
+"""Counts the replays of each graph, with the times of the first and the last, and keeps their order, in a memory-mapped
+file.
 
 The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The order is
-kept as runs, in which one graph is replayed again and again; the replays after the last run that there is room for have
-no order.
+kept as runs, each of successive replays of one graph; replays after the last run that fits have no order.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ MOST_GRAPHS = 65_536
 MOST_RUNS = 65_536
 _WORDS = 3
 LAST_RUN = MOST_GRAPHS * _WORDS
-"The cell that holds the place of the last run: of two cells, the graph's slot and its replays."
+"The cell that holds the position of the last run. A run has two cells: the graph's slot and its number of replays."
 _FIRST = LAST_RUN + 1
 ROOM = _FIRST + 2 * MOST_RUNS
-"The place of the last run that there is room for."
+"The position of the last run that fits."
 NO_ROOM = ROOM + 2
 _BYTES = (NO_ROOM + 2) * 8
 _NOBODY = 2**64 - 1
-"The slot of no graph."
+"A slot number that no graph has."
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
     replays: int
     first: int
-    "Nanoseconds since 1970; 0 if there was no replay."
+    "The time of the first replay in nanoseconds since 1970, or 0."
     last: int
 
 
@@ -41,9 +40,9 @@ class Order:
     """The order of a process's replays."""
 
     runs: tuple[tuple[int, int], ...] = ()
-    "The number of a graph, and how many times it was replayed before another one was."
+    "Each run, as the number of its graph and how often it was replayed in a row."
     is_whole: bool = True
-    "False if later replays had no room."
+    "False if later replays did not fit."
 
 
 class Counters:
@@ -68,19 +67,20 @@ class Counters:
 
 
 def slot_of(number: int) -> int:
-    """The first cell of the graph that was captured as the `number`th, from 0."""
+    """Return the first cell of the graph that was captured as the `number`th, from 0."""
     return number * _WORDS
 
 
 def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
-    """Read the counts that a process left, and the order; zeros if the file is missing, short or no file."""
+    """Read the counts that a process left, and the order; zeros if the file is missing or too short, or is a
+    directory."""
     words = memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q")
     counts = [Count(*words[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
     return counts, _order(words)
 
 
 def _order(cells: memoryview[int]) -> Order:
-    """Read the runs; none from a file that is no process's."""
+    """Read the runs; there are none in a file that no process of graphsafe wrote."""
     last = cells[LAST_RUN]
     runs = [tuple(cells[at : at + 2]) for at in range(_FIRST + 2, min(last, ROOM) + 1, 2)]
     known = all(slot < LAST_RUN for slot, _ in runs)

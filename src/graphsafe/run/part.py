@@ -1,5 +1,7 @@
-"""A process's part of the ledger, in the folder of the run. It is written to a new file and renamed, so that nobody
-reads half of it."""
+"""A process's part of the ledger, in the folder of the run.
+
+It is written to a new file and renamed, so that nobody reads an incomplete file.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RU
 "Environment variables: the run's folder, the process that started this one, and the options of the watch."
 
 _MOST = 1_000_000_000
-"Size of the largest file that is read, in bytes. The folder is the program's too, which may put anything there."
+"Size of the largest file that is read, in bytes. The program can also write to the folder."
 
 Facts = dict[str, Any]
 "JSON values, in the form of a part."
@@ -30,7 +32,7 @@ class Options:
     """The options of a run."""
 
     devices: tuple[str, ...] = ("cuda",)
-    "Devices of one kind, as asked: GPUs or simulated ones."
+    "The requested devices, all GPUs or all simulated."
     waits: bool = False
     stacks: bool = False
 
@@ -60,13 +62,15 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Part:
     token: str
-    "The process: its pid, which may be used again, and a random number."
+    "The identity of the process: its pid, which the system may reuse, and a random number."
     parent: str
     started: int
     "The start in nanoseconds since 1970."
     facts: Mapping[str, Any] | None
-    """The facts in the form of `Watch.write`. A process that could not be watched has only `fault`. `None` for one that
-    has not imported torch."""
+    """The facts in the form of `Watch.write`.
+
+    They contain only `fault` if the process could not be watched, and are None if it has not imported torch.
+    """
     counts: tuple[Count, ...]
     order: Order
 
@@ -76,13 +80,13 @@ def sites(frames: Iterable[CallSite]) -> list[Facts]:
 
 
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
-    """Write a part. It is dropped if the run has ended or its disk is full: the program goes on."""
+    """Write a part. Nothing is written if the run has ended or its disk is full, and the program goes on."""
     with contextlib.suppress(OSError):
         write_atomically(folder / f"{token}.json", json.dumps(facts))
 
 
 def note_start(folder: Path, token: str, parent: str) -> None:
-    """Tell that a process exists. `entry/sitecustomize.py` does the same for processes that Python starts."""
+    """Write that a process exists. `entry/sitecustomize.py` does the same for processes that Python starts."""
     with contextlib.suppress(OSError):
         (folder / f"{token}.start").write_text(parent, encoding="utf-8")
 
@@ -107,7 +111,7 @@ def read_parts(folder: Path) -> list[Part]:
 
 
 def _facts(text: bytes | None) -> Facts | None:
-    """Return what a process wrote; None if it wrote nothing, or something else lies there."""
+    """Return what a process wrote; None if it wrote nothing or the file is not a process's part."""
     with contextlib.suppress(ValueError):
         facts = json.loads(text or b"null")
         return facts if isinstance(facts, dict) else None
@@ -115,5 +119,5 @@ def _facts(text: bytes | None) -> Facts | None:
 
 
 def graphs_of(facts: Mapping[str, Any] | None) -> int:
-    """Return how many of the counters' graphs are used."""
+    """Return how many graphs of the counters file are in use."""
     return max((graph["number"] + 1 for graph in facts.get("graphs", ())), default=0) if facts else 0

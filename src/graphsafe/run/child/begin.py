@@ -1,4 +1,4 @@
-"""Begins the watch of a process when it has imported torch. The watch ends when the process does."""
+"""Begins the watch of a process once torch is imported. The watch ends with the process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def begin() -> None:
     options = Options.parse(os.environ.get(part.OPTIONS, "{}"))
     try:
         watch = watches.current = watches.Watch(options, Path(folder), token)
-    except Exception as error:  # a fault of graphsafe: the program goes on
+    except Exception as error:  # an error of graphsafe must not stop the program
         part.write_part(Path(folder), token, {"fault": in_one_line(error)})
         return
     watch.write()
@@ -33,7 +33,8 @@ def begin() -> None:
 
 
 def _own(token: str, folder: Path) -> str:
-    """Return the token that `entry/sitecustomize.py` gave this process; a new one if it came in by another door."""
+    """Return the token that `entry/sitecustomize.py` gave this process; or a new token if graphsafe was loaded in
+    another way."""
     if token.partition("-")[0] == str(os.getpid()):
         return token
     parent, token = token, f"{os.getpid()}-{secrets.token_hex(4)}"

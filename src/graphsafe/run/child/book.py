@@ -1,4 +1,4 @@
-"""The record of a process's graphs while it runs."""
+"""Records the graphs of this process while the program runs."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from graphsafe.run.part import Facts, Options, sites
 
 Result = TypeVar("Result")
 _FIRST = 16
-"Number of first replays of each graph before which its memory is checked."
+"The memory of a graph is checked before each of this many first replays."
 _MOST_STACKS = 4
-"Number of different calls to a graph's replays that are kept."
+"The largest number of different call stacks kept of a graph's replays."
 _PATIENCE = 500
 "On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
 
@@ -44,7 +44,7 @@ _NO_STEP = "no captured step can be told from other work: as of a block that cal
 
 class Book:
     def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
-        """`tell` is called when more is known; with True if the next replay may end the process."""
+        """Make the record. `tell` is called when it has grown, with True if the next replay may end the process."""
         self.sight = sight
         self.counters = counters
         self._tell = tell
@@ -54,7 +54,7 @@ class Book:
         self.waits = Waits(self._replays, lambda: self._is_wanted("waits")) if options.waits else None
         self._only = options.only
         self._problems: dict[tuple[str, str, str], None] = {}
-        "Limits: kind, what, why."
+        "The limits of this run, each as kind, subject and reason."
         self._captures = 0
         self._reads: Reads | None = None
         self._results = Results()
@@ -87,7 +87,10 @@ class Book:
         )
 
     def _is_wanted(self, what: str) -> bool:
-        """Return whether `what` the current device has is recorded; a limit names other devices that have some."""
+        """Return whether the current device is recorded.
+
+        If it is not, a limit says that it has `what` (captures or waits).
+        """
         device = self.sight.device()
         if self._only and device not in self._only:
             why = "not recorded: other devices were asked for"
@@ -96,7 +99,7 @@ class Book:
         return True
 
     def ended(self, graph: Any, record: GraphRecord, frame: FrameType) -> None:
-        """Read what was captured. `frame` and its callers hold the names that the program has for it."""
+        """Read what was captured. The variables of `frame` and its callers name the graph's tensors."""
         self.graphs.append(record)
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
@@ -151,14 +154,17 @@ class Book:
         self._tell(False)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay. On a real GPU this happens before its first replays, and
-        then so seldom that it takes a small share of the time."""
+        """Check the memory that a graph uses, before a replay.
+
+        On a real GPU this happens before its first replays, and then so seldom that the checks take a small share of
+        the time.
+        """
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self._look(record)
             if self._reads is not None and record.overwrites:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
-            if self.sight.evidence == "predicted":  # there, operations are seen
+            if self.sight.evidence == "predicted":  # the simulated device sees every operation
                 self._results.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             if record.outputs.look() or self._is_stale(record):
                 self._tell(False)
@@ -178,7 +184,7 @@ class Book:
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
 
     def ordering(self) -> Callable[[GraphRecord], None] | None:
-        """Return what is to be called before each replay, if the order of writes and replays is followed."""
+        """Return the function to call before each replay, or None if the order of writes and replays is not watched."""
         follow = self.sight.ordering()
         if follow is None:
             return None
@@ -194,18 +200,21 @@ class Book:
         return before
 
     def comparing(self, record: GraphRecord | None) -> None:
-        """Record that a result is compared with itself, on this line."""
+        """Record that the running line compares a graph's result with itself."""
         if record is not None and not record.outputs.compared and self.counters.read(record.slot).replays > 1:
             record.outputs.compared = user_frames()[0]
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:
-        """Record that an eager operation reads storages, on this line. They are asked for only if it matters."""
+        """Record that the running line reads storages by an eager operation.
+
+        The storages are computed only if a read matters.
+        """
         if self._results.is_watching and self._results.read(storages(), user_frames_now(sys._getframe(1))):
             self._tell(False)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
-        """Run the work of a hook. A fault of graphsafe is noted, and the program goes on."""
+        """Run a hook of graphsafe; its error is noted and does not stop the program."""
         try:
             return do(*args)
         except Exception as error:
@@ -213,7 +222,7 @@ class Book:
             return None
 
     def registering(self, module: torch.nn.Module, name: str, _: Any) -> None:
-        """Record that a module is about to get another parameter or buffer under a name."""
+        """Record that a module is about to get another parameter or buffer under an existing name."""
         old = module._parameters.get(name, module._buffers.get(name))
         if old is not None and self._memories:
             with torch._C.DisableTorchFunction():
@@ -222,7 +231,7 @@ class Book:
                 self.leaving(number)
 
     def leaving(self, number: int) -> None:
-        """Record that a tensor is about to leave its storage, on this line."""
+        """Record that the running line is about to move a tensor to another storage."""
         memory = self._memories.get(number)
         if memory is not None and memory.status == "alive":
             memory.frames, _ = user_frames()
@@ -282,7 +291,7 @@ class Book:
         return sum(self.counters.read(record.slot).replays for record in list(self.graphs))
 
     def _unseen_steps(self) -> str | None:
-        """Return why it is not known which steps ran without a graph; None if it is, or if there is no graph."""
+        """Return why steps without a graph cannot be seen, or None if they can or there is no graph."""
         if all(record.nodes == {} for record in list(self.graphs)):
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)

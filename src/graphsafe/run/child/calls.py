@@ -1,8 +1,8 @@
 """Finds the call that does the work of a capture, and counts the same calls outside of captures.
 
-While a capture runs, Python tells of each call (`sys.monitoring`, from Python 3.12 on). The outermost call in which at
-least half of the graph's nodes were recorded is the step: that of a module, else that of a function. From then on only
-its code is watched.
+While a capture runs, Python reports each call (`sys.monitoring`, from Python 3.12 on). The step is the outermost call
+of a module (else of a function) in which at least half of the graph's nodes were recorded. After the capture only the
+step's code is watched.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ from graphsafe.run.child.steps import Shapes, Step, Steps
 _DEEPEST = 8
 "Number of nested calls that are followed."
 _MOST_PARAMETERS = 16
-"Number of a module's parameters that are asked for a gradient."
+"The largest number of a module's parameters whose `requires_grad` is read."
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, torch.Tensor)
-"Types of values that do not tell one object's method from another's."
+"Types of values by which two calls of one function cannot be distinguished."
 
 Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
-"""The object and the closure's modules, tensors and objects that a function was called with, by variable: functions of
-one code that use different ones are different steps."""
+"""The variables of a call that hold its object and the objects of its closure.
+
+Two calls of the same code with different owners are different steps.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class _Call:
     shapes: Shapes
     recorded: bool
     frames: tuple[CallSite, ...]
-    "The calls that led to it."
+    "The calls that led to the step."
     nodes: int
-    "Number of nodes that were recorded in it."
+    "Number of nodes that were recorded during the call."
 
 
 class _Region:
@@ -84,19 +86,19 @@ class _Region:
 
 
 class Calls:
-    """The watch of a process's calls. `recorded` returns the number of nodes of the capture that runs now."""
+    """Watches the calls of this process. `recorded` returns how many nodes the running capture has so far."""
 
     def __init__(self, steps: Steps, recorded: Callable[[], int]) -> None:
         self._steps = steps
         self._recorded = recorded
         self._regions: dict[int, _Region] = {}
-        "Thread -> the capture that it makes."
+        "Thread -> the calls of its running capture."
         self._watched: dict[CodeType, list[tuple[Owners, int]]] = {}
         "Code -> the owners and the number of each step that runs it."
         self._count = 0
         self._tool: int | None = None
         self.problem: str | None = None
-        "The reason why calls are not seen."
+        "The reason why calls cannot be seen, or None."
         self._tool, self.problem = taken_tool()
         if self._tool is not None and sys.version_info >= (3, 12):
             monitoring = sys.monitoring
@@ -119,8 +121,10 @@ class Calls:
             self._listen()
 
     def end(self) -> Step | None:
-        """Return the step that this thread has captured, whose calls are counted from now on; None if it is not
-        known."""
+        """Return the step that this thread has captured, or None if it is not known.
+
+        Calls of the step are counted from now on.
+        """
         region = self._regions.pop(threading.get_ident(), None)
         if region is None:
             return None
@@ -130,7 +134,7 @@ class Calls:
         return None if call is None else self._step(call)
 
     def _listen(self) -> None:
-        """Have Python tell of all calls as long as a capture runs."""
+        """Let Python report all calls as long as a capture runs."""
         if self._tool is not None and sys.version_info >= (3, 12):
             events = sys.monitoring.events
             told = events.PY_START | events.PY_RETURN | events.PY_UNWIND
@@ -184,7 +188,7 @@ class Calls:
 
 
 def _may_be_step(frame: FrameType) -> bool:
-    """Return whether a call is that of a user's function, or of a module."""
+    """Return whether the call's function is the user's or a module's `forward`."""
     code = frame.f_code
     if code.co_flags & _UNFINISHED or not code.co_flags & inspect.CO_OPTIMIZED:
         return False
@@ -212,13 +216,13 @@ def _owners(code: CodeType, values: dict[str, Any]) -> Owners:
     for name, value in kept.items():
         try:
             found.append((name, weakref.ref(value)))
-        except TypeError:  # an object that cannot be referred to weakly
+        except TypeError:  # the object does not support weak references
             continue
     return tuple(found)
 
 
 def _same(one: Owners, other: Owners) -> bool:
-    """Return whether two calls have the same owners, which all exist."""
+    """Return whether two calls have the same owners and all of them still exist."""
     pairs = zip(one, other, strict=False)
     return len(one) == len(other) and all(a == b and x() is y() is not None for (a, x), (b, y) in pairs)
 
@@ -232,8 +236,7 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _shapes(code: CodeType, values: dict[str, Any]) -> Shapes:
-    """Return the shapes of the tensors among a call's arguments, those of the device if there are any. Symbolic shapes
-    are left out: a look at them would change what is traced."""
+    """Return the shapes of the tensors among a call's arguments, only of device tensors if there are any."""
     with torch._C.DisableTorchFunction():
         tensors = [tensor for name in _parameters(code) for tensor in _tensors(values.get(name))]
         tensors = [tensor for tensor in tensors if not tensor.is_cpu] or tensors

@@ -1,4 +1,4 @@
-"""Finds out, without running the program's code, what expressions of its source mean in a running function."""
+"""Evaluates expressions of the program's source in a running function without running the program's code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def names_of(frame: FrameType) -> Mapping[str, Any]:
 
 
 def value_of(expression: ast.expr, names: Mapping[str, Any]) -> Any:
-    """Return what a name, or an attribute of it, means; None if that is not known."""
+    """Return the value of a name or of an attribute of a name; None if it is unknown."""
     if isinstance(expression, ast.Name):
         return names.get(expression.id)
     if not isinstance(expression, ast.Attribute):
@@ -47,8 +47,10 @@ def base_of(expression: ast.expr) -> ast.expr:
 
 
 def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the expressions that a node writes in place: `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and those of
-    NumPy, `np.copyto(x, y)` and `x.fill(0)`."""
+    """Return the expressions that a node writes in place:
+
+    `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and NumPy's `np.copyto(x, y)` and `x.fill(0)`.
+    """
     if isinstance(node, ast.Call):
         outs = [one.value for one in node.keywords if one.arg == "out"]
         method = node.func
@@ -68,8 +70,10 @@ def line_with(
     expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
     is_meant: Callable[[Any], bool],
 ) -> CallSite | None:
-    """Return the first line of the running functions with an expression whose value is meant. `expressions` returns
-    those of a file that count, with their lines."""
+    """Return the first line of the running functions with an expression whose value satisfies `is_meant`.
+
+    `expressions` returns the expressions of a file to try, with their lines.
+    """
     for frame in frames:
         code = frame.f_code
         lines, names = lines_of(code), names_of(frame)

@@ -1,7 +1,7 @@
 """Finds the handler that swallows the exception of a failed capture.
 
-The exception carries a witness, which dies with it, at the end of the handler that caught it. The stack of that moment
-names the handler. Neither the exception nor a frame is kept.
+An object attached to the exception is destroyed with it, when the handler that caught the exception ends. The stack at
+that moment names the handler. Neither the exception nor a frame is kept alive.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from graphsafe.run.child.expressions import file_tree
 
 
 def first_error(error: BaseException, handled: int) -> BaseException:
-    """Return the first error of a chain that the capture raised. `handled` is the `id` of an exception that was being
-    handled when the capture began, with which the chain goes on."""
+    """Return the first error that the capture raised, from a chain of exceptions.
+
+    `handled` is the `id` of the exception that was being handled when the capture began; the chain continues with it.
+    """
     chain = [error]
     while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) != handled:
         if any(earlier is known for known in chain):
@@ -31,7 +33,7 @@ def first_error(error: BaseException, handled: int) -> BaseException:
 
 
 class _Witness:
-    """Calls `tell` with the line whose handler ended the exception."""
+    """Calls `tell`, when destroyed, with the line of the handler that ended the exception."""
 
     def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
         self._stack = _identities(frame)
@@ -48,7 +50,7 @@ class _Witness:
 
 def swallowing_watched(error: BaseException, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
     """Call `tell` when a handler of `frame`, or of one of its callers, ends `error`."""
-    with contextlib.suppress(AttributeError, TypeError):  # an exception that takes no attributes
+    with contextlib.suppress(AttributeError, TypeError):  # some exceptions take no attributes
         error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
 
 
@@ -62,7 +64,8 @@ def _identities(frame: FrameType | None) -> list[tuple[int, int]]:
 
 
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
-    """Return the innermost of the frames that existed when the exception was raised, if it is in a handler."""
+    """Return the line of the innermost frame that still exists of those where the exception was raised, if it is in a
+    handler."""
     now: list[FrameType] = []
     at: FrameType | None = frame
     while at is not None:

@@ -1,6 +1,6 @@
-"""Watches captures and replays through the methods of the class of graphs, which everything built on it calls.
+"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls.
 
-Dynamo takes the wrappers for the methods that they wrap: it runs them as they are and traces none of their lines.
+Dynamo treats each wrapper like the wrapped method: it calls the wrapper and traces none of its lines.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _capture_begin(original: Any, book: Book) -> Any:
 def _capture_end(original: Any, book: Book) -> Any:
     def capture_end(self: Any) -> Any:
         record = self.__dict__.get(_RECORD)
-        # In `__exit__` of torch.cuda.graph this is the error of its body; capture_end only repeats that the capture
-        # failed.
+        # In `__exit__` of torch.cuda.graph this is the error of the `with` body; `capture_end` only repeats that the
+        # capture failed.
         raised = sys.exc_info()[1]
         if record is not None and record.handled == id(raised):
             raised = None

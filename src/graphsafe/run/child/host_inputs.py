@@ -1,8 +1,8 @@
 """Finds writes to pinned host memory that graphs copy from, while a replay may still read it.
 
-PyTorch does not tell what NumPy writes, or a thread of a library. So contents are compared: before each wait of the
-host, and before each replay. Memory that changed in between was written without a wait. A change by the device, such as
-a copy back in the order of a stream, is none of the host's.
+PyTorch does not see writes by NumPy or by a library's thread. So contents are compared before each wait of the host and
+before each replay. Memory that changed in between was written without a wait. Memory that a device also writes (a copy
+back to the host) is not watched.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class HostInputs:
         self._refills = refills
         self._inputs: dict[int, _Input] = {}
         self._left: set[int] = set()
-        "Storages that a device writes too."
+        "Storages that a device also writes."
 
     def captured(self, touches: Iterable[Touch]) -> None:
-        """Begin to watch the host memory that a graph copies from. It must not write it."""
+        """Begin to watch the host memory from which a graph copies, unless the graph also writes it."""
         for touch in touches:
             number = int(touch.storage._cdata)
             if touch.access != "read":
@@ -56,7 +56,7 @@ class HostInputs:
         return set(self._inputs)
 
     def leave(self, storages: Iterable[int]) -> None:
-        """Watch these storages no longer, since a device writes to them."""
+        """Stop watching these storages, because a device writes to them."""
         for number in self._inputs.keys() & set(storages):
             self._left.add(number)
             del self._inputs[number]
@@ -80,11 +80,12 @@ def _checksum(storage: torch.UntypedStorage) -> int:
     if not size:
         return 0
     content = memoryview((ctypes.c_char * size).from_address(storage.data_ptr()))
-    return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())  # an odd step meets all bytes of a number
+    # With an odd stride the samples include every byte position within a number
+    return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())
 
 
 def _written_at(storage: torch.UntypedStorage) -> Frames:
-    """Return the statement that writes to the memory, of the functions that run; else the line that runs."""
+    """Return the line of the running functions that writes to the memory; if none is found, the current line."""
     begin = storage.data_ptr()
     addresses = range(begin, begin + storage.nbytes())
     with torch._C.DisableTorchFunction():

@@ -1,6 +1,6 @@
-"""Reads in the source which values a capture is given, and whether a function that replays looks at an argument.
+"""Reads in the source which values a capture is given, and whether a replaying function uses an argument.
 
-A function that does not look at an argument cannot choose a graph by it.
+A function that does not use an argument cannot choose a graph by it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @functools.lru_cache(maxsize=64)
 def captured_statements(path: str, line: int) -> tuple[ast.stmt, ...]:
-    """Return the statements of a `with torch.cuda.graph(...)`; none for captures written in another way."""
+    """Return the statements inside `with torch.cuda.graph(...)`, or none for a capture written in another way."""
     withs = [node for node in ast.walk(file_tree(path)) if isinstance(node, ast.With) and _holds(node, line)]
     inner = max(withs, key=lambda node: node.lineno, default=None)
     return () if inner is None else tuple(inner.body)
 
 
 def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
-    """Return the expressions that a call in `outer` gives to the parameters of the function `inner`."""
+    """Return the expressions that a call in `outer` passes as parameters of the function `inner`."""
     function = _function(outer.f_code)
     nodes = () if function is None else ast.walk(function)
     calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) == inner.co_name]
@@ -38,9 +38,9 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
 
 
 def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType] | None:
-    """Return the Python function that a call runs, with its object or None; no code of the program runs for that."""
+    """Return the Python function that a call would run, with its object or None, without running the program's code."""
     value = value_of(call.func, names)
-    kind = type(value)  # not `isinstance`, which asks the object for its class
+    kind = type(value)  # `isinstance` could run the object's `__class__` property
     if kind is MethodType:
         return (value.__self__, value.__func__) if type(value.__func__) is FunctionType else None
     if kind is FunctionType:
@@ -52,7 +52,7 @@ def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType]
 
 
 def attributes_read(function: FunctionType) -> list[str]:
-    """Return the attributes of its object that a method reads."""
+    """Return the attributes of `self` that a method reads."""
     code = function.__code__
     node = _function(code)
     owner = code.co_varnames[:1]
@@ -61,8 +61,8 @@ def attributes_read(function: FunctionType) -> list[str]:
 
 
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
-    """Return whether a function looks at its argument `name`, or at this attribute of it, in no other way than to write
-    it into a tensor or to hand it to a function that ignores it."""
+    """Return whether a function ignores its argument `name` (or an attribute of it): the function only writes it into a
+    tensor or passes it to functions that ignore it."""
     function = _function(frame.f_code)
     if function is None:
         return False
@@ -83,7 +83,8 @@ def parameters(code: CodeType) -> tuple[str, ...]:
 
 
 def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -> bool:
-    if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):  # `fill_` and others write a tensor
+    # `fill_` and similar methods write into a tensor
+    if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
         return True
     known = called(call, values)
     if known is None:
@@ -120,7 +121,7 @@ def _name(function: ast.expr) -> str | None:
 
 @functools.lru_cache(maxsize=256)
 def _function(code: CodeType) -> Function | None:
-    """Return the syntax tree of a function; None if its file does not have it."""
+    """Return the syntax tree of a function; None if the file does not contain it."""
     for node in ast.walk(file_tree(code.co_filename)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
             first = node.decorator_list[0] if node.decorator_list else node

@@ -1,9 +1,10 @@
 """Finds host values that a capture froze, and replays for which the program has other values: the graph's key is too
 coarse.
 
-The values are arguments of the function that captures, read in the captured statements, the same names in its callers,
-and numbers that objects hold. A replay under one of these functions, called with another value, replays a graph for the
-old value. So does a replay under another method of the same object that has the argument and does not look at it.
+The values are arguments of the capturing function that the captured statements read, arguments of the same names in its
+callers, and numbers that objects hold. If one of these functions is called with another value and a replay runs inside,
+the replay uses the old value. The same holds for another method of the same object that takes the argument and ignores
+it.
 """
 
 from __future__ import annotations
@@ -38,23 +39,23 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A number or text that an object holds, and that a capture read."""
+    """A number or text in an attribute of an object that a capture read."""
 
     name: str
-    "The argument that was the object."
+    "The argument that held the object."
     attribute: str
     value: Any
     owner: weakref.ref[Any]
     kind: type
     is_own: bool
-    "Whether it belongs to the object whose methods capture and replay, or run in the capture."
+    "Whether the object is the one whose methods capture and replay, or run in the capture."
 
 
 class Key:
-    """The values that one capture froze: function -> its arguments and their values."""
+    """The values that one capture froze, by function and argument."""
 
     def __init__(self, frames: Sequence[FrameType] = ()) -> None:
-        """`frames` are the user's, from the capturing one outwards."""
+        """Read the values; `frames` are the user's frames, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
         self._held: list[_Held] = []
         self._codes = {frame.f_code for frame in frames}
@@ -75,14 +76,14 @@ class Key:
         self._held += _passed(frames, used or {})
 
     def texts(self) -> dict[str, str]:
-        """Return the arguments and their values, those of inner functions first."""
+        """Return the arguments with their values, inner functions first."""
         found = {f"{one.name}.{one.attribute}": repr(one.value)[:80] for one in self._held if not one.is_own}
         for values in self._values.values():
             found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}
         return found
 
     def differs(self, frames: Sequence[FrameType]) -> _Found | None:
-        """Return the name, the value at capture and the value now, if a replay under `frames` has another value; else
+        """Return a name, its value at capture and its value now, if they differ for a replay under `frames`; else
         None."""
         for frame in frames if self._values else ():
             captured = self._values.get(frame.f_code)
@@ -100,8 +101,10 @@ class Key:
         return None
 
     def _argument(self, held: _Held, frames: Sequence[FrameType]) -> Any:
-        """Return the object that now has the place of one at the capture, if its value did not choose the graph: an
-        argument of a function that led to the capture, or of another method of the object that captured."""
+        """Return the object that the same argument holds now, if it cannot have chosen the graph.
+
+        The argument belongs to a function that led to the capture, or to another method of the capturing object.
+        """
         for frame in frames:
             value = locals_of(frame).get(held.name) if held.name in parameters(frame.f_code) else None
             if type(value) is held.kind:
@@ -114,8 +117,10 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> _Found | None:
-        """Look at the nearest method of the object that captured. A whole number may be the size that was padded to; so
-        only a larger one is another value."""
+        """Compare the arguments of the nearest method of the capturing object.
+
+        A whole number may be a size that is padded to the captured one, so only a larger number differs.
+        """
         captured = {name: value for values in self._values.values() for name, value in values.items()}
         for frame in frames if captured else ():
             given = _arguments(frame)
@@ -134,14 +139,14 @@ def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> _Found | 
 
 
 def _read_in(body: Sequence[ast.stmt], shown: Mapping[str, Any]) -> Iterator[_Held]:
-    """Yield what the captured statements read off arguments: `adapter.scaling`."""
+    """Yield the attributes of arguments that the captured statements read: `adapter.scaling`."""
     for node in _nodes(body, ast.Attribute):
         if isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
             yield from _held(node.value.id, node.attr, shown.get(node.value.id), is_own=node.value.id == "self")
 
 
 def _read_by_calls(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> Iterator[_Held]:
-    """Yield what the methods that are captured read off their own object."""
+    """Yield the attributes of `self` that captured methods read."""
     for call in _nodes(body, ast.Call):
         owner, function = called(call, names) or (None, None)
         if owner is not None and function is not None:
@@ -152,7 +157,7 @@ def _read_by_calls(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> Iterat
 
 
 def _passed(frames: Sequence[FrameType], used: Mapping[str, Any]) -> Iterator[_Held]:
-    """Yield what callers read off objects to hand it on: `self.build(batch, adapter.scaling)`."""
+    """Yield the attributes that callers read and pass on: `self.build(batch, adapter.scaling)`."""
     followed = set(used)
     for inner, outer in pairwise(frames):
         given = given_by(outer, inner.f_code)
@@ -166,8 +171,11 @@ def _passed(frames: Sequence[FrameType], used: Mapping[str, Any]) -> Iterator[_H
 
 
 def _held(name: str, attribute: str, owner: Any, *, is_own: bool) -> Iterator[_Held]:
-    """Yield a value that no later call has a reason to change if it is frozen: whole numbers may be counters and padded
-    sizes, and flags of an object may be about the capture itself."""
+    """Yield the value of an attribute if a change of it would be a mistake.
+
+    Whole numbers are left out, as they may be counters or padded sizes; so are an object's own flags, which may
+    describe the capture itself.
+    """
     value, reference = attributes_of(owner).get(attribute), weak_to(owner)
     if reference is not None and type(value) in ((float,) if is_own else (float, bool, str)):
         yield _Held(name, attribute, value, reference, type(owner), is_own)

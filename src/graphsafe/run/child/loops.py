@@ -1,4 +1,4 @@
-"""Finds the loop in which a line runs, so that the same call is told from one made elsewhere in the program."""
+"""Finds the loop in which a line runs, so that calls from different parts of the program are distinguished."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
-    """Return whether `one`, calls from the outermost on, runs in a loop whose rounds may also make the calls `other`:
-    the innermost loop around `one`. A check, a benchmark or a warm-up has a loop of its own."""
+    """Return whether the innermost loop around the call stack `one` also contains the call stack `other` (both
+    outermost first). A check, a benchmark or a warm-up has its own loop."""
     for depth in reversed(range(len(one))):
         loop = _loop(one[depth].path, one[depth].line)
         if loop is not None:

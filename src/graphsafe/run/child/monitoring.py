@@ -1,11 +1,11 @@
-"""A place in `sys.monitoring`, which exists from Python 3.12 on."""
+"""A tool number of `sys.monitoring`, which exists from Python 3.12 on."""
 
 from __future__ import annotations
 
 import sys
 
 _TOOLS = (4, 3)
-"Numbers of tools that are reserved for nobody."
+"Tool numbers that Python reserves for no kind of tool."
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
 TOO_OLD = "on a GPU that is seen from Python 3.12 on"
 

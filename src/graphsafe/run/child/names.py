@@ -1,6 +1,7 @@
 """Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
 
-A name keeps nothing alive: it refers weakly to the object where it starts, and holds the way from there.
+A name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from graphsafe.capture.shared.frames import is_user_file
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
 _OPAQUE = frozenset({"torch", "numpy", "builtins", "threading", "logging", "asyncio", "multiprocessing", "_thread"})
-"Packages whose objects are not searched; `torch.nn` modules are."
+"Packages whose objects are not searched, except for `torch.nn` modules."
 
 Move = tuple[Literal["attribute", "parameter", "item", "cell"], Any]
 
@@ -37,7 +38,7 @@ class Name:
 
     @property
     def is_parameter(self) -> bool:
-        """Return whether a module registered it, as a parameter or a buffer."""
+        """Return whether the name is that of a module's registered parameter or buffer."""
         return bool(self.way) and self.way[-1][0] == "parameter"
 
     def now(self) -> torch.Tensor | None:
@@ -51,7 +52,8 @@ class Name:
 
 
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
-    """Return names of the tensors that `frames` (innermost first) can reach, by the storage's number, nearest first.
+    """Return names of the tensors that the variables of `frames` (innermost first) lead to, by storage number, nearest
+    first.
 
     Call it with torch functions disabled.
     """
@@ -93,7 +95,7 @@ def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
 
 
 def user_frames_now(frame: FrameType | None) -> list[FrameType]:
-    """Return the user's frames from `frame` outwards."""
+    """Return the frames of the user's code from `frame` outwards."""
     found = []
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
@@ -120,8 +122,8 @@ def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None
 def locals_of(frame: FrameType) -> dict[str, Any]:
     """Return a function's variables.
 
-    Up to Python 3.12 the frame keeps the dict that it returns, and with it the values, as long as the function runs. So
-    the dict is emptied again; that of a module or a class is its namespace, and stays.
+    Up to Python 3.12 a frame keeps the returned dict, and so the values, as long as the function runs. So the dict is
+    emptied afterwards, except at module or class level, where it is the namespace itself.
     """
     shown = frame.f_locals
     copied = dict(shown)
@@ -148,7 +150,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
         for at, cell in enumerate(value.__closure__ or ()):
             try:
                 item = cell.cell_contents
-            except ValueError:  # not assigned yet
+            except ValueError:  # the closure's variable has no value yet
                 continue
             if _worth(item):
                 yield f".{value.__code__.co_freevars[at]}", item, ("cell", at)
@@ -157,7 +159,8 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
 
 
 def elements_of(value: Any) -> tuple[Any, ...]:
-    """Return what a list, tuple, deque or dict holds, without running methods of a subclass; nothing for others."""
+    """Return what a list, tuple, deque or dict holds, without running methods of a subclass; nothing for any other
+    type."""
     kind = type(value)
     for plain, read in _READERS:
         if issubclass(kind, plain):
@@ -200,7 +203,7 @@ def _plain_key(key: Any) -> bool:
 
 
 def _moved(value: Any, move: Move) -> Any:
-    """Return the value after one step on the way, without running the user's code."""
+    """Return the attribute or element of a value that one step names, without running the user's code."""
     how, key = move
     try:
         if how == "parameter":
@@ -220,7 +223,7 @@ def _moved(value: Any, move: Move) -> Any:
 
 
 def weak_to(value: Any) -> weakref.ref[Any] | None:
-    """Return a weak reference; None to what cannot have one, such as None."""
+    """Return a weak reference; None if the value supports none."""
     try:
         return weakref.ref(value)
     except TypeError:

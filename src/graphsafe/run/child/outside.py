@@ -1,4 +1,4 @@
-"""Watches memory that graphs use and do not own. Everything is held weakly."""
+"""Watches memory that graphs use and do not own, through weak references only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """One storage outside graphs' pools. `suspect` is called when it, or a tensor that named it, is freed."""
+    """One storage outside graphs' pools.
+
+    `suspect` is called when the storage, or a tensor by which it was named, is freed.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -50,7 +53,7 @@ class Memory:
         self.made = made
         self.status: OutsideStatus = "alive"
         self.frames: tuple[CallSite, ...] = ()
-        "The calls to the line where it was lost, outermost first."
+        "The calls that led to the line where the memory was lost, outermost first."
         self._suspect = suspect
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, self._gone)]
         for name in names:
@@ -63,7 +66,10 @@ class Memory:
         return self._watched[0]() is not None
 
     def _gone(self, _: Any) -> None:
-        """Note the line: Python calls this on the line that drops the storage or a tensor."""
+        """Note the running line;
+
+        Python calls this as a weak reference's callback, when the storage or a tensor dies.
+        """
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):
@@ -73,8 +79,8 @@ class Memory:
     def look(self, is_held: Callable[[int], bool]) -> None:
         """Bring `status` up to date. Call it with torch functions disabled.
 
-        A storage without holders is lost. A held one counts as lost only if a module has another tensor in the place of
-        the parameter or buffer: other variables may have been reused.
+        A storage without holders is lost. A storage with holders counts as lost only if a module's parameter or buffer
+        is now another tensor: other variables may have been reused on purpose.
         """
         if self.status != "alive":
             return
@@ -96,7 +102,7 @@ class Memory:
             self.status = "rebound" if any(self._is_other(tensor) for tensor in now) else "freed"
 
     def _is_resized(self) -> bool:
-        """Return whether `resize_` gave the storage other memory."""
+        """Return whether `resize_` moved the storage to other memory."""
         storage = self._watched[0]()
         return storage is not None and int(storage.data_ptr()) != self.address
 

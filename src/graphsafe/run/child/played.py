@@ -1,4 +1,4 @@
-"""Makes a whole program play the simulated device, with gloo in place of NCCL."""
+"""Makes a whole program run on the simulated device, with gloo in place of NCCL."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from graphsafe.rulebook.book import load_rulebook
 
 @contextmanager
 def played(index: int, count: int) -> Iterator[World]:
-    """Make this process play `sim:index`, of at least `count` devices. Threads that are already running do not take
-    part."""
+    """Make this process use `sim:index`, one of at least `count` simulated devices.
+
+    Threads that already run are not affected.
+    """
     device = SimDevice(index, load_rulebook().ops, count)
     put: list[tuple[Any, str, Any]] = []
     with device.entered():
@@ -38,7 +40,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def _with_gloo(real: Callable[..., Any]) -> Callable[..., Any]:
-    """Use gloo, which runs on the host, where the simulated device's memory is. It has no device to be bound to."""
+    """Use gloo, because the simulated device's memory is host memory. A gloo group cannot be bound to a device."""
 
     def make(*args: Any, **kwargs: Any) -> Any:
         if args and isinstance(args[0], str):

@@ -27,7 +27,7 @@ class Use:
     access: Access
     certain: bool
     lost_after: int | None = None
-    "Number of replays before it was lost."
+    "Number of replays before the memory was lost."
 
     def facts(self) -> Facts:
         memory = self.memory
@@ -49,46 +49,46 @@ class GraphRecord:
     number: int
     "The number of the capture in the process, from 0."
     slot: int
-    "The first of its cells in the counters."
+    "The first of the graph's cells in the counters."
     frames: tuple[CallSite, ...]
     span: Span | None
     stream: str
     thread: str
     device: str
     begun: int
-    "The time in nanoseconds since 1970."
+    "The time of the capture, in nanoseconds since 1970."
     handled: int
     "The `id` of the exception that was being handled when the capture began."
     seconds: float = 0.0
     nodes: Mapping[str, int] | None = None
-    "None until they are read, or if that failed."
+    "The nodes by kind; None until they are read, or if reading failed."
     pool_bytes: int | None = None
     uses: list[Use] = field(default_factory=list)
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
-    "Graphs over whose outputs its replays write, and the storage's number."
+    "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
     key: Key = field(default_factory=Key)
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."
     collectives: bool = False
-    "Whether it holds a collective."
+    "Whether the graph contains a collective."
     subgroups: bool = False
-    "Whether the process then had groups of some ranks only."
+    "Whether the process had groups of only some ranks at the capture."
     keeps_pool: bool = False
-    "Whether Inductor captured it to keep a pool: it is empty and never replayed."
+    "Whether Inductor captured the graph only to keep a pool alive: it is empty and never replayed."
     graph: weakref.ref[Any] | None = None
     dropped: bool = False
     "Whether the program has dropped the graph, or captured into it again."
     suspect: bool = False
-    "Whether memory that it uses may have been lost."
+    "Whether memory that the graph uses may have been lost."
     looks: int = 0
-    "Number of checks of its memory."
+    "Number of checks of the graph's memory so far."
     is_again: bool = False
-    "Whether the capture of this line before it differs in nothing but one tensor outside the pool."
+    "Whether the previous capture of this line differs only in one tensor outside the pool."
     stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
-    "Some calls that led to replays."
+    "Some call stacks of the graph's replays."
     next_look: float = 0.0
-    "The time of the next check of its memory."
+    "The time of the next check of the graph's memory."
 
     def facts(self) -> Facts:
         return {
@@ -114,8 +114,10 @@ class GraphRecord:
         }
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether it does the work of another graph, for one other tensor of the same size: a variable of a
-        function, since weights of another layer may differ too."""
+        """Return whether both graphs do the same work except that one input tensor, of equal size, is another.
+
+        The tensor must be a function's variable: graphs of two layers also differ only in weights.
+        """
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]
@@ -143,7 +145,7 @@ class FailedRecord:
     inner: tuple[CallSite, ...]
     "The calls that led to the first error."
     generator: str | None
-    "The error of a random number drawn afterwards; `None` if it could be drawn."
+    "The error of drawing a random number after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
     swallowed_by: CallSite | None = None

@@ -1,7 +1,7 @@
 """Finds writes to memory that graphs read, and whether streams order them against the replays.
 
-Each stream has a clock: how much of every other stream's work comes before its next work. Waiting for an event, or for
-a stream, joins clocks; so does a wait of the host, for all later launches.
+Each stream has a clock, which tells how much of every other stream's work comes before the stream's next work. Waiting
+for an event or a stream joins the clocks. A wait of the host joins them for all later launches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Work:
 
 class Refills:
     def __init__(self, events: MutableMapping[Any, Clock] | None = None) -> None:
-        """`events` is to hold what each event comes after, as long as the event exists."""
+        """Make the record. `events` maps each event to its clock, as long as the event exists."""
         self._work: Counter[Stream] = Counter()
         self._seen: dict[Stream, Clock] = defaultdict(dict)
         self._host: Clock = {}
@@ -46,7 +46,7 @@ class Refills:
         self._used.update(storages)
 
     def dropped(self, storage: int) -> None:
-        """Forget a storage that has died: its number may come again."""
+        """Forget a storage that has died, because a new storage may get its number."""
         self._used.discard(storage)
         self._reads.pop(storage, None)
         self._writes.pop(storage, None)
@@ -69,7 +69,7 @@ class Refills:
         self._events.pop(event, None)
 
     def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
-        """Record that an eager operation wrote to storages, on the user's line that runs now if none is given."""
+        """Record that an eager operation wrote to storages, by the user's running line unless `frames` is given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
@@ -78,8 +78,11 @@ class Refills:
                 self._write(storage, work)
 
     def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs copy: a replay that comes later reads it, an
-        earlier one has to have been waited for. `frames` returns the calls that wrote."""
+        """Record that the host wrote to its own memory, from which graphs copy.
+
+        Earlier replays must have been waited for; a later replay reads the new values. `frames` returns the calls that
+        wrote.
+        """
         for storage in storages:
             before = self._reads.get(storage)
             if before is not None and self._host.get(before.stream, 0) < before.count:
@@ -100,8 +103,7 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[tuple[Frames, Frames, int]]:
-        """Return the lines of a write and of a replay without an order between them, with the storage; the first pair
-        for each."""
+        """Return for each storage the first pair of a write and a replay that nothing orders, by their lines."""
         return list(self._found.values())
 
     def _write(self, storage: int, work: _Work) -> None:

@@ -1,4 +1,4 @@
-"""The protocol by which a watch sees graphs. CUDA and the simulated device stand behind it."""
+"""The protocol of a `Sight`, through which the watch sees graphs; CUDA and the simulated device implement it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from graphsafe.run.child.waits import Waits
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
-"Takes what returns the numbers of the storages that an operation reads."
+"A function that is told of an operation's reads. Its argument returns the numbers of the storages that are read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Touch:
     storage: torch.UntypedStorage
     access: Access
     certain: bool
-    "False if a number among a kernel's arguments only looks like an address."
+    "False if the address may be an ordinary number among a kernel's arguments."
     text: str
     "The shape and type, for memory without a name."
     made: CallSite | None = None
@@ -46,23 +46,23 @@ class Contents:
     """The content of a graph, read when its capture ends."""
 
     nodes: Mapping[str, int] | None
-    "None if they could not be read."
+    "The nodes by kind, or None if they could not be read."
     touches: Sequence[Touch]
     pool_bytes: int | None
     outputs: Sequence[torch.Tensor] = ()
     "Tensors of the program that the graph overwrites at every replay."
     overwriters: Sequence[tuple[Any, int]] = ()
-    "Earlier graphs that write over an output, with its storage's number."
+    "Earlier graphs whose replays overwrite an output, with the number of the output's storage."
     step: Step | None = None
     collectives: bool = False
-    "Whether it holds a collective."
+    "Whether the graph contains a collective."
     problem: str | None = None
     "The reason why the nodes could not be read."
 
 
 class Sight(Protocol):
     graph: Any
-    "The class of graphs, whose methods everything built on it calls."
+    "The class `CUDAGraph`, whose methods every kind of capture calls."
     evidence: Literal["measured", "predicted"]
 
     def device(self) -> str:
@@ -74,11 +74,11 @@ class Sight(Protocol):
         ...
 
     def begun(self, pool: Any) -> None:
-        """Look at a capture that has begun in this thread, into this pool or, if it is None, into one of its own."""
+        """Take note of a capture that has begun in this thread, into `pool` or, if None, into its own pool."""
         ...
 
     def ending(self, graph: Any) -> None:
-        """Look at a capture that is about to end; CUDA shows its nodes only until then."""
+        """Take note of a capture that is about to end; on CUDA its nodes must be read now."""
         ...
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
@@ -86,16 +86,17 @@ class Sight(Protocol):
         ...
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
-        """Return what is to be called before each replay, with the storages that the graph uses; None if their order is
-        not followed."""
+        """Return the function to call before each replay with the storages that the graph uses, or None if the order is
+        not watched."""
         ...
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
-        """Return the lines of a write and of a replay that reads it, without an order between them; and the storage."""
+        """Return each write and replay of one storage that nothing orders, by their lines."""
         ...
 
     def outdated(self) -> Sequence[Outdated]:
-        """Return the tensors that graphs read although others from which they were computed have been written."""
+        """Return the tensors that graphs read although their source tensors have been written since they were
+        computed."""
         ...
 
     def end(self) -> None:
@@ -103,15 +104,15 @@ class Sight(Protocol):
         ...
 
     def watch_steps(self, steps: Steps) -> None:
-        """Call `steps` for each eager step that may be like a captured one."""
+        """Call `steps` for each eager step that may be the same as a captured step."""
         ...
 
     def unseen_steps(self) -> str | None:
-        """Return the reason why eager steps are not seen; None if they are."""
+        """Return the reason why eager steps cannot be seen, or None."""
         ...
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
-        """Call `moving` with the number of each storage that a tensor leaves although it stays alive."""
+        """Call `moving` with the number of each storage that a tensor leaves while the storage stays alive."""
         ...
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
@@ -120,7 +121,7 @@ class Sight(Protocol):
         ...
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
-        """Return what broke the capture of a graph, whose first error is given, or None if that is not known."""
+        """Return the event that broke the capture of a graph, given its first error; None if it is unknown."""
         ...
 
     def watch_waits(self, waits: Waits) -> None:
@@ -128,7 +129,7 @@ class Sight(Protocol):
         ...
 
     def is_held(self, storage: int) -> bool:
-        """Return whether anything but graphs holds a storage that still exists."""
+        """Return whether anything besides graphs holds this existing storage."""
         ...
 
     def by_line(self) -> list[dict[str, Any]] | None:
@@ -144,9 +145,9 @@ class Sight(Protocol):
         ...
 
     def gpus(self) -> list[str]:
-        """Return the UUIDs of the GPUs of its graphs, as far as they are known; none of a simulated device."""
+        """Return the known UUIDs of the GPUs that have graphs; empty for a simulated device."""
         ...
 
     def limits(self) -> list[tuple[str, str, str]]:
-        """Return what this device cannot tell: kind, what, why."""
+        """Return the limits of this device, each as kind, subject and reason."""
         ...

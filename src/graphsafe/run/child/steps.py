@@ -1,8 +1,8 @@
 """Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the
-same size by a call that replayed the graph before and does so no longer.
+same size by a call that formerly replayed the graph.
 
-On the simulated device a step is identified by the first operation of its capture, on a GPU by the function that was
-captured (`calls.py`); either with the shapes that it was given.
+On the simulated device a step is identified by the first operation of its capture, on a GPU by the captured function
+(`calls.py`), in both cases with its argument shapes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from graphsafe.run.child.loops import same_loop
 from graphsafe.run.part import sites
 
 Key = tuple[str, str, int]
-"""The first operation or the function, by name; then a line (path and number), or nothing and a number: of the storage
-that the operation reads, or of the step."""
+"""The name of the first operation or of the function; then either a path and a line, or an empty text and the number of
+the operation's storage or of the step."""
 Shapes = tuple[tuple[int, ...], ...]
 Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
 _ENOUGH = 8
-"Number of eager steps of a captured size, in a row without a replay of it, after which its graph counts as turned off."
+"A graph counts as turned off after this many eager steps of its size without a replay in between."
 
 
 class Played(Protocol):
@@ -40,10 +40,10 @@ class Played(Protocol):
 @dataclass(frozen=True, slots=True)
 class Step:
     keys: tuple[Key, ...]
-    "Each of these alone distinguishes the step from others."
+    "Keys of the step; each key alone identifies it."
     shapes: Shapes
     frames: tuple[CallSite, ...]
-    "The user's calls that lead to it, outermost first."
+    "The user's calls that lead to the step, outermost first."
     recorded: bool = False
     "Whether autograd records it."
 
@@ -60,7 +60,7 @@ class _Row:
     """Eager steps of a captured size, without a replay of its graphs between them."""
 
     replays: int
-    "Replays before."
+    "Number of replays before the first of these steps."
     length: int = 0
     counts: bool = False
 
@@ -109,7 +109,8 @@ class Steps:
             if self._played is not None and recorded == seen.recorded:
                 self._without(self._played, seen, shapes, frames)
             return
-        if seen.recorded and not recorded:  # an evaluation begins like the training step that was captured
+        # An evaluation begins with the same operation as the captured training step, but autograd does not record it
+        if seen.recorded and not recorded:
             return
         known = seen.eager.get(shapes)
         if known is None and len(seen.eager) < _MOST_SHAPES:
@@ -118,7 +119,8 @@ class Steps:
             known.count += 1
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
-        """Count a step of a captured size, if it is one of many since the last replay, in the loop that replayed."""
+        """Count an eager step of a captured size, if it runs in the loop that replayed and many such steps followed the
+        last replay."""
         graphs = seen.captured[shapes]
         replays = sum(map(played.replays, graphs))
         row = seen.rows.get(shapes)
@@ -137,12 +139,12 @@ class Steps:
         return next((self._seen[key] for key in keys if key in self._seen), None)
 
     def facts(self) -> list[dict[str, Any]]:
-        """Return the facts of each step that ran eagerly, at sizes like the captured ones but not captured itself."""
+        """Return the facts of each step that ran eagerly at a size that was not captured."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
             sizes: dict[int, int] = {}
             place: CallSite | None = None
-            known = dict(seen.captured)  # another thread may capture
+            known = dict(seen.captured)  # copied, because another thread may capture meanwhile
             axes = _axes(known)
             for shapes, eager in list(seen.eager.items()):
                 size = _size(shapes, known, axes) if shapes not in known else None
@@ -169,8 +171,7 @@ class Steps:
 
 
 def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
-    """Return the calls of an eager step down to the one that the capture made too: without the frames that the two
-    stacks share at their inner end."""
+    """Return the calls of an eager step without the innermost calls that the capture's stack also ends with."""
     shared = 0
     for one, other in zip(reversed(frames), reversed(captured), strict=False):
         if (one.path, one.function, one.line) != (other.path, other.function, other.line):
@@ -180,7 +181,7 @@ def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
 
 
 def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
-    """Return the tensors and dimensions by which captures of one step differ; of a single capture the first
+    """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first
     dimensions."""
     first = next(iter(captured))
     places = [(at, axis) for at, shape in enumerate(first) for axis in range(len(shape))]
@@ -190,7 +191,7 @@ def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
 
 
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
-    """Return the size of an eager step that differs from a captured one in nothing else; otherwise None."""
+    """Return the size of an eager step if it differs from a captured step only in size, else None."""
     for known in captured:
         if not _alike(shapes, known):
             continue

@@ -1,4 +1,4 @@
-"""The watch of a process: joins what is seen, and writes it down."""
+"""The watch of a process, which collects its facts and writes its part of the ledger."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Watch:
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
         self._writing = threading.RLock()
-        "Held while a part is written; a handler of a signal may write in the middle of it."
+        "Held while a part is written; reentrant, because a signal handler may write during a write."
         self._ended = False
         self._rank: int | None = None
         self._is_finalized = False
@@ -70,8 +70,10 @@ class Watch:
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:
-        """Record that more is known than was written. A thread writes it soon, or this call does with `at_once`, if the
-        process may end next."""
+        """Record that unwritten facts exist.
+
+        A thread writes them soon; with `at_once`, before a possible end of the process, this call writes them.
+        """
         if self._folder is None:
             return
         if at_once:
@@ -84,7 +86,10 @@ class Watch:
                 self._writer.start()
 
     def write(self) -> None:
-        """Write the current state. Nothing is written after the end: a slow thread would put an older state there."""
+        """Write the current state.
+
+        Nothing is written after the end, because a slow thread would overwrite the last state by an older one.
+        """
         if self._folder is None:
             return
         with self._writing:
@@ -102,15 +107,16 @@ class Watch:
 
     def _facts(self, ended: bool) -> Facts:
         known = rank()
-        self._rank = self._rank if known is None else known  # the program may have left its process group
+        # The rank is read early: the program may later leave its process group
+        self._rank = self._rank if known is None else known
         return {**self.book.facts(), "rank": self._rank, "ended": ended}
 
     def end(self) -> None:
         """Write the state at the end of the process, which an unhandled exception may have caused."""
         self._ended = True
-        gc.collect()  # graphs without a holder have lost nothing
+        gc.collect()  # collected now, so that a graph that nobody holds reports no lost memory
         self.book.look_at_all()
-        # `multiprocessing` comes here while the exception that ends its process is still on its way.
+        # `multiprocessing` calls this while the exception that ends the process still propagates.
         raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
         if self._folder is not None:
             with self._writing:
@@ -144,10 +150,10 @@ class Watch:
 
 
 def _sight(options: Options, stack: ExitStack) -> Sight:
-    """Return the device's side; it stays entered as long as `stack`."""
+    """Return the `Sight` of the device; a simulated device stays entered as long as `stack`."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
-    if world is not None:  # a test already plays the device
+    if world is not None:  # a test may already have entered the simulated device
         from graphsafe.run.child.sim.sight import SimSight
 
         return SimSight(world)

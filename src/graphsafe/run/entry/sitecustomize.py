@@ -1,6 +1,7 @@
 """Python imports this at its start, because `graphsafe run` puts this folder first on PYTHONPATH.
 
-Nothing of graphsafe is imported before the program imports torch. The `sitecustomize` that this one hides is run too.
+Nothing of graphsafe is imported before the program imports torch. Another `sitecustomize`, which this module hides, is
+also run.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any  # its import would take longer than everything else here
+    from typing import Any  # importing the module would take longer than everything else in this file
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -39,7 +40,7 @@ class _Watched:
 
 
 class _Finder:
-    """Finds torch where the other finders do."""
+    """Finds torch through the other finders, and replaces its loader by `_Watched`."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name != "torch":

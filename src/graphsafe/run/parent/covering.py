@@ -1,4 +1,4 @@
-"""Finds the sizes that would cover steps that ran without a graph, and the share of their work that is padding then."""
+"""Finds further sizes to capture for steps that ran without a graph, and the share of padding they would cause."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 _LITTLE = 0.1
-"Share of padding that is worth no further graph."
+"The share of padding below which no further graph is worthwhile."
 _MOST = 8
-"Number of further sizes that are proposed."
+"The largest number of further sizes that are proposed."
 _MOST_TRIED = 64
-"Number of sizes, the most frequent ones, among which further sizes are chosen."
+"Further sizes are chosen among this many of the most frequent sizes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +19,12 @@ class Cover:
     sizes: tuple[int, ...]
     "Sizes to capture besides those that are captured."
     waste: float
-    "Share of the padded steps' rows that are padding."
+    "The share of padding among all rows of the padded steps."
 
 
 def cover(eager: Mapping[int, int], captured: Collection[int]) -> Cover:
     """Return a few sizes to capture, so that every size of `eager` (size -> times) can be padded to a captured one:
-    the largest if it is larger than the captured ones, then those that save the most padding."""
+    first the largest size, if no captured size covers it, then the sizes that save the most padding."""
     largest = max(eager)
     chosen = [] if largest <= max(captured, default=0) else [largest]
     tried = sorted(sorted(eager, key=lambda size: -eager[size])[:_MOST_TRIED])

@@ -23,9 +23,9 @@ from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, last, line_key
 
 _CHANCE = 100
-"Number of replays for each graph of a line, after which one that had none was captured for nothing."
+"A graph without a replay counts as useless after this many replays for each graph of its line."
 _SELDOM = 0.1
-"Share of a step's runs without a graph up to which they are exceptions that a program means to run eagerly."
+"If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
 
 
 def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
@@ -103,8 +103,8 @@ class _Writer:
         )
 
     def failures(self) -> None:
-        """Add captures that failed: what broke them, the handler that swallowed the error, and the generator that was
-        left capturing. An error that ended the process was not swallowed, and left no generator behind."""
+        """Add failed captures with the cause, the handler that swallowed the error, and a generator that was left
+        capturing. An error that ended the process was not swallowed, and left no generator behind."""
         for failed in self._process.facts.get("failed", ()):
             frame = last(failed["frames"])
             inner = last(failed["inner"])
@@ -126,7 +126,7 @@ class _Writer:
                 self.add("GS605", frame, expr, said, because=f"Here {ended}.", device=failed["device"])
 
     def _cause(self, failed: Facts, said: Facts) -> str | None:
-        """Add what broke a capture, and return its code and place; None if that is not known."""
+        """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
         if failed["guilty"] is None or not failed["guilty"]["frames"]:
             return None
         event = read(StepEvent, failed["guilty"])
@@ -140,7 +140,7 @@ class _Writer:
         return f"{code} at {at(frame)}"
 
     def lost_memory(self) -> None:
-        """Add graphs that were replayed after memory outside their pool was freed, moved or rebound; by line."""
+        """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
         groups: dict[tuple[Any, ...], list[tuple[SeenGraph, Facts, int]]] = defaultdict(list)
         for graph in self._process.graphs:
             for use in graph.facts["outside"]:
@@ -174,7 +174,7 @@ class _Writer:
             self.add("GS711", where, words, data, device=graph.facts["device"], certain=certain, number=len(uses))
 
     def keys(self) -> None:
-        """Add replays for which the program has another value than the one that the graph froze."""
+        """Add replays at which the program has another value than the graph froze."""
         by_line: dict[tuple[Any, ...], SeenGraph] = {}
         for graph in self._process.graphs:
             stale = graph.facts["stale"]
@@ -190,7 +190,7 @@ class _Writer:
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
 
     def outdated(self) -> None:
-        """Add writes after which a graph reads what was computed from the old values."""
+        """Add writes after which a graph still reads tensors computed from the old values."""
         by_line: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
         for one in self._process.facts.get("outdated", ()):
             by_line[line_key(one["frames"])].append(one)
@@ -204,7 +204,7 @@ class _Writer:
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def refills(self) -> None:
-        """Add writes that no stream orders against a replay that reads them."""
+        """Add writes that nothing orders against a replay that reads the written memory."""
         for refill in self._process.facts.get("refills", ()):
             replay = last(refill["replay"])
             reader = "a replay" if replay is None else f"the replay at {at(replay)}"
@@ -229,7 +229,8 @@ class _Writer:
                 self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
 
     def overwritten(self) -> None:
-        """Add reads of a result that another replay had written over: of its own graph, or of one of the same pool."""
+        """Add reads of a result that another replay (of the same graph, or of a graph of the same pool) had
+        overwritten."""
         graphs = {graph.facts["number"]: graph for graph in self._process.graphs}
         for graph in self._process.graphs:
             held = graph.facts["held_outputs"]
@@ -273,7 +274,7 @@ class _Writer:
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
 
     def _never_replayed(self, graphs: Iterable[SeenGraph]) -> None:
-        """Add graphs that nobody replayed, one finding a line."""
+        """Add graphs that were never replayed, one finding per line."""
         by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
         for graph in graphs:
             if graph.facts["nodes"]:
@@ -289,7 +290,7 @@ class _Writer:
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
     def turned_off(self) -> None:
-        """Add steps that ran without a graph by a call that replayed one of their size before."""
+        """Add steps that ran without a graph although the same call formerly replayed a graph of their size."""
         for step in self._process.facts.get("steps") or ():
             off: Mapping[str, int] = step["off"]
             steps, captured = sum(off.values()), step["captured"]
@@ -318,7 +319,7 @@ class _Writer:
                 continue
             frame = last(step["place"])
             same = (*(frame or {}).values(), *sizes.items(), *replays)
-            if same in told:  # the pieces of a step, each with graphs of its own
+            if same in told:  # the pieces of one step, each with its own graphs
                 continue
             told.add(same)
             captured = list(map(int, step["captured"]))
@@ -336,8 +337,9 @@ class _Writer:
             self.add("GS616", frame, words, data, because=advice(covered.sizes, covered.waste), number=steps)
 
     def parted(self, parting: Parting) -> None:
-        """Add ranks that replay different graphs, if a collective is among them: then one rank waits for another, or is
-        given the values of another collective. Without one, or in groups of some ranks only, it may be meant."""
+        """Add ranks that replay different graphs, if the graphs contain a collective: then a rank waits for another one
+        forever or receives another collective's values. Without a collective, or with groups of only some ranks, the
+        difference may be intended."""
         graph = parting.graphs[1]
         frame = last(graph.facts["frames"])
         if not parting.collective or any(one.facts["subgroups"] for one in parting.graphs):
@@ -351,7 +353,7 @@ class _Writer:
         self.add("GS614", frame, {"expr": expr}, data, because=counted, device=graph.facts["device"], certain=False)
 
     def waits(self) -> None:
-        """Add lines that wait between replays again and again; a warm-up or a last synchronisation does not count."""
+        """Add lines that repeatedly wait between replays; a warm-up or a last synchronisation does not count."""
         for wait in self._process.facts.get("waits") or ():
             code = code_of(read(StepEvent, wait), self._book.ops)
             if code is None or wait["turns"] < 2:
@@ -367,8 +369,9 @@ class _Writer:
 
 
 def _awaits_its_turn(graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-    """Return whether a graph without a replay is one of several for the same work, such as one a size, of which the
-    others were not replayed often yet. The same calls led to their captures, or they have the same nodes."""
+    """Return whether an unreplayed graph is one of several for the same work (such as one per size) and the others were
+    not replayed often yet. Graphs do the same work if the same calls led to their captures or if they have the same
+    nodes."""
     facts = graph.facts
     like = [one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]]
     return 0 < sum(one.count.replays for one in like) < _CHANCE * len(like)

@@ -1,4 +1,7 @@
-"""The share of time in which GPUs idle, as NVML tells the parent of a run. The program's processes never ask it."""
+"""The share of time in which GPUs idle, as NVML reports it.
+
+Only the parent of a run asks NVML, not the program's processes.
+"""
 
 from __future__ import annotations
 
@@ -15,26 +18,28 @@ from graphsafe.run.parent.nvml import Nvml, NvmlError
 _PAUSE = 0.25
 "Number of seconds between two readings."
 _WINDOW = 1_000_000_000
-"The longest window of NVML, in nanoseconds: a reading tells of the time before it."
+"The longest window of NVML, in nanoseconds. A reading describes a window that ends with it."
 _FEWEST = 8
-"Fewest readings of a GPU from which a share is told."
+"The smallest number of readings of a GPU from which a share is computed."
 _MOST = 65_536
-"Most readings that are kept. Then every other one is dropped, and the pause is twice as long."
+"The largest number of readings that are kept. At this number every other reading is dropped and the pause is doubled."
 _PATIENCE = 0.5
 "Number of seconds to wait for the last reading, when the program has ended."
 
 
 @dataclass(slots=True)
 class Readings:
-    """How busy the GPUs were: times in nanoseconds since 1970, each with percents by UUID."""
+    """The readings: times in nanoseconds since 1970, each with the busy percentage of each GPU by UUID."""
 
     taken: list[tuple[int, Mapping[str, int]]] = field(default_factory=list)
     problem: str | None = None
-    "The reason why there are none."
+    "The reason why there are no readings, or None."
 
     def idle(self, gpus: Collection[str], first: int, last: int) -> Idle | None:
-        """Return the share of time between two moments in which GPUs idled, as their mean; None if too little is known
-        of one of them. Windows that begin before the first moment do not count."""
+        """Return the share of time between two moments in which GPUs idled, averaged over GPUs;
+
+        None if a GPU has too few readings. Windows that begin before the first moment do not count.
+        """
         within = [(moment, busy) for moment, busy in list(self.taken) if first + _WINDOW <= moment <= last]
         shares = []
         for gpu in gpus:
@@ -69,5 +74,5 @@ def _sample(readings: Readings, ended: threading.Event) -> None:
                     pause *= 2
     except NvmlError as error:
         readings.problem = str(error)
-    except Exception as error:  # a fault of graphsafe: the run goes on
+    except Exception as error:  # an error of graphsafe must not stop the run
         readings.problem = in_one_line(error)

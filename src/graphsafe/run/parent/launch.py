@@ -1,4 +1,4 @@
-"""Runs the program unchanged, with the watch in its processes, and passes signals on."""
+"""Runs the program unchanged, with graphsafe loaded into its processes, and passes signals on."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ class Ran:
     "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
     parts: tuple[Part, ...]
     readings: Readings
-    "How busy the GPUs were."
+    "The GPUs' busy percentages during the run."
 
 
 def check_present(devices: Sequence[str]) -> None:
-    """Raise RequestError for a GPU that is named and is not there. Takes the seconds of importing torch, if one is."""
+    """Raise RequestError for a named GPU that does not exist.
+
+    If a GPU is named, this imports torch, which takes seconds.
+    """
     named = [device for device in devices if device.startswith("cuda:")]
     if not named:
         return
@@ -72,7 +75,7 @@ def _environment(folder: Path, options: Options) -> Mapping[str, str]:
 
 @contextmanager
 def _started(program: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the program and pass signals on to it. On a terminal, Ctrl-C reaches it by itself."""
+    """Start the program and pass signals on to it. On a terminal, Ctrl-C reaches the program anyway."""
     try:
         process = subprocess.Popen(list(program), env=environment)
     except FileNotFoundError:

@@ -41,7 +41,7 @@ _ALWAYS = (
 def ledger_of(
     parts: Sequence[Part], program: Sequence[str], exit_code: int | None, book: Rulebook, readings: Readings
 ) -> Ledger:
-    """Name the processes, judge what they saw, and say what could not be seen."""
+    """Return the ledger of a run: names of the processes, findings, and limits."""
     seen = seen_processes(parts)
     findings, limits = findings_of(seen, book)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
@@ -70,7 +70,7 @@ def _unwatched(parts: Sequence[Part]) -> list[Limit]:
 
 
 def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:
-    """Say why a process's share of idle time is not known, if its graphs were replayed on a GPU."""
+    """Return a limit that says why a process's share of idle time is unknown, if its graphs were replayed on a GPU."""
     unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.get("gpus")]
     if not any(graph.count.replays for one in unknown for graph in one.graphs):
         return []

@@ -14,7 +14,7 @@ def at(frame: Facts) -> str:
 
 
 def by(frame: Facts) -> str:
-    """Return the place and function; at module level the line alone."""
+    """Return the line with its function; at module level only the line."""
     return f"{frame['function']} ({at(frame)})" if frame["function"] else at(frame)
 
 

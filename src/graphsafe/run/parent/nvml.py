@@ -1,6 +1,6 @@
-"""NVIDIA's management library, through ctypes: it tells how busy each GPU of the machine is.
+"""NVIDIA's management library (NVML), through ctypes, which tells how busy each GPU of the machine is.
 
-It starts no context on a GPU, and no process but the one that asks loads it.
+NVML creates no CUDA context, and only the process that asks loads the library.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _UUID_BYTES = 96
 
 
 class NvmlError(Exception):
-    """NVML cannot be asked; the text says why."""
+    """Raised if NVML cannot be used; the text says why."""
 
 
 class _Utilization(ctypes.Structure):
@@ -22,7 +22,7 @@ class _Utilization(ctypes.Structure):
 
 
 class Nvml:
-    """The library, from creation until `close`. `library` has its functions."""
+    """The library, from creation until `close`. `library` has the C functions."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
@@ -44,8 +44,8 @@ class Nvml:
         return cls(library)
 
     def busy(self) -> dict[str, int]:
-        """Return for each GPU, by UUID, in how many percent of its last window (a sixth of a second up to a second) a
-        kernel ran. A GPU that does not tell is left out: one in MIG mode."""
+        """Return for each GPU, by UUID, the percentage of its last window (a sixth of a second to a second) in which a
+        kernel ran. A GPU that does not report this (in MIG mode) is left out."""
         found = {}
         for uuid, gpu in self._gpus.items():
             utilization = _Utilization()

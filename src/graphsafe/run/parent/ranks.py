@@ -1,4 +1,4 @@
-"""Compares the graphs that the ranks of a program replay: the first replay at which two of them differ."""
+"""Compares the order of the graphs that the ranks of a program replay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.run.parent.naming import named
 from graphsafe.run.parent.seen import SeenGraph, SeenProcess
 
 Run = tuple[int, int]
-"The place of a graph among those of its process, and how many times it was replayed in a row."
+"The index of a graph in its process, and how many times it was replayed in a row."
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +19,11 @@ class Parting:
     """The first replay at which two ranks replay different graphs."""
 
     replay: int
-    "Its number, from 1."
+    "The number of the replay, from 1."
     processes: tuple[SeenProcess, SeenProcess]
     graphs: tuple[SeenGraph, SeenGraph]
     collective: bool
-    "Whether graphs with collectives alone are counted, of which at least one of the two is one."
+    "Whether only graphs with collectives were compared."
 
     @property
     def text(self) -> str:
@@ -32,15 +32,15 @@ class Parting:
         return f"rank {self.processes[0].rank} replays {one}, rank {self.processes[1].rank} {other}"
 
     def _values(self, graph: SeenGraph) -> str:
-        """Return the arguments that were frozen in this graph, where those in the other graph differ."""
+        """Return the frozen arguments of a graph whose values differ in the other graph."""
         one, other = (graph.facts["key"] for graph in self.graphs)
         told = [f"{name} = {value}" for name, value in graph.facts["key"].items() if one.get(name) != other.get(name)]
         return f" ({', '.join(told)})" if told else ""
 
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
-    """Compare the ranks that one process started: their graphs with collectives, and if these are replayed in one
-    order, all. Of several partings only the earliest is returned.
+    """Compare the ranks that one process started: first their graphs with collectives and, if these agree in order, all
+    graphs. Of several partings only the earliest is returned.
 
     Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
     """
@@ -104,8 +104,11 @@ def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
 
 
 def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
-    """Return the number of the first replay that differs, from 1, and the two graphs. The longer of two orders that
-    are alike is no difference: the program may have been ended while one rank was ahead."""
+    """Return the number of the first differing replay, from 1, and its two graphs.
+
+    If one order is the beginning of the other, they do not differ: the program may have been ended while one rank was
+    ahead.
+    """
     rest = _replays(one), _replays(other)
     mine, theirs = next(rest[0], None), next(rest[1], None)
     done = 0

@@ -1,4 +1,4 @@
-"""Finds lines that capture again and again while the program serves, so that captures are hardly used."""
+"""Finds lines that capture repeatedly while the program serves, and hardly replay what they captured."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import Any
 from graphsafe.run.parent.seen import SeenGraph
 
 _ENOUGH = 4
-"""Number of captures of one line that count as many. A loop over buckets makes more of them, but before the first
-replay."""
+"""The smallest number of repeated captures of one line to report.
+
+A loop over buckets makes more captures, but before the first replay.
+"""
 _REPLAYS = 2
-"Number of replays below which a capture costs more than it saves."
+"A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
-"The same for captures of which one graph would do: that of a static input."
+"The same for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)
 class Recapture:
     graphs: tuple[SeenGraph, ...]
     for_inputs: bool = False
-    "Whether they differ in nothing but a tensor of the same size."
+    "Whether the captures differ only in one input tensor of equal size."
 
     @property
     def replays(self) -> int:
@@ -35,9 +37,7 @@ class Recapture:
 
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
-    """Return lines with several captures in a row, each replayed before the next one and never after it: earlier graphs
-    were dropped, or there are hardly more replays than captures. Of captures that differ in nothing but a tensor of the
-    same size, each after the first replay of the one before, earlier graphs may be replayed later."""
+    """Return lines with several captures in a row, each of which is replayed only before the next capture."""
     lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
     for graph in graphs:
         if graph.facts["nodes"] and graph.facts["frames"]:

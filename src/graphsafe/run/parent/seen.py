@@ -1,4 +1,4 @@
-"""The processes of a run, by symbolic names, with the facts that each of them saw."""
+"""The processes of a run, with stable names (`0.1`) and the facts that each of them saw."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SeenProcess:
     name: str
     started_by: str | None
     facts: Facts
-    "The content of its part; empty for a process that has not imported torch."
+    "The facts in the process's part; empty if it has not imported torch."
     graphs: tuple[SeenGraph, ...]
     order: Order
 
@@ -45,12 +45,13 @@ def last(frames: Sequence[Facts]) -> Facts | None:
 
 
 def line_key(frames: Sequence[Facts]) -> tuple[Any, ...]:
-    """Return a key that is the same for all stacks that end on one line."""
+    """Return a key that is equal for all stacks that end on the same line."""
     return tuple(frames[-1].values()) if frames else ()
 
 
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
-    """Name processes by their parents: `0`, `0.1`, `0.2`. One without torch counts only if it started one with torch.
+    """Name processes by their parents: `0`, `0.1`, `0.2`. A process without torch counts only if it started a process
+    with torch.
 
     `parts` are in the order in which the processes started.
     """
@@ -72,7 +73,7 @@ def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
 
 
 def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> list[Part]:
-    """Return the parts of processes that have imported torch, or started one that has."""
+    """Return the parts of processes that imported torch or started a process that did."""
     return [part for part in parts if part.facts is not None or _worth(children.get(part.token, ()), children)]
 
 

@@ -20,10 +20,10 @@ FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "Accelerator
 "Exceptions that catch a failed capture, which raises RuntimeError or torch's AcceleratorError, derived from it."
 
 TEST = re.compile(r"(^|\.)test_")
-"The name of a module or function of a test, which knows the one device that it captures on."
+"The name of a module or function of a test, which captures on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
-"The current device, as code for one GPU names it; the first one is current from the start."
+"Texts by which code names the current device; device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
     r"""cuda:(?!0["'])|device_count|set_device\((?!device\)|0\))|device_index|cuda\.device\b"""
     r"""|torch\.device\((?!device\)|["']cuda(:0)?["'](, 0)?\)|["']cuda["'], (torch\.cuda\.)?current_device\(\)\))"""
@@ -60,7 +60,7 @@ def _has_stream(call: ast.Call) -> bool:
 
 
 def _has_one_device(frame: Frame) -> bool:
-    """Return whether the file means the current device alone: the default capture stream is then on it, too."""
+    """Return whether the file uses only the current device, on which the default capture stream also lies."""
     search = frame.project.files.search
     return bool(search(frame.path, CURRENT_DEVICE)) and not search(frame.path, ANOTHER_DEVICE)
 
@@ -116,8 +116,8 @@ def _name(frame: Frame, call: ast.Call) -> str:
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
     """Return the confidence that the block calls a function that has not run before, or None if it may have run.
 
-    A caller may have warmed it up. So any mention of a warm-up in the file counts, and arguments are taken to be warm,
-    unless the function itself warms up something else, or does so after the capture.
+    A caller may have warmed the function up. So any mention of a warm-up in the file counts, and callables among the
+    arguments count as warm, unless the function itself warms up something else or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured or frame.project.files.search(frame.path, WARM_UP):
@@ -138,7 +138,10 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
 
 
 def _is_called_once(frame: Frame, name: str | None) -> bool:
-    """Return whether only the captured block calls `self.net`, which the constructor makes, or a method of its own."""
+    """Return whether a name is called only in the captured block:
+
+    `self.net`, made by the constructor, or a method of the class.
+    """
     owner, _, attribute = (name or "").rpartition(".")
     lines = frame.project.source(frame.path).lines
     if owner != "self" or sum(f".{attribute}(" in line for line in lines) != 1:

@@ -55,7 +55,7 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 
 
 def _leaves(body: list[ast.stmt]) -> bool:
-    """Return whether a branch raises or returns, and so does not compute the step in another way."""
+    """Return whether a branch raises or returns, and so has no other computation of the step."""
     return bool(body) and isinstance(body[-1], ast.Raise)
 
 

@@ -81,7 +81,7 @@ def _turned_over(function: Function) -> dict[str, str]:
 
 
 def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Yield what a loop binds with the call that gives it, for each part of `zip(…)` and of `enumerate(…)`."""
+    """Yield each loop variable with the call that provides it, through `zip(…)` and `enumerate(…)`."""
     if not isinstance(walked, ast.Call):
         return
     parts = elements(target)
@@ -116,8 +116,10 @@ def _makes_parameter(value: ast.expr) -> bool:
 
 
 def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Change]:
-    """Yield lines that bind a module which the captured block calls to another one, in a method that a loop calls
-    beside replays: `self.policy = copy.deepcopy(learner)`."""
+    """Yield lines that replace a module of the captured block, in a method that a loop with replays calls:
+
+    `self.policy = copy.deepcopy(learner)`.
+    """
     called = {place(call.func) for body in (*table.blocks, *table.captured) for call in _calls(body.body)}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
@@ -131,7 +133,7 @@ def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Change]:
 
 
 def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
-    """Return whether a loop of the file calls a method, and another one that replays."""
+    """Return whether a loop of the file calls both a method and a replaying method."""
     loops = [node for node in ast.walk(found.tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))]
     called = [{_last(call) for call in _calls(loop.body)} for loop in loops]
     return any(method in names and not replaying.isdisjoint(names) for names in called)
@@ -216,7 +218,10 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
 
 
 def _schedules(found: Tables) -> Iterator[str]:
-    """Yield the names of schedulers whose optimizer has a rate that is no tensor: `decay = ExponentialLR(opt, 0.9)`."""
+    """Yield the names of schedulers whose optimizer's learning rate is not a tensor:
+
+    `decay = ExponentialLR(opt, 0.9)`.
+    """
     made = {
         place(node.targets[0]): node.value
         for node in ast.walk(found.tree)
@@ -238,7 +243,8 @@ def _is_groups(node: ast.expr) -> bool:
 
 
 def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Change]:
-    """Yield the lines that end the failure of a capture which a `try`, or a `suppress`, calls in another function."""
+    """Yield the handlers that swallow a capture's failure, for a capture in a function that is called inside `try` or
+    `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if sum(other.rpartition(".")[2] == name for other, _, _ in found.functions) == 1}
     for name, function, _ in found.functions:
@@ -252,7 +258,7 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Change
 
 
 def _ends(node: ast.Try | ast.With, call: ast.expr) -> Iterator[ast.expr]:
-    """Yield the places at which the failure of a capture ends: a handler's type, or the `suppress(…)` around it."""
+    """Yield the places that swallow the failure of a capture: a handler's type, or the surrounding `suppress(…)`."""
     if isinstance(node, ast.Try):
         yield from (one.type or call for one in node.handlers if catches(one.type) and swallows(one))
         return

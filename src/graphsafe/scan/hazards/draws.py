@@ -34,8 +34,8 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def is_seeded(frame: Frame) -> bool:
-    """Return whether a function of the file that steps may call seeds the host's generators, so that eager steps may
-    repeat the draw as replays do. A script, or a factory, seeds them once before."""
+    """Return whether some function of the file seeds the host's generators and may be called in steps, so that eager
+    steps may repeat the draw as replays do. A script or a factory seeds only once, before the steps."""
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False

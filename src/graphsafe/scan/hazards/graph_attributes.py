@@ -1,4 +1,5 @@
-"""Attributes that the graphs of a class read and write, as code sees them that holds such an object.
+"""Attributes that the graphs of a class read and write, from the point of view of code that holds an object of the
+class.
 
 `runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps what
 the next replay overwrites. The values tell which object and which attribute a line means, in whichever file it stands.
@@ -22,7 +23,7 @@ from graphsafe.scan.symbols.project import Project
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
 _HANDS_OUT = KEEPS | {"set_result", "put_nowait", "send", "extend"}
-"Methods by which a result outlives the round of a loop."
+"Methods that keep a result beyond the current iteration of a loop."
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) ->
     if not frame.hot or not isinstance(node.func, ast.Attribute) or node.func.attr not in _HANDS_OUT:
         return
     if any(type(one) is Instance and frame.project.find_method(one.ref, node.func.attr) for one in options(receiver)):
-        return  # its own code tells whether it keeps or copies
+        return  # the code of that object decides whether it keeps or copies the value
     is_local = type(receiver) is Sequence and receiver.held_by is None
     if is_local and (frame.node is None or id(node) not in _in_loops(frame.node)):
         return
@@ -95,7 +96,7 @@ def _in_loops(function: ast.AST) -> frozenset[int]:
 
 
 def of_class(frame: Frame, ref: str) -> GraphAttributes:
-    """Return what the captures of a class and of its bases see, with the methods that they call on `self`."""
+    """Return the attributes and methods of `self` that the captures of a class and of its bases use."""
     return frame.engine.queries.ask(("graph-attributes", ref), lambda: _of_class(frame.project, ref), lambda: _NONE)
 
 

@@ -1,4 +1,4 @@
-"""Finds graphs that are kept under a key which lacks what the capture froze, and graphs that each round captures anew.
+"""Finds graphs whose key lacks a value that the capture froze, and graphs that each iteration of a loop captures anew.
 
 `if n not in self.graphs: self.graphs[n] = self._capture(n, batch.greedy)` replays the first batch's choice for all
 later ones of that size.
@@ -80,7 +80,7 @@ def _last(call: ast.Call) -> str:
 def _lacking(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
-    """Yield entries of graphs, made on demand, whose key lacks a number or an option that the capture is given."""
+    """Yield graphs that are captured on demand under a key which lacks a number or an option of the capture."""
     parents = {child: parent for parent, child in own_nodes(function)}
     own = _by_last(functions)
     for node in parents:
@@ -95,7 +95,7 @@ def _lacking(
             continue
         switched = _switched(name, place(entry.value), functions)
         told = names_in(entry.slice, function, own)
-        # A key that tells parts of the options may leave out the rest, which are the inputs.
+        # If the key contains some attributes of an options object, the others are taken for inputs.
         told |= {head(one) for one in told if "[" in one}
         frozen: dict[str, Set[str]] = {}
         for call, made in captures:
@@ -111,7 +111,7 @@ def _lacking(
 
 
 def _by_last(functions: Functions) -> Functions:
-    """Return the functions whose last name is theirs alone, by that name."""
+    """Return the functions whose last name is unique in the file, by that name."""
     count = Counter(name.rpartition(".")[2] for name in functions)
     return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}
 
@@ -153,7 +153,7 @@ def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[s
 
 
 def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
-    """Return the attributes that other methods than constructors assign, and leave the graphs as they are."""
+    """Return the attributes that methods other than constructors assign without dropping the graphs."""
     owner = name.rpartition(".")[0]
     methods = [node for other, node in functions.items() if owner and other.rpartition(".")[0] == owner]
     return {
@@ -169,8 +169,8 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
 def _frozen(
     call: ast.Call, function: Function, made: Function, switched: Set[str], fields: Set[str], own: Functions
 ) -> Mapping[str, Set[str]]:
-    """Return the numbers and options that a call hands to the capture, each with the arguments and switches from which
-    the function computes it."""
+    """Return the numbers and options that a call passes to the capture, each with the arguments and switches from which
+    it is computed."""
     given = {argument.arg for argument in parameters(function)} - {"self", "cls"}
     numbers = _number_parameters(function)
     options = {function.args.kwarg.arg} if function.args.kwarg is not None else set()
@@ -189,7 +189,7 @@ def _frozen(
             found.pop(text, None)
         elif parameter.arg in taken:
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
-            # `request.size` is told by its own name, not by that of the request.
+            # A key must contain `request.size` itself; `request` would not do.
             found[text] = {
                 one for one in sources if not any(other.startswith((f"{one}.", f"{one}[")) for other in sources)
             }
@@ -199,7 +199,10 @@ def _frozen(
 
 
 def _only_counts_rounds(parameter: str, made: Function) -> bool:
-    """Return whether a function uses a parameter for nothing but the rounds of a loop: `for _ in range(n_warmups):`."""
+    """Return whether a function uses a parameter only as the number of a loop's iterations:
+
+    `for _ in range(n_warmups):`.
+    """
     rounds = [inner for loop in ast.walk(made) if isinstance(loop, ast.For) for inner in ast.walk(loop.iter)]
     uses = [node for node in ast.walk(made) if isinstance(node, ast.Name) and node.id == parameter]
     return bool(uses) and all(use in rounds for use in uses)
@@ -221,7 +224,7 @@ def _number_parameters(function: Function) -> Set[str]:
 
 
 def _number_fields(tree: ast.Module) -> Set[str]:
-    """Return the fields that some class of the file declares as numbers or texts, and none as anything else."""
+    """Return the fields that every declaring class of the file declares as numbers or texts."""
     declared = [
         (node.target.id, _names_number(node.annotation))
         for cls in ast.walk(tree)
@@ -266,7 +269,7 @@ def _names_number(annotation: ast.expr) -> bool:
 def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     """Yield assignments to numbers that captured code reads, in methods that run between replays."""
     read = _read_by_captures(table) & _numbers(table) if table.replaying else set()
-    # Each graph may have its own number, if the capture is told it.
+    # If the number is an argument of the capture, each graph may have its own.
     captures = {name.rpartition(".")[2] for name in table.capturing}
     read -= {text for name in table.capturing for text in _stored(table.functions[name])}
     for name, function in table.functions.items() if read else ():
@@ -294,7 +297,7 @@ def _targets(node: ast.AST) -> Sequence[ast.expr]:
 
 
 def _read_by_captures(table: GraphTensors) -> set[str]:
-    """Return the attributes that captured code reads, in the lambdas of the functions that capture, too."""
+    """Return the attributes that captured code reads, including lambdas of the capturing functions."""
     lambdas = [
         inner for name in table.capturing for inner in ast.walk(table.functions[name]) if isinstance(inner, ast.Lambda)
     ]
@@ -331,7 +334,7 @@ def _gives_number(value: ast.expr, given: Set[str]) -> bool:
 
 
 def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
-    """Yield captures that each round of a loop makes anew for a replay of its own."""
+    """Yield captures that each iteration of a loop makes for its own replay."""
     parents = {child: parent for parent, child in own_nodes(function)}
     for loop in [node for node in parents if isinstance(node, _LOOPS)]:
         for statement in loop.body:
@@ -345,7 +348,7 @@ def _in_each_round(name: str, function: Function, capturing: Functions) -> Itera
 
 
 def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
-    """Return what a statement captures in any case: a call, or the `torch.cuda.graph(…)` of a block."""
+    """Return the capture that a statement makes unconditionally: a call, or the `torch.cuda.graph(…)` of a block."""
     if isinstance(statement, (ast.With, ast.AsyncWith)):
         item = next(filter(is_capture, statement.items), None)
         return item.context_expr if item is not None else None

@@ -13,7 +13,8 @@ WHOLE = frozenset(("copy_", "fill_", "zero_"))
 
 
 def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield the nodes of a function, each with its parent before it, but not those of functions and classes inside."""
+    """Yield the nodes of a function, each with its parent before it, but not the nodes of nested functions and
+    classes."""
     stack: list[ast.AST] = [function]
     while stack:
         node = stack.pop()
@@ -38,8 +39,10 @@ def is_capture(item: ast.withitem) -> bool:
 
 
 def is_replay(call: ast.AST) -> bool:
-    """Return whether a call is `graph.replay()`, or that of an engine's runner of graphs:
-    `self.graph_runner.replay(batch)`."""
+    """Return whether a call is `graph.replay()`, or a replay by an engine's graph runner:
+
+    `self.graph_runner.replay(batch)`.
+    """
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replay"):
         return False
     return not (call.args or call.keywords) or "graph" in (dotted(call.func.value) or "")
@@ -63,7 +66,7 @@ VIEWS = frozenset(
 
 
 def viewed(node: ast.expr) -> str | None:
-    """Return the tensor whose memory an expression shows: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`."""
+    """Return the tensor whose memory an expression shares: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
         # An attribute `self.view` that is not called is a tensor of that name.

@@ -1,7 +1,7 @@
 """The tensors that captures see: the lines that make, rebind, fill and read each of them.
 
-One table stands for the names of one owner: the attributes of a class, in all of its methods, or the local names of a
-function and of the functions inside it. It is read from the syntax alone, since functions around graphs are seldom hot.
+One table holds the names of one owner: the attributes of a class, or the local names of a function and its inner
+functions. It is read from the syntax alone, since functions around graphs are seldom hot.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "buil
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """A line that uses such a tensor."""
+    """A line that uses a tensor which captures also use."""
 
     function: str
     node: ast.Assign | ast.Call | ast.Return | ast.expr
@@ -81,11 +81,11 @@ class Tables:
     all: list[GraphTensors] = field(default_factory=list)
     "The tables of owners that capture."
     functions: list[tuple[str, Function, list[GraphTensors]]] = field(default_factory=list)
-    "Every function by its qualified name, with the tables of the names that it sees."
+    "Every function by its qualified name, with the tables of the names that are visible in it."
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
 
     def functions_called(self, name: str) -> int:
-        """Return how many functions of the file have a name, whichever class they belong to."""
+        """Return how many functions of the file, in any class, have this name."""
         return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
 
 
@@ -155,7 +155,7 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
 
 
 def _captured_methods(scope: ast.ClassDef, blocks: Sequence[ast.With | ast.AsyncWith]) -> Iterator[Function]:
-    """Yield the methods that captured blocks call, directly or not: a graph holds what they do."""
+    """Yield the methods that captured blocks call, directly or not; the graph contains their work."""
     methods = {node.name: node for node in _definitions(scope.body) if not isinstance(node, ast.ClassDef)}
     waiting: list[ast.AST] = [*blocks]
     while waiting:
@@ -168,7 +168,7 @@ def _captured_methods(scope: ast.ClassDef, blocks: Sequence[ast.With | ast.Async
 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[ast.With | ast.AsyncWith]) -> Iterator[str]:
-    """Yield the names that hold what captured blocks return: `self.out = self._capture()`."""
+    """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
     returning = {
         node.name
         for node in ast.walk(scope)
@@ -274,7 +274,7 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
         found.capturing.add(function)
     if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in own):
         found.replaying.add(function)
-    # A name that an inner function binds itself is another variable.
+    # A name that an inner function assigns is the inner function's own variable.
     hidden = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}
     lines = [inner for inner in own if id(inner) not in inside and isinstance(inner, (ast.expr, ast.stmt))]
     for inner in sorted(lines, key=lambda inner: (inner.lineno, inner.col_offset)):
@@ -287,7 +287,7 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
                 found.touches.setdefault(text or "", []).append(Touch(function, inner, "filled"))
         if isinstance(inner, ast.Assign):
             bound = [text for target in inner.targets for element in elements(target) if (text := place(element))]
-            # With an object that is made anew, its tensors are other ones, too: `self.state = State(h)`.
+            # Replacing an object also replaces its tensors: `self.state = State(h)`.
             inside_new = [
                 name for text in bound if _makes_object(inner.value) for name in known if name.startswith(f"{text}.")
             ]
@@ -320,7 +320,7 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
         for qualified, node in found.functions.items()
     }
     waiting = [*found.capturing, *(by_name[name] for name in CONSTRUCTORS & by_name.keys())]
-    # Code that captures anew may bind any name before that.
+    # Code that captures again may reassign any name before its capture.
     again: set[str] = set()
     for caller, called in calls.items():
         captures = [line for line, one in called if one in found.capturing]

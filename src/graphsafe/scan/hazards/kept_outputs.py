@@ -1,7 +1,7 @@
 """Finds callers that keep an output of a graph past the next replay.
 
-A function gives an output if it returns it as it lies there, alone or in a tuple, or if it returns the result of such a
-function.
+A function gives an output if it returns the output itself (not a copy), alone or in a tuple, or if it returns the
+result of another function that gives an output.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from graphsafe.scan.hazards.graph_tensors import Tables, elements
 from graphsafe.scan.symbols.index import dotted
 
 _GRAPHED = "<graphed>."
-"Begins the names of callables whose graphs PyTorch makes."
+"The prefix for names of callables whose graphs PyTorch captures."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that hand a value to code which reads it at any later time."
@@ -47,7 +47,7 @@ class _Given:
 
 
 def lines(found: Tables) -> Iterator[Kept]:
-    """Yield lines that keep what a function of the same file gives, and the returns of functions that replay."""
+    """Yield lines that keep the output of a function of the same file, and the returns of replaying functions."""
     replaying = {
         name: given
         for table in found.all
@@ -86,7 +86,7 @@ def lines(found: Tables) -> Iterator[Kept]:
 
 
 def _returned(function: Function, outputs: Set[str]) -> _Given | None:
-    """Return the outputs that a function gives back as they lie there."""
+    """Return the outputs that a function returns without a copy."""
     for _, inner in own_nodes(function):
         value = inner.value if isinstance(inner, ast.Return) else None
         if value is None:
@@ -101,14 +101,14 @@ def _returned(function: Function, outputs: Set[str]) -> _Given | None:
 
 
 def _passed_on(function: Function, giving: Mapping[str, _Given], names: Mapping[str, str]) -> _Given | None:
-    """Return the outputs that a function gives back from another function."""
+    """Return the outputs that a function receives from another function and returns."""
     held: set[str] = set()
     for _, inner in own_nodes(function):
         if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Call) and _last(inner.value) in names:
             return _Given(inner.value, giving[names[_last(inner.value)]].parts)
         if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call) and _last(inner.value) in names:
             held |= giving[names[_last(inner.value)]].names(inner.targets[0])
-    # A name that some line binds anew may hold something else when the function returns.
+    # A name that another line reassigns may hold something else when the function returns.
     stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and _is_stored(inner)]
     return _returned(function, {name for name in held if stored.count(name) == 1})
 
@@ -163,7 +163,7 @@ def _end(name: str) -> str:
 
 
 def _is_unique(found: Tables, name: str) -> bool:
-    """Return whether one function of the file alone has the name, so that a call means it."""
+    """Return whether only one function of the file has the name, so that a call must mean this function."""
     return found.functions_called(name) == 1
 
 
@@ -204,7 +204,7 @@ class _Handed(NamedTuple):
 
 
 def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, str]) -> Iterator[_Handed]:
-    """Yield the lines that collect what a generator hands out: `kept = [*…]`, `list(runner.stream(frames))`."""
+    """Yield the lines that collect the values of a generator: `kept = [*…]`, `list(runner.stream(frames))`."""
     outputs = set().union(*(table.overwritten for table in found.all))
     yielding: dict[str, tuple[str, int | None]] = {}
     for function, node, _ in found.functions:
@@ -222,7 +222,7 @@ def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, 
 def _yielded(
     function: str, node: Function, outputs: Set[str], names: Mapping[str, str]
 ) -> Iterator[tuple[str, int | None]]:
-    """Yield the function whose output a generator hands out as it is, and its place in a tuple."""
+    """Yield the function whose output a generator yields without a copy, and the output's index in a tuple."""
     for _, inner in own_nodes(node):
         if isinstance(inner, ast.Yield) and inner.value is not None:
             is_tuple = isinstance(inner.value, ast.Tuple)
@@ -248,7 +248,7 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
 
 
 def _bound(target: ast.expr, part: int | None) -> set[str]:
-    """Return the names that a loop binds to the whole, or to one part of each item."""
+    """Return the loop variables that hold each item, or one part of each item."""
     named = elements(target)
     if part is None or isinstance(target, ast.Name):
         return {one.id for one in named if isinstance(one, ast.Name)} if len(named) == 1 else set()
@@ -260,7 +260,7 @@ def _bound(target: ast.expr, part: int | None) -> set[str]:
 
 
 def _keeps(call: ast.Call, given: _Given, parents: Parents) -> ast.Call | ast.Assign | None:
-    """Return what holds a call's result, or a part of it, while further calls follow."""
+    """Return the expression that keeps a call's result, or a part of it, while further calls follow."""
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
@@ -280,8 +280,10 @@ def _keeps(call: ast.Call, given: _Given, parents: Parents) -> ast.Call | ast.As
 
 
 def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:
-    """Return the line that puts the name of a result into a container as it is, which a loop or an object keeps: `y =
-    run(x); kept.append(y)`."""
+    """Return the line that puts a result without a copy into a container which outlives the iteration or the call:
+
+    `y = run(x); kept.append(y)`.
+    """
     is_looped = in_loop(made, parents)
     for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -306,8 +308,10 @@ def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequ
 
 
 def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line by which a loop hands a result to its next round, where it is read after the next call: `y =
-    run(x); change = y - last; last = y`."""
+    """Return the line by which a loop keeps a result for its next iteration, which reads it after the next call:
+
+    `y = run(x); change = y - last; last = y`.
+    """
     loop = parents.get(made)
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return None
@@ -331,7 +335,7 @@ def _pairs(statement: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
 
 
 def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
-    """Return whether statements read a name that they have not bound anew."""
+    """Return whether statements read a name before they reassign it."""
     for statement in statements:
         inner = [*ast.walk(statement)]
         if any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in inner):
@@ -342,7 +346,7 @@ def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
 
 
 def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
-    """Return the statements behind one, in the same block."""
+    """Return the statements after a statement, in the same block."""
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parents.get(statement), name, None)
         if isinstance(block, list) and statement in block:
@@ -355,7 +359,7 @@ def parts_of(value: ast.expr) -> Sequence[ast.expr]:
 
 
 def shown(value: ast.expr, parents: Parents) -> str | None:
-    """Return the name whose memory an expression shows: `y` of `y[0]`, and of `y[i]` if a loop counts in `i`."""
+    """Return the name whose memory an expression shares: `y` of `y[0]`, and of `y[i]` if a loop counts in `i`."""
     if isinstance(value, ast.Subscript):
         index = value.slice
         if isinstance(index, ast.Constant) or (isinstance(index, ast.Name) and _counts(index.id, parents)):

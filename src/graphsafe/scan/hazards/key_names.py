@@ -1,4 +1,4 @@
-"""The names from which an expression is made, by way of local names and of functions of the same file."""
+"""The names from which an expression is computed, through local names and functions of the same file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.hazards.graph_tensors import elements
 from graphsafe.scan.symbols.index import dotted
 
 ALL = ".*"
-"Ends the name of an object of which an expression may hold everything."
+"The suffix for an object of which an expression may contain every attribute."
 Functions = Mapping[str, Function]
 
 
@@ -20,8 +20,8 @@ def names_in(
 ) -> set[str]:
     """Return the names, attributes and entries from which a function makes a value.
 
-    Functions of the file tell by their `return` of which arguments; any other may hold everything of them:
-    `pack(batch)`. `outer` are the functions that are being read already.
+    For a function of the file, its `return` shows which arguments count; the result of any other call may depend on
+    every attribute of its arguments: `pack(batch)`. `outer` are the functions that are already being read.
     """
     found: set[str] = set()
     waiting: list[ast.AST] = [value]
@@ -54,7 +54,10 @@ def head(text: str) -> str:
 
 
 def is_told(name: str, told: set[str]) -> bool:
-    """Return whether a name is among others, or a part of one or the whole: `batch.ids` of `batch.ids.shape`."""
+    """Return whether a name is among `told`, or is a part of one of them or contains one:
+
+    `batch.ids` for `batch.ids.shape`.
+    """
     if name in told or head(name) + ALL in told:
         return True
     whole = [one for one in told if one != head(one)] if name != head(name) else []
@@ -86,8 +89,8 @@ def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
 def _through(
     call: ast.Call, function: Function, called: Function, functions: Functions, outer: frozenset[str]
 ) -> set[str]:
-    """Return what another function of the file reads of its arguments, as the caller calls them: what it decides by
-    counts as well as what it computes with."""
+    """Return the parts of its arguments that another function of the file uses in computations or conditions, under the
+    caller's names."""
     returned = [node.value for _, node in own_nodes(called) if isinstance(node, ast.Return) and node.value is not None]
     inside = {name for one in returned for name in names_in(one, called, functions, outer)}
     inside |= {

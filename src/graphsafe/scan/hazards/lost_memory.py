@@ -14,7 +14,7 @@ _MAKES = (
     *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
     *("torch.tensor", "torch.tril", "torch.triu", "torch.zeros"),
 )
-"How the names of functions begin that return a tensor of their own."
+"Prefixes of the names of functions that return a new tensor."
 
 
 class Lost(NamedTuple):
@@ -80,7 +80,7 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
 
 
 def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:
-    """Return whether a use hands the tensor to what the block calls, as the block itself does and a warm-up before."""
+    """Return whether a use passes the tensor to a function that the captured block also calls, as a warm-up does."""
     parent = parents[node]
     if isinstance(parent, (ast.BinOp, ast.keyword)):
         return isinstance(parent, ast.BinOp) or _is_given(parent, parents, captured)

@@ -1,4 +1,4 @@
-"""Finds writes into a graph's input that nothing orders behind the last replay: on a side stream, or by the host."""
+"""Finds writes into a graph's input, on a side stream or by the host, that need not come after the last replay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.index import dotted
 _HOST_WAITS = re.compile(r"\.(?:synchronize|query|item|tolist|cpu|numpy)\(")
 "Calls after which the host knows that earlier work is done."
 _FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
-"Text behind the name of a host tensor where code writes into it."
+"Matches the text after a host tensor's name if the code writes into the tensor."
 
 
 class Refill(NamedTuple):
@@ -27,7 +27,7 @@ class Refill(NamedTuple):
 
 
 def lines(found: Tables) -> Iterator[Refill]:
-    """Yield copies on a side stream that never waits for another one, into memory that the function did not make."""
+    """Yield copies into memory that the function did not make, on a side stream that never waits for another stream."""
     waiting = {
         (dotted(call.func.value) or "").rpartition(".")[2]
         for call in ast.walk(found.tree)

@@ -1,7 +1,6 @@
 """Functions that replay a graph: they fill its inputs, use its outputs, and wait between replays.
 
-Only the syntax is read: a replay is seldom hot code itself, and only the names matter that the captured block read and
-wrote.
+Only the syntax is read: a replay is seldom hot code itself, and only the captured block's names matter.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
 
 
 def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str, Confidence]]:
-    """Yield the function, the kind, the place and the text of each line by which replays and other code disagree."""
+    """Yield the function, kind, position and text of each line that conflicts with a replay."""
     yield from ((one.function, one.how, one.node, one.text, "likely") for one in changed_outside.lines(found))
     yield from ((one.function, one.how, one.node, one.text, "likely") for one in graph_keys.lines(found))
     yield from ((one.function, "freed", one.node, one.text, "likely") for one in lost_memory.lines(found))
@@ -67,7 +66,7 @@ def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str
 
 
 class _Site:
-    """One function, with the names that it captures, or that the object captures to which it belongs."""
+    """One function, with the names that it or another method of its object captures."""
 
     def __init__(
         self, function: Function, captured: list[GraphTensors], methods: frozenset[str], measures: bool
@@ -134,7 +133,7 @@ class _Site:
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
             # padding rows.
             return
-        # A step writes into its cache at each slot, so that a stale one spoils another request.
+        # A step writes into its cache at each given slot, so a stale slot number corrupts another request.
         writes = "slot" in (text or "").rpartition(".")[2]
         confidence: Confidence = "likely" if writes or sometimes or self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
@@ -160,12 +159,12 @@ class _Site:
         return False
 
     def _tells_nobody(self, target: ast.Subscript) -> bool:
-        """Return whether nothing else in the function depends on how much of its one input is filled: `self.x[:n]`."""
+        """Return whether nothing else in the function depends on the filled length of its only input: `self.x[:n]`."""
         parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
         ends = [part.upper for part in parts if isinstance(part, ast.Slice) and part.upper is not None]
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
-        # `n` may be told the caller under another name; `len(x)` and `x.shape[0]` have none.
+        # `n` may reach the caller under another name; `len(x)` and `x.shape[0]` have no name.
         text = ast.unparse(ends[0])
         uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]

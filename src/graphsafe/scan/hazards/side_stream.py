@@ -104,7 +104,7 @@ class _Side:
         self._after = [call for call in calls if call.lineno > last]
 
     def is_captures_own(self, frame: Frame) -> bool:
-        """Return whether it is the stream that the capture itself was given."""
+        """Return whether the side stream is the capture's own stream."""
         return any(
             keyword.arg == "stream" and self._text(keyword.value) == self._stream
             for call in frame.entered

@@ -1,8 +1,8 @@
-"""Finds lines by which a replay works on stale values, from the table of the tensors that captures see.
+"""Finds lines that make a replay use stale values, from the table of the tensors that captures use.
 
-A graph reads and writes the memory that it saw. So three things are wrong: a value bound to an input's name later, a
-value computed from an input before the capture, and an output that is not computed yet or that the next replay
-overwrites.
+A graph reads and writes the memory of its capture. So three things are wrong: to assign another tensor to an input's
+name later, to compute a value from an input before the capture, and to use an output before a replay has computed it or
+after the next replay has overwritten it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
 
 
 def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
-    """Return whether a method binds an attribute behind its last replay: the next call replays on the old tensor."""
+    """Return whether a method assigns an attribute after its last replay, so that the next call replays on the old
+    tensor."""
     if touch.function in table.capturing or touch.function not in table.replaying:
         return False
     parents = {child: parent for parent, child in own_nodes(table.functions[touch.function])}
@@ -87,7 +88,7 @@ def _makes_tensor(value: ast.expr) -> bool:
 
 
 def _derived_before(table: GraphTensors, function: str, known: Sequence[GraphTensors]) -> Iterator[Line]:
-    """Yield values computed before the capture from a tensor that is filled anew, and read by the capture.
+    """Yield values that the capture reads and that were computed before it from a tensor which is filled again later.
 
     `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
     """
@@ -149,7 +150,7 @@ def _computes_from(value: ast.expr, text: str) -> bool:
 
 
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
-    """Yield reads of an output behind its capture and before any replay, in a function that replays elsewhere."""
+    """Yield reads of an output between its capture and the first replay, in a function that also replays."""
     for function in sorted(table.capturing & table.replaying):
         node = table.functions[function]
         parents = {child: parent for parent, child in own_nodes(node)}
@@ -175,7 +176,7 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
 
 
 def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.stmt]:
-    """Yield the statements that run after a block, within its own branch and then behind the branch."""
+    """Yield the statements that run after a block, first in the same branch and then after the branch."""
     child: ast.AST = block
     while child in parents:
         around = parents[child]
@@ -213,7 +214,7 @@ def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
 
 
 def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
-    """Yield captured lines that bind a local name anew from itself: each replay starts from the old tensor again."""
+    """Yield captured lines that reassign a local name from itself: each replay starts from the old tensor again."""
     for block in table.blocks:
         for statement in block.body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):

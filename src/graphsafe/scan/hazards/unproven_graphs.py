@@ -30,7 +30,7 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
 
 
 def _never_replayed(function: Function) -> Iterator[ast.expr]:
-    """Yield the captures of graphs that this function makes and never names again."""
+    """Yield the captures of graphs that a function makes and never uses again."""
     nodes = [*ast.walk(function)]
     made = {
         target.id
@@ -62,7 +62,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
-    # A call that is given an input after the capture may fill it; so may one that changes everything in a model.
+    # A call that receives an input after the capture may fill it, as may a call that changes a whole model.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
     is_filled = any(touch.node.lineno > end for name in table.inputs for touch in table.of(name, "filled"))
     written = any(

@@ -1,1 +1,2 @@
-"""Models of libraries: the effects and results of calls into Python itself, torch, and those of the rulebook."""
+"""Models of library calls: the effects and results of Python's builtins, of torch, and of the libraries in the
+rulebook."""

@@ -105,7 +105,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         for value in values.positional:
             frame.use_number(value, "operand", node)
         several = True
-        # One surely known operand is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
+        # One operand that is surely a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
         known = next((value for value in values.positional if type(value) is Tensor and value.where == "device"), item)
     else:
         item = known = element_of(values)

@@ -116,7 +116,7 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
     found: Value = receiver.elem
     const = const_of(key)
     if const is not UNSET and known:
-        # The values of other entries say nothing about a missing one.
+        # The known entries say nothing about an entry that the source does not show.
         found = known[const] if const in known else Unknown(depends_on_step(found), holds_device(found))
     if name == "setdefault" and default is not None:
         return join(found, kept(default))

@@ -83,7 +83,7 @@ _NUMPY = ("numpy", "np", "scipy", "cupy")
 
 
 def constant(name: str) -> Value:
-    """Return the value of a library's name that is not called."""
+    """Return the value of a library's constant."""
     if name.startswith("torch."):
         last = name[6:]
         if last in _DTYPES:
@@ -180,7 +180,7 @@ def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the object that `dataclasses.replace(obj, …)` makes: another one of the same class."""
+    """Return the object that `dataclasses.replace(obj, …)` makes: a new object of the same class."""
     made = arguments.get(0, "obj")
     return replace(made, made=frame.hot) if type(made) is Instance else UNKNOWN
 

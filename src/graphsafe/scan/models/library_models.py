@@ -38,7 +38,7 @@ def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments
 
 
 def _reads_host(node: ast.Call, arguments: Arguments) -> bool:
-    """Return whether the data that a call copies to the host is already there, as a plan's index tensors may be."""
+    """Return whether the data that a call needs on the host may already be there, such as a plan's index tensors."""
     first = next(iter(arguments.values()), None)
     if first is None:
         return False
@@ -84,7 +84,7 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
 
 
 def returned(name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call by a word of its model."""
+    """Return the result of a call, as a word of its model describes it."""
     return _returned(name, model.returns, arguments)
 
 

@@ -20,7 +20,7 @@ _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "
 
 
 def of_module(frame: Frame, receiver: Value, name: str) -> Value | None:
-    """Return the result of such a method; None for other methods."""
+    """Return the result of a method that every module has; None for other methods."""
     if name in _WALKS:
         tensor = Tensor(dtype=_WALKS[name])  # type: ignore[arg-type]
         return of_elements("iterator", sequence("tuple", (STR, tensor)) if name.startswith("named_") else tensor)

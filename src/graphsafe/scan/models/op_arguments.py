@@ -57,7 +57,7 @@ def _device_of_number(value: Number) -> DeviceValue | None:
         if base in ("cpu", "meta", "mps"):
             return DeviceValue("host")
         return DeviceValue("device", value.const) if base in ("cuda", "xpu", "hpu", "npu", "xla") else None
-    # `torch.cuda.current_device()` and its like are numbers that the source does not show.
+    # A device number such as `torch.cuda.current_device()` is not visible in the source.
     return DeviceValue("any") if value.type == "str" else DeviceValue("device")
 
 

@@ -59,7 +59,7 @@ _DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name whose methods check no values."
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"Effects in which the host reads the size arguments, not the tensor itself."
+"Operations whose effect is a host read of their size arguments, not of the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
@@ -80,7 +80,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
 
 
 def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
-    """Return the new tensor that an elementwise operation makes of these."""
+    """Return the result of an elementwise operation on these tensors."""
     ndim: int | None = 0
     for tensor in tensors:
         ndim = None if ndim is None or tensor.ndim is None else max(ndim, tensor.ndim)
@@ -137,7 +137,7 @@ class _Called:
         return "host" if self._everything and all(type(value) in plain for value in self._everything) else "any"
 
     def _default_placement(self) -> Where:
-        """Return where torch makes a tensor if the call does not say it."""
+        """Return where torch creates a tensor if the call names no device."""
         frame = self._frame
         if frame.contexts and frame.contexts[-1] in ("device", "host"):
             return frame.contexts[-1]  # type: ignore[return-value]
@@ -194,8 +194,10 @@ class _Called:
                 frame.emit(EVENT_OF_EFFECT[effect.kind], effect.how, node, confidence, None, value=value, **words)
 
     def _subject(self, effect: Effect) -> Tensor | None:
-        """Return the tensor that an effect is about: of the arguments on whose kind it depends, else of all, the first
-        that may be on the device."""
+        """Return the tensor that an effect is about: the first argument that may be on the device.
+
+        If the effect depends on the kinds of some arguments, only these are searched.
+        """
         call, keywords = self.call, self._arguments.keywords
         params = effect.when.kinds if effect.when is not None else ()
         asked = {id(one) for param in params for one in self._op.arguments(call, param)}
@@ -205,7 +207,7 @@ class _Called:
         return next((tensor for tensor in decisive or self.tensors if tensor.where != "host"), None)
 
     def _happens(self, effect: Effect) -> bool:
-        """Return whether an effect happens where this call runs: most happen on the device alone."""
+        """Return whether an effect happens for this call's placement; most effects happen only on the device."""
         if effect.anywhere:
             return True
         on_device = self._where != "host" or together(self.tensors) != "host"
@@ -234,7 +236,7 @@ class _Called:
         return "likely"
 
     def _is_guessed(self) -> bool:
-        """Return whether it is a guess that this is a tensor, or that it is on the device."""
+        """Return whether it is only a guess that the subject is a tensor, or that it lies on the device."""
         if self._receiver is not None and not self._receiver.certain:
             return True
         return all_maybe_host(self.tensors) or any(map(_may_be_host, self._everything))
@@ -281,7 +283,7 @@ class _Called:
             fresh=True,
             pinned=may_be_true(keywords.get("pin_memory")) or _is_pinned(keywords.get("out")),
             literal=self._op.copies_values and self._where == "host",
-            # torch takes nothing but tensors, so the argument is one, whatever suggested it.
+            # The function accepts only tensors, so a guess that the argument is one becomes certain.
             certain=receiver is None or receiver.certain,
             maybe_host=all_maybe_host(self.tensors) or (not self.tensors and self._is_somewhere()),
         )

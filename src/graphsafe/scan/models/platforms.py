@@ -16,9 +16,9 @@ OTHER_PLATFORM = re.compile(
 )
 "Functions that ask whether the code runs on hardware without CUDA graphs."
 OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
-"Functions that ask whether it runs on CUDA."
+"Functions that ask whether the code runs on CUDA."
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
-"Functions that ask whether it runs on AMD's cards. These have graphs as well, but are other machines."
+"Functions that ask whether the code runs on AMD's cards. AMD's cards have graphs too, but the scan judges CUDA."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
 "Packages that only machines with other cards have."
 AMD_NAME = re.compile(
@@ -45,7 +45,10 @@ def tested(frame: Frame, test: ast.expr) -> Number | None:
 
 
 def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
-    """Return why the lines after an import do not run on CUDA, or None. One in a `try` only looks for the package."""
+    """Return why the lines after an import do not run on CUDA, or None.
+
+    An import inside `try` only checks whether the package exists.
+    """
     names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
     package = next((name for name in names if name.partition(".")[0] in OTHER_PACKAGES), None)
     return None if package is None or frame.tries else f"the import of `{package}`, which is for other cards"

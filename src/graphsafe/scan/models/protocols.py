@@ -18,11 +18,11 @@ _COMPARISONS: dict[type[ast.AST], tuple[str, str]] = {
     **{ast.Lt: ("__lt__", "__gt__"), ast.Gt: ("__gt__", "__lt__"), ast.LtE: ("__le__", "__ge__")},
     **{ast.GtE: ("__ge__", "__le__"), ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__")},
 }
-"The method of the left operand, and that of the right one."
+"The method of the left operand, and the reflected method of the right operand."
 
 
 def called(frame: Frame, node: ast.AST, value: Value, *names: str, arguments: Arguments | None = None) -> Value | None:
-    """Call the first of these methods that an object of the project has; return None if it has none."""
+    """Call the first method of a list that the object's class defines; return None if it defines none."""
     if type(value) is not Instance and type(value) is not Union:
         return None
     for option in options(value):
@@ -36,7 +36,7 @@ def called(frame: Frame, node: ast.AST, value: Value, *names: str, arguments: Ar
 
 
 def operated(frame: Frame, node: ast.AST, op: ast.operator, left: Value, right: Value, in_place: bool) -> Value | None:
-    """Return what `left op right` gives if one of the two is an object whose class says so."""
+    """Return the result of `left op right` if the class of an operand defines the operator."""
     name = _OPERATORS[type(op)]
     names = (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)
     found = called(frame, node, left, *names, arguments=Arguments((right,)))
@@ -44,7 +44,7 @@ def operated(frame: Frame, node: ast.AST, op: ast.operator, left: Value, right: 
 
 
 def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Value | None:
-    """Return what a comparison gives if the class of one side defines it; `!=` asks `__eq__` where it has to."""
+    """Return the result of a comparison if the class of one side defines it; `!=` falls back to `__eq__`."""
     if isinstance(op, (ast.In, ast.NotIn)):
         return called(frame, node, right, "__contains__", arguments=Arguments((left,)))
     names = _COMPARISONS.get(type(op))
@@ -56,7 +56,7 @@ def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Val
 
 
 def hashed(frame: Frame, node: ast.AST, key: Value) -> None:
-    """Read what a dict or set asks of an object that is a key."""
+    """Read the `__hash__` and `__eq__` of an object that is used as a key."""
     called(frame, node, key, "__hash__")
 
 

@@ -29,7 +29,7 @@ _CLASS_OF_KIND: Mapping[str, str] = {
     "random": "random.Random",
     "numpy-random": "numpy.random.Generator",
 }
-"The kinds of objects whose methods the op table and libraries.yaml have under this name."
+"Maps a kind of object to the class under which the op table and libraries.yaml list its methods."
 
 
 def method(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
@@ -79,8 +79,7 @@ def _scaler(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argu
 
 
 def _step(frame: Frame, node: ast.Call, entry: str, text: str, switches: list[str]) -> None:
-    """Do a step of an optimizer. Its entry in the op table depends on the switches with which the optimizer was
-    made."""
+    """Emit the effects of an optimizer's step. The entry in the op table depends on the optimizer's options."""
     op = frame.ops.python(entry)
     call = Call(keywords=dict.fromkeys(switches, Argument("bool", True)))
     for hit in op.effects_of(call) if op is not None else ():

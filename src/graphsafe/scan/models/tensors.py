@@ -57,7 +57,10 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
 
 
 def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
-    """Return the result of a method of an unknown value. A name that only tensors have says that it is one."""
+    """Return the result of a method of an unknown value.
+
+    If only tensors have a method of this name, the receiver counts as a tensor.
+    """
     if frame.hot and arguments.keywords:
         frame.engine.note_passed(name, arguments)
     unknown = receiver if type(receiver) is Unknown else Unknown(depends_on_step(receiver))
@@ -76,7 +79,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     after = unknown_result(arguments)
     assert type(after) is Unknown
     if after.device:
-        # State that is passed to an unknown call beside device tensors is assumed to decide what the device does.
+        # Host state that is passed to an unknown call together with device tensors is assumed to affect the device's
+        # work.
         for value in arguments.values():
             frame.use_number(value, "argument", node)
     return replace(after, step=after.step or unknown.step, device=after.device or unknown.device)
@@ -85,10 +89,10 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
 def _suggested(
     frame: Frame, node: ast.Call, receiver: Unknown, on_host: bool, guessed: bool, name: str
 ) -> Tensor | None:
-    """Return the tensor that the receiver of a method must be, or is likely to be; None if nothing says so."""
+    """Return the tensor that the receiver of a method must be, or is likely to be; None without evidence."""
     step, is_op = receiver.step, frame.ops.method(name) is not None
     if receiver.compared and is_op:
-        # Two numbers were not compared here: a bool has no such method.
+        # The receiver is not a comparison of two numbers, because a bool has no such method.
         return Tensor(where="any", dtype="bool", step=step)
     if on_host:
         return Tensor(where="host", step=step, certain=False)
@@ -99,7 +103,7 @@ def _suggested(
     if name in ("tolist", "numpy"):
         return Tensor(where="any", step=step, certain=False)
     if is_op and name not in _SHARED_NAMES and name not in _SIZES:
-        # A computed value is no object of the project, and numbers have no such methods.
+        # A computed value is not an object of the project, and a number has no such method.
         computed = isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.BinOp)
         computed = computed or (step and name in frame.ops.tensor_hints("step-input"))
         return Tensor(where="any", step=step, certain=computed)
@@ -128,7 +132,7 @@ def _cpu(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> 
 
 
 def _numpy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    # It raises for a tensor of the device, so a tensor that may be anywhere is on the host.
+    # `numpy()` raises for a device tensor, so a tensor of unknown placement must be on the host.
     if tensor.where == "device":
         frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
     return ARRAY
@@ -238,7 +242,7 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
     confidence = confidence_of(origin, certain and tensor.certain)
     if tensor.where != "host" and origin.where == "host":
         if not (origin.pinned and may_be_true(non_blocking)):
-            # A name got its values elsewhere, and this line only copies them.
+            # The source is a name, whose values were computed on another line; this line only copies them.
             built_here = origin.literal and not (node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)))
             how = "literal" if built_here else "blocking"
             frame.emit("Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))

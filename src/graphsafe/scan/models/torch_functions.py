@@ -128,7 +128,7 @@ def module_list(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def step(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return `graphsafe.Step(fn, args, kwargs)` as the tuple that a target's factory may return in its place."""
+    """Return `graphsafe.Step(fn, args, kwargs)` as a tuple, which a target's factory may return instead."""
     fields = ((0, "fn", UNKNOWN), (1, "args", Sequence("tuple", (), UNKNOWN)), (2, "kwargs", Dict((), UNKNOWN)))
     parts = tuple(arguments.get(position, name) or default for position, name, default in fields)
     return Sequence("tuple", parts, join_all(parts))
@@ -169,7 +169,7 @@ def handed_over(engine: Engine, value: Value | None, why: str) -> None:
 
 
 def root_of(engine: Engine, value: Value | None, why: str) -> None:
-    """Make the function that a call of `value` calls a hot root."""
+    """Make a hot root of the function that `value()` calls."""
     for option in options(value) if value is not None else ():
         if type(option) is Sequence:
             for item in option.items or (option.elem,):
@@ -218,7 +218,7 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.positional[0] if arguments.positional else UNKNOWN
     if type(value) is Instance:
-        # Attributes that are bound on the copy are no state of the object.
+        # Attributes that are assigned on the copy are not state of the original object.
         return replace(value, made=value.made or frame.hot)
     return replace(value, fresh=True, attr=None) if type(value) is Tensor else value
 

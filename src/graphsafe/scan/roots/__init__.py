@@ -1,1 +1,2 @@
-"""Finds where hot code begins, and the files that may lead there."""
+"""Finds the roots, the functions at which hot code (code that runs in every step) begins, and the files that lead to
+them."""

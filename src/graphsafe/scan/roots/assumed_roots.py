@@ -29,7 +29,7 @@ PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
-"A public function that is a root only if it returns tensors."
+"The reason for a public function that is a root only if it returns tensors."
 
 BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
 "Reasons that rest on the form of a function alone."
@@ -47,11 +47,12 @@ _WORDS = (
     b".impl(",
     b"op_func",
 )
-"Words of which one is in every file with such a function, unless it is a hook, registered or public."
+"Every file with an assumed root contains one of these texts, unless the root is a hook, registered or public."
 _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 "A launch of a kernel on a grid: `add_kernel[(n,)](x, y)`."
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
-"Words in the names of modules and functions whose kernels run once, as over the weights, or beside the steps."
+"""Words in the names of modules and functions whose kernels run once (for instance over the weights) or outside of
+steps."""
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
@@ -84,13 +85,13 @@ def assumed_roots_of(
     for facts in file.functions.values():
         why = forms.why(facts)
         if why is not None and not paths.is_cold(file.path, file.module, facts):
-            # A caller may call it on an instance of a subclass.
+            # The method may be called on an instance of a subclass.
             receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
             yield f"{file.path}::{facts.name}", receiver, why
 
 
 class _Forms:
-    """Tells by which form a function of a file is a root."""
+    """Decides whether a function of a file is a root by its form, and by which form."""
 
     def __init__(self, engine: Engine, file: FileIndex, with_public: bool) -> None:
         self._engine = engine
@@ -162,7 +163,7 @@ class _Forms:
             return METRIC if is_metric else None
         if name in _STEPS and self._is_step(name, facts, cls):
             return STEP
-        # Engines choose among the ways of a backend: `forward`, `forward_decode`, `forward_sparse`.
+        # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
             return CALLABLE if name == "__call__" else WAY

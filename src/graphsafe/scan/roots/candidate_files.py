@@ -20,7 +20,7 @@ from graphsafe.scan.symbols.index import CAPTURE_WORDS, HANDING_OVER
 from graphsafe.scan.symbols.project_files import Files
 
 TARGETS = ""
-"Stands in place of a file's path for the configured targets."
+"Stands for the configured targets in a list of paths."
 MODULE = b"forward"
 # A search that begins with plain text, and looks back from there to the start of the word, is three times as fast.
 DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
@@ -30,11 +30,11 @@ CAPTURES: tuple[bytes, ...] = (
     *(b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b".replay()"),
     *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
 )
-"Words of which one is in every other text that captures, replays, or is built on an engine that does."
+"Every other text that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"Matches code that asks torch.compile for graphs; an option that users may set, and an example, capture nothing."
+"Matches code that asks torch.compile for graphs; a mere option or an example in a docstring does not match."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
-"Words of which one is in every text that makes another device the current one."
+"Every text that changes the current device contains one of these words."
 ONE_A_PROCESS = re.compile(
     rb"set_device(?:_index)?\([^()]{0,40}rank"
     rb"|def \w+\([^()]{0,60}\brank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
@@ -48,9 +48,9 @@ OUTSIDE_STEPS = frozenset(
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
-"The files to report on are few if they are less than this part of the project."
+"The files to report on are few if they are less than one in this many of the project's files."
 MAX_READINGS = 2700
-"Number of functions that are read for each of a few files: two to three seconds."
+"The largest number of functions that are read for each of a few files, which takes two to three seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Candidates:
     chooses_device: bool
     "Whether the project makes another device the current one, so that each of its processes has its own."
     has_one_device: bool
-    "Whether each of its processes chooses one device, by its rank, for all of its work."
+    "Whether each process of the project chooses one device, by its rank, for all of its work."
     scope: Scope | None
     "The files around the given ones, or None if the whole project is read."
     step_names: StepNames
@@ -77,14 +77,17 @@ class RootPatterns:
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
-    """Words of which one is in every file that holds a capture, a replay, a promise about graphs, or a comment for this
-    tool."""
+    """Every file that holds a capture, a replay, a promise about graphs, or a comment for this tool contains one of
+    these words."""
     anywhere: bool
     "Whether configured patterns may name any function."
     named: tuple[bytes, ...]
-    "Names of functions that engines call. Every other file with a root has one of them, unless a class is a root."
+    """Names of functions that engines call.
+
+    Every other file with a root contains one of these names, unless a class is the root.
+    """
     defined: re.Pattern[bytes]
-    "Matches the definition of such a function."
+    "Matches the definition of a function of one of these names."
 
     def may_be_in(self, data: bytes) -> bool:
         """Return whether a file's text may hold a root. Searching for each word is three times as fast as a pattern."""
@@ -160,7 +163,7 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
 def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
     """Return the outermost folder up to `top` by whose name the files of a package import, or the package.
 
-    Such a folder has no `__init__.py`, and is imported as a package all the same.
+    The folder has no `__init__.py`, but Python can import it as a namespace package.
     """
     found = package
     for folder in Path(package).parents:
@@ -168,7 +171,7 @@ def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
             break
         name = folder.name
         words = f"from {name}.".encode(), f"import {name}.".encode()
-        # A regular package of that name is the one that they mean.
+        # If a regular package has that name, the imports mean that package.
         if str(folder / name / "__init__.py") not in files.names and any(
             word in (files.data(path) or b"") for path in paths for word in words
         ):
@@ -184,7 +187,7 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
 
 
 def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
-    """Yield what the files hold that replay or train, without tests, examples and the like."""
+    """Yield the contents of the files that replay or train, without tests, examples and the like."""
     for package, paths in packages.items():
         for path in paths:
             data = files.data(path) or b""
@@ -230,6 +233,6 @@ def are_few(wanted: Sequence[str], files: Files) -> bool:
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return a pattern for definitions of roots; a file that only mentions one does not match."""
+    """Return a pattern for definitions of roots; a file that only mentions a root's name does not match."""
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

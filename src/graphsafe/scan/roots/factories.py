@@ -58,7 +58,7 @@ def factories_of(project: Project, file: FileIndex) -> Iterator[tuple[str, str]]
 
 
 def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, Passed]]:
-    """Make roots of the steps that a factory returns; yield those that are closures, with their arguments."""
+    """Make roots of the steps that a factory returns; yield the steps that are closures, with their arguments."""
     value = engine.read(assembling(engine, ref))
     for made in options(value):
         parts = made.items if type(made) is Sequence and made.kind == "tuple" else None
@@ -72,7 +72,7 @@ def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, P
 
 
 def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
-    """Return the call that reads code which assembles objects, on a device."""
+    """Return the context in which the scan reads code that assembles objects on a device."""
     node = engine.project.function_node(ref)
     names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
     given = {name: DeviceValue("device") for name in names if name == "device"}

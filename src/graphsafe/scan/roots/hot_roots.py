@@ -35,9 +35,9 @@ OTHER_HARDWARE = re.compile(
 "Words in the name of a module, class or function that is for hardware without CUDA graphs."
 HOST_MODULE = re.compile(r"(?<![^_.])cpu(?![^_.])")
 MOVING_MODULE = re.compile(r"gpu|cuda|offload|transfer|connector")
-"Modules that concern both host and device, whatever device their name contains."
+"Modules that move data between host and device, so that the hardware in their name does not exclude CUDA."
 PREPARING_MODULE = re.compile(r"(^|\.)(processors\.|((image|video)_)?processing_|feature_extraction_|tokenization_)")
-"Modules that make a step's inputs before there is a step."
+"Modules that prepare a step's inputs before the step runs."
 COLD_BEGINNINGS = (
     "load_",
     "test_",
@@ -93,8 +93,10 @@ class HotnessRules:
         return self._relative[path]
 
     def _in_project(self, path: str, module: str) -> str:
-        """Return the file's path in the project with dots. It is used because a folder above its package may name its
-        purpose."""
+        """Return the file's path in the project with dots.
+
+        Folders above the package are included, because one of them may name the file's purpose.
+        """
         if path not in self._places:
             place = self.relative(path)
             is_outside = place.startswith(("/", ".."))
@@ -146,7 +148,7 @@ def roots_of(
         ref = f"{file.path}::{cls.name}"
         if not engine.attributes.is_module(ref):
             continue
-        # A call of a module with its own `__call__` runs that first.
+        # Calling a module runs its own `__call__`, if it has one, before `forward`.
         for name in ("__call__", "forward"):
             method = engine.project.find_method(ref, name)
             if method is not None and _own(engine, ref, method, cls.methods):
@@ -156,7 +158,7 @@ def roots_of(
     methods = _methods(frozenset(entry_points))
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
-        # A caller may call it on an instance of a subclass.
+        # The method may be called on an instance of a subclass.
         receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
         if paths.is_cold(file.path, file.module, facts):
             continue
@@ -187,7 +189,8 @@ def _region_of_entry_point(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Return, by name, the patterns that end in it, each with its entry and the parameter that it requires, if any."""
+    """Return the patterns of entry points by the method name in which they end, each with its entry and the parameter
+    that it requires."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):
         pattern, _, parameter = entry.rstrip(")").partition("(")
@@ -204,7 +207,7 @@ def _parameters(engine: Engine, ref: str) -> frozenset[str]:
 
 
 def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:
-    """Return whether a class itself defines its `forward`, or a method that this calls."""
+    """Return whether a class itself defines `forward` or a method that `forward` calls."""
     facts = engine.project.function_facts(method)
     return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)
 

@@ -1,7 +1,7 @@
 """Chooses where to begin reading in order to judge a few files of a project: at files whose roots may call into them.
 
 The text of import statements decides, so few other files need to be parsed. In a large project nearly every file
-imports every other in the end; there only the nearest roots count.
+imports every other file indirectly, so only the nearest roots count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class ReadingPlan:
     """The files to read in order to judge a few files."""
 
     candidates: tuple[str, ...]
-    "The given files, and those that may hold a root and import them, directly or not. In the order of reading."
+    """The given files, and the files that may hold a root and import them directly or indirectly, in the order of
+    reading."""
     scope: frozenset[str]
     "The candidates, and the files through which they import the given ones."
     is_complete: bool
@@ -149,7 +150,7 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
             parts = module.split(".")
             keep = len(parts) - len(dots) + (1 if is_package else 0)
             target = ".".join([*parts[: max(keep, 0)], *([target] if target else [])])
-        # Unlike `import a.b.c` this imports no name of a parent package.
+        # Unlike `import a.b.c`, `from a.b import c` binds no name of a parent package.
         yield target
         for name in _NAME.findall(names):
             yield f"{target}.{name.decode('utf-8', 'replace')}"

@@ -1,7 +1,7 @@
 """Loops around steps: the functions that replay a graph or train once per iteration, whatever their names.
 
-A call tells whether it takes a step (step_takers.py). A loop with such a call runs in every step. So does a method that
-replays or trains by itself, since some loop elsewhere calls it. Other lines of a function around a loop run once.
+`step_takers.py` tells which calls take a step. The body of a loop with such a call runs in every step. So does a method
+that replays or trains by itself, since a loop elsewhere calls it. Lines around a loop run once.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LoopRoots:
         return self._known[file.path]
 
     def loops_of(self, ref: str) -> Loops | None:
-        """Return the loops of a function, or None if it is no such root."""
+        """Return the loops of a function, or None if the function neither contains a step's loop nor takes a step."""
         file = self._takers.engine.project.files.index(ref.partition("::")[0])
         return self.of(file).get(ref) if file is not None else None
 
@@ -115,8 +115,8 @@ class LoopRoots:
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function passes values that it makes itself to a call: calls with nothing but its own arguments
-    tell nothing about their kind."""
+    """Return whether a function passes values that it makes itself to a call: a call that only passes on parameters
+    says nothing about the kinds of the values."""
     inner = [node for _, node in own_nodes(script)]
     made = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     for call in [node for node in inner if isinstance(node, ast.Call)]:
@@ -175,16 +175,20 @@ class _File:
         )
 
     def _may_be_called_in_loop(self, name: str) -> bool:
-        """Return whether a loop may call it: a method, or a function with arguments; a script's `main` runs once, and
-        so does what makes the graphs."""
+        """Return whether a loop may call a function: a method, or a function with arguments.
+
+        A script's `main` runs once, and so does a function that makes the graphs.
+        """
         node = self._takers.node(name)
         if self._file.functions[name].owner is not None or isinstance(node, ast.Module):
             return self._file.functions[name].owner is not None
         return len(node.args.args) > 1 and not self._takers.makes_graphs(name)
 
     def _prepares(self, name: str) -> bool:
-        """Return whether a function captures whenever it runs. Behind a condition it captures on demand, in a step:
-        `if self.graph is None: …`, and replays in any case."""
+        """Return whether a function captures whenever it runs.
+
+        A function that captures only under a condition (`if self.graph is None: …`) and then replays is a step.
+        """
         if not self._file.functions[name].captures:
             return False
         parents = self._takers.parents(name)
@@ -201,7 +205,7 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # Code that captures warms up first.
+        # A loop in code that captures is a warm-up.
         around = (loop for _, strength, loop in self._takers.steps_in(name) if strength == "replays" or not captures)
         return tuple(sorted({loop.lineno for loop in around if loop is not None and not is_short(loop)}))
 

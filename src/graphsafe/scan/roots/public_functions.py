@@ -24,7 +24,7 @@ def is_public(facts: FunctionFacts) -> bool:
 def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
     """Return whether a public function takes tensors, or computes with tensors that a step has put into its object.
 
-    Returns None if its operands may as well be numbers: then its result decides.
+    Returns None if the operands may also be numbers; then the function's result decides.
     """
     node = engine.project.function_node(f"{file.path}::{facts.name}")
     if node is None or _asks_clock(node):

@@ -15,7 +15,7 @@ _REGISTERS = re.compile(r"(^|[_.])register(_|$)")
 _OTHERS = re.compile(r"fake|meta|abstract|atexit|autograd|_cpu|cpu_")
 "Registrations and names of functions that describe an operator, or are not for the GPU."
 _OPERATORS = ("custom_op", "triton_op", "library.impl", "register_kernel")
-# Starting with the line break as a character makes the search four times as fast as with an anchor.
+# A pattern that begins with the line break itself is four times as fast as with an anchor.
 _TABLE = re.compile(rb"\n[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{")
 _REGISTERING = re.compile(rb"\n@[\w.]*register")
 _DECORATOR = re.compile(rb"\n@(\w+)")
@@ -87,7 +87,7 @@ def _fills_table(decorator: ast.AST) -> bool:
 
 
 def _calls(decorator: ast.AST, own: set[str]) -> bool:
-    """Return whether a decorator calls the function that it is given: then it wraps the function, as a cache does."""
+    """Return whether a decorator calls the decorated function, and so wraps it as a cache does."""
     return any(
         isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in own
         for inner in ast.walk(decorator)

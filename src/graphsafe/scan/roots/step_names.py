@@ -13,8 +13,10 @@ SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s
 "Matches the text of a function that takes a step by itself."
 _SURE = b".replay(", b".backward("
 _PERHAPS = (b".step(", b".forward(", *(f"{name}(".encode() for name in MODEL.split("|")))
-"""Texts of which one is in every other text that `SEED` matches. Looking for each is many times as fast as the
-pattern."""
+"""Every other text that `SEED` matches contains one of these texts.
+
+Looking for each is many times as fast as the pattern.
+"""
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
@@ -68,7 +70,8 @@ def step_names(texts: Iterable[bytes]) -> StepNames:
 
 
 def _taking(data: bytes) -> set[tuple[bytes, bytes]]:
-    """Return class and name of the functions of a text that take a step; the class is the last one above."""
+    """Return class and name of the functions of a text that take a step; the class is the nearest one above the
+    function."""
     found: set[tuple[bytes, bytes]] = set()
     pattern = _DEFINED
     while True:

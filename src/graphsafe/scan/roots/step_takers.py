@@ -20,8 +20,10 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
 
 Strength = Literal["replays", "trains", "runs"]
-"""The certainty that a function takes a step, surest first. A function that only runs a model may do so a single time,
-or for an evaluation: it counts only if a loop calls it."""
+"""The way in which a function takes a step, surest first.
+
+A function that only runs a model may run it once or for an evaluation, so it counts only if a loop calls it.
+"""
 Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
@@ -50,7 +52,7 @@ class StepTakers:
         return self._perhaps[path]
 
     def of(self, file: FileIndex, between: int = _CALLS_BETWEEN) -> FileTakers:
-        """Return the functions of a file, if calls may lead through `between` other files at most."""
+        """Return the functions of a file that take a step, by calls through at most `between` other files."""
         key = file.path, between
         if key not in self._files:
             self._files[key] = FileTakers(self, file, between)
@@ -122,7 +124,7 @@ class FileTakers:
                 yield call, strength, _loop_around(call, parents)
 
     def _spread(self) -> None:
-        """Find the functions that take a step themselves, then those that call such functions."""
+        """Find the functions that take a step themselves, then the functions that call these."""
         others = rb"|".join(sorted({*self._all.names.functions, *self._inner_replays()} if self._between else ()))
         elsewhere = re.compile(rb"\b(?:%s)\(" % others) if others else None
         for name, text in self._texts.items():
@@ -138,7 +140,7 @@ class FileTakers:
                     self._note(name)
 
     def _inner_replays(self) -> Iterator[bytes]:
-        """Yield the functions of the file that hold a replay, by the names under which their results may be called."""
+        """Yield the functions of the file that contain a replay, with the names under which they may be called."""
         for name, text in self._texts.items():
             if b".replay(" in text and text.count(b"def ") > 1:
                 yield name.encode()
@@ -149,7 +151,7 @@ class FileTakers:
         self._noted.add(name)
         found = [strength for _, strength, loop in self._steps_so_far(name) if not _is_loop_of_steps(loop)]
         if self._file.functions[name].captures:
-            # It warms up and captures what others replay.
+            # The function warms up and captures; other functions replay.
             found = [strength for strength in found if strength == "replays"]
         if found:
             self.takes[name] = min(found, key=_ORDER.index)
@@ -165,7 +167,7 @@ class FileTakers:
             path, _, name = ref.partition("::")
             if path != self._file.path:
                 strength = self._all.strength(ref, self._between - 1)
-                # Another file may run such a model only once.
+                # A function of another file may run a model only once.
                 strength = None if strength == "runs" else strength
             else:
                 strength = self.takes.get(name) if name != around else None
@@ -176,7 +178,7 @@ class FileTakers:
     # the meaning of calls
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
-        """Return whether a name holds a function that replays, as the function returns that has captured."""
+        """Return whether a name holds a replaying function that a capturing function returned."""
         made = self._makers(around).get(name) if name not in self._file.functions else None
         maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
         return maker is not None and _returns_replay(maker)

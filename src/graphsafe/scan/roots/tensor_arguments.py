@@ -42,7 +42,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
 
 
 def undeclared(function: Definition) -> Iterator[str]:
-    """Yield the parameters that have neither a telling annotation nor a telling default."""
+    """Yield the parameters whose kind neither an annotation nor a default shows."""
     return (parameter.arg for parameter, default in _parameters(function) if _is_undeclared(parameter, default))
 
 
@@ -98,13 +98,13 @@ def _operands(function: ast.AST) -> Set[str]:
 
 
 def _is_number(operand: ast.expr) -> bool:
-    """Return whether an operand is a number like `x.item()`: then the others are numbers too."""
+    """Return whether an operand is a number like `x.item()`, so that the other operands are numbers too."""
     return isinstance(operand, ast.Call) and isinstance(operand.func, ast.Attribute) and operand.func.attr == "item"
 
 
 @memoize_on_node
 def _with_sides(function: ast.AST) -> Set[str]:
-    """Return the names whose `size` is unpacked, as that of an image is; a tensor's `size` is a method."""
+    """Return the names whose attribute `size` is unpacked: images, because a tensor's `size` is a method."""
     return frozenset(
         inner.value.value.id
         for inner in inside(function, ast.Assign)

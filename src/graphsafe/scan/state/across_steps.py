@@ -46,12 +46,15 @@ class Change(NamedTuple):
 
 
 def events(log: StateLog) -> Iterator[Change]:
-    """Yield at most one event per place: the most precise of several causes, the most certain of several calls."""
+    """Yield at most one event per place.
+
+    Of several causes the most precise counts, of several calls the most certain.
+    """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
     for writes in log.writes.values():
         found: list[tuple[Write, Event]] = []
-        # A call that asks for more room says most about the line.
+        # A write under a test for more room is the most precise cause.
         for write in [write for write in writes if write.grows] or writes:
             event = (
                 growing(write, flow)
@@ -68,7 +71,7 @@ def events(log: StateLog) -> Iterator[Change]:
 
 
 class StateFlow:
-    """The flow between attributes and globals: which are computed from which others, and where they are used."""
+    """The flow between attributes and globals: the state from which each is computed, and the places that use it."""
 
     def __init__(self, log: StateLog) -> None:
         self._uses: dict[str, list[Use]] = {}
@@ -132,24 +135,25 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
-        # Steps more often fill a container anew than leave it as it was.
+        # A container that steps fill anew is more common than a container that only the first step fills.
         container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
         # An object may have used only the shapes of its arguments.
         made = write.constructed or any(type(option) is Instance for option in options(write.value))
-        # An unknown call may return a kernel, or the name of one.
+        # An unknown call may return a kernel or a kernel's name, which a graph may keep.
         doubtful = made or container or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return event_of(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
         return event_of(write, "AttrWrite", "lazy-init", _confidence(write.value), "warning")
     if write.sources:
-        # It is computed from the module's own tensors, and stale only if code outside the step writes these later.
+        # The value is computed from the module's own tensors, so it is stale only if code outside the step writes these
+        # later.
         return event_of(write, "AttrWrite", "lazy-init", "likely", "note")
     return None
 
 
 def _is_view(value: Value) -> bool:
-    """Return whether a value is a view like `self.buffer[:n]`: nothing is computed, and it sees later writes to the
+    """Return whether a value is a view like `self.buffer[:n]`: a view computes nothing and shows later writes to the
     buffer."""
     return all(type(option) is Tensor and option.attr is not None and not option.fresh for option in options(value))
 
@@ -163,7 +167,7 @@ def _is_list(value: Value) -> bool:
 
 
 def cached(write: Write) -> Event | None:
-    """Return the event of a table of device tensors that is also emptied: nothing keeps an entry for a graph."""
+    """Return the event of a table of device tensors that some code empties: an entry may die while a graph uses it."""
     if not write.lazy or not write.keyed or write.grows or not write.dropped:
         return None
     tensor, certain = as_tensor(write.value)
@@ -173,7 +177,8 @@ def cached(write: Write) -> Event | None:
 
 
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of a changing host number that decides what the device does: a graph keeps one value of it."""
+    """Return the event of a changing host number that decides what the device does: a graph keeps the value of its
+    capture."""
     if not is_number(write.value) or write.borrowed or write.lazy or write.rare or write.settled:
         return None
     if write.keyed and write.augmented and write.key in flow.emptied:
@@ -207,13 +212,13 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
     tensor, certain = one_or_several(write.value)
     if tensor is None or tensor.where == "host" or not certain:
         return None
-    # The new tensor belongs to another attribute. If that attribute gets a new one as well, the two take turns.
+    # The new tensor belongs to another attribute. If that attribute is also assigned a new tensor, the two swap.
     if not tensor.fresh and (tensor.attr in (None, write.key) or tensor.attr not in flow.moved):
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     read_first = write.reads_self or write.place in log.read_before
-    # A step usually sets and resets an attribute that is None before it; one of its own that it reads first was left by
-    # another step.
+    # A step usually sets and resets an attribute that is None between steps. An attribute of its own object that the
+    # step reads first was left by another step.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     left_by_another = write.reads_self or (read_first and write.lasting)
     if before is None and not (write.reads_self or (empty_before and left_by_another)):
@@ -255,7 +260,7 @@ def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def _replaces_object(write: Write) -> bool:
-    """Return whether an object that holds tensors of the device makes way for another one of its class."""
+    """Return whether an object that holds device tensors is replaced by another object of its class."""
     old, new = write.before, write.value
     if type(old) is not Instance or type(new) is not Instance or old.ref != new.ref or old.given is None:
         return False

@@ -1,4 +1,4 @@
-"""Tells which caches may drop a tensor that a captured graph uses: those that some line empties, or whose room is
+"""Finds caches that may drop a tensor which a captured graph uses, because some line empties them or their size is
 limited."""
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from graphsafe.scan.symbols.index import dotted
 
 EMPTIED = re.compile(r"\b(\w+)\.(?:clear|pop|popitem|cache_clear)\(")
 DELETED = re.compile(r"del (?<=\bdel )[\w.]*?(\w+)\[")
-"A search that begins with plain text is twenty times as fast."
+"Matches `del table[`. A pattern that begins with plain text is twenty times as fast."
 REPLACED = re.compile(r"^[ \t]+(?:[\w.]*\.)?(\w+)(?::[^=\n]*)? = (?:\{\}|dict\(|OrderedDict\(|LRU)", re.M)
 WEAK_NAME = re.compile("Weak")
 WEAK = re.compile(r"\b(\w+)(?::[^=\n]*)? = (?:weakref\.)?Weak\w+\(")
 
 
 def may_drop_entries(frame: Frame, table: str) -> bool:
-    """Return whether the frame's file empties the table that the code calls `table`, or makes it anew more than
-    once."""
+    """Return whether the frame's file empties the table that the code calls `table`, or replaces it more than once by a
+    new table."""
     path = frame.path
     emptied: frozenset[str] = frame.engine.queries.ask(
         ("emptied", path), lambda: _emptied(frame.engine, path), frozenset
@@ -38,7 +38,7 @@ def _emptied(engine: Engine, path: str) -> frozenset[str]:
 
 
 def may_drop_results(engine: Engine, ref: str) -> bool:
-    """Return whether the cache around a function has limited room, or is emptied in the function's file."""
+    """Return whether the cache around a function has a limited size, or is emptied in the function's file."""
     node = engine.project.function_node(ref)
     for decorator in node.decorator_list if node is not None else ():
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""

@@ -1,4 +1,4 @@
-"""Values that are filled once: the first step makes them, and later ones find them."""
+"""Values that only the first step computes and later steps reuse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def first_step_only(frame: Frame) -> bool:
-    """Return whether the current line runs only if a value is missing that outlives the step."""
+    """Return whether the current line runs only if a value that outlives the step is missing."""
     return any(
         "." in target or target in frame.globals or target not in frame.env
         for target in map(partial(_missing, frame), frame.lazy)
@@ -26,7 +26,7 @@ def first_step_only(frame: Frame) -> bool:
 
 
 def _missing(frame: Frame, test: LazyTest) -> str:
-    """Return the state that a test finds missing: `self.plan`, also if it asks for `plan` after `plan = self.plan`.
+    """Return the state that a test finds missing: `self.plan`, also if the test names a local `plan = self.plan`.
 
     After `plan = self.plans.get(key)` the state is the table.
     """
@@ -41,7 +41,8 @@ def _missing(frame: Frame, test: LazyTest) -> str:
 
 
 def is_filled_here(frame: Frame) -> bool:
-    """Return whether the current line runs only where an attribute is missing, or not ready, that is then filled."""
+    """Return whether the current line runs only if an attribute is missing or not ready, and the attribute is then
+    filled."""
     return any(test.alone and _is_filled(frame, test) for test in frame.lazy)
 
 
@@ -120,7 +121,7 @@ def _is_stored(node: ast.Attribute | ast.Name) -> bool:
 
 
 def turned_off(frame: Frame, test: ast.If) -> str | None:
-    """Return the flag of this object that a step asks and turns off, if only constructors turn it on."""
+    """Return the flag of this object that a step tests and turns off, if only constructors turn it on."""
     flag = first_step.turned_off(test)
     if flag is None or not flag.startswith("self."):
         return None
@@ -129,8 +130,7 @@ def turned_off(frame: Frame, test: ast.If) -> str | None:
 
 
 def _fills_table(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a test asks for an entry of a table that is put there afterwards, under a key that all steps
-    share."""
+    """Return whether a test looks up a table entry that is then stored, under a key that all steps share."""
     if frame.node is None:
         return False
     bound = bound_to(frame, test) if "." not in test.target else None

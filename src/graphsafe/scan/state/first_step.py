@@ -20,8 +20,10 @@ _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 @memoize_on_node
 def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """Return the values that are missing when a branch runs: `self.plan` after `if self.plan is None`, `*` after a
-    ready flag."""
+    """Return the values that are missing when a branch runs:
+
+    `self.plan` for `if self.plan is None`, `*` for a ready flag.
+    """
     return tuple(_lazy(test, branch))
 
 
@@ -58,8 +60,10 @@ def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
 
 
 def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:
-    """Return whether a flag says that the first step runs: `if self.first:`, or the code after `if self.ready:
-    return`."""
+    """Return whether a flag restricts a branch to the first step:
+
+    `if self.first:`, or the code after `if self.ready: return`.
+    """
     return _FIRST_FLAG.search(dotted(flag) or "") is not None if branch else _says_ready(flag)
 
 
@@ -122,11 +126,11 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
                 found.append(text)
     while isinstance(side, ast.Subscript):
         side = side.value
-    # A number that is compared with a literal counts something: `self.warmups <= 0`.
+    # A number that is compared with a literal is a counter and not a buffer's size: `self.warmups <= 0`.
     counts = found or isinstance(asked, ast.Constant)
     if not counts and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
-        # `if length > self.cached:`, `if height > self.sizes[0]:`: by its own numbers, the object's buffers are too
-        # small.
+        # `if length > self.cached:`, `if height > self.sizes[0]:`: the object's own numbers say that its buffers are
+        # too small.
         found.append(f"{owner}.*")
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""The tests of an `if` that only a first step passes, as in `if self.plan is None:`."""
+"""The tests of an `if` whose branch only a first step takes, as in `if self.plan is None:`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from graphsafe.scan.state.provenance import capacity_tests, has_alternative
 
 @memoize_on_node
 def asks_remainder(test: ast.expr) -> bool:
-    """Return whether a test is `step % 100 == 0`, perhaps with more conditions: few rounds of a loop pass it."""
+    """Return whether a test is `step % 100 == 0`, perhaps with more conditions, so that few iterations of a loop pass
+    the test."""
     return any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod) for inner in ast.walk(test))
 
 
@@ -29,7 +30,10 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
 
 @memoize_on_node
 def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
-    """Return the tests that lead to the rest if a branch leaves: `if self.plan is not None: return self.plan`."""
+    """Return the tests that the code after an `if` implies, because the branch leaves the function:
+
+    `if self.plan is not None: return self.plan`.
+    """
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += returned_if_there(node) if branch else ()
     return tuple(LazyTest(text, node.lineno) for text in missing)

@@ -25,7 +25,7 @@ def note(frame: Frame, call: ast.Call, since: int) -> None:
         if type(item) is not Included or owner is None:
             continue
         for write in item.summary.items:
-            # The method's `self` is the owner here.
+            # The method's `self` is the object that the caller calls `owner`.
             if type(write) is Write and not write.keyed and write.text.count(".") == 1:
                 attribute = f"{owner}.{write.text.rpartition('.')[2]}"
                 if first_step.too_small(frame, attribute):

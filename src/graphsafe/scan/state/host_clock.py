@@ -1,4 +1,4 @@
-"""Clocks, whose values differ at each call: state of the host that no line writes."""
+"""Clocks, which are host state that no line writes: each call returns another value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = "clock"
 
 def read(frame: Frame, node: ast.Call) -> Number:
     """Return the number of a clock, marked as state. Its uses are noted, since most clocks only time the step."""
-    # The line is counted from the function's first one, so that it stays the same when lines above move.
+    # The line is counted from the function's first line, so that edits above the function do not change it.
     line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
     key = f"{KEY}::{frame.ref}:{line}:{node.col_offset}"
     value = Number(type="float", state=(key,))

@@ -19,7 +19,7 @@ FORM = frozenset("shape device dtype ndim size numel dim stride".split())
 
 
 def bound_expression(frame: Frame, node: object) -> ast.expr | None:
-    """Return the expression of a value; for a local name, the last one that it was assigned."""
+    """Return the expression of a value; for a local name, the expression that was last assigned to it."""
     if not isinstance(node, ast.expr):
         return None
     if not isinstance(node, ast.Name) or frame.node is None:
@@ -54,7 +54,7 @@ def identifies_object(frame: Frame, key: ast.expr) -> bool:
 
 
 def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
-    """Yield the objects that such a key stands for."""
+    """Yield the objects that such an identity key stands for."""
     made = bound_expression(frame, key)
     for inner in inside(made, ast.Call) if made is not None else ():
         if isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":
@@ -64,8 +64,7 @@ def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
 
 
 def is_born_here(frame: Frame, text: str) -> bool:
-    """Return whether `output.value` is no state but a result, because a call in this function has just returned
-    `output`."""
+    """Return whether `output.value` is not state, because a call in this function has just returned `output`."""
     root = text.partition(".")[0]
     if root not in frame.env or frame.node is None:
         return False
@@ -83,7 +82,7 @@ def names_own(frame: Frame, name: str) -> bool:
 
 
 def is_handed_on(frame: Frame, name: str) -> bool:
-    """Return whether a local name is a parameter that the function does not bind anew."""
+    """Return whether a local name is a parameter that the function never reassigns."""
     if frame.node is None or name in _assignments(frame.node):
         return False
     spec = frame.node.args
@@ -158,7 +157,7 @@ def _looked_up(node: ast.expr, owner: str) -> bool:
 
 @memoize_on_node
 def has_alternative(test: ast.expr) -> bool:
-    """Return whether a value is made for another reason as well: `self.plan is None or self.size != n`."""
+    """Return whether a test has an alternative besides the missing value: `self.plan is None or self.size != n`."""
     return any(
         isinstance(part.op, ast.Or)
         and not all(first_step.lazy_tests(one, True) or _asks_place(one) for one in part.values)
@@ -187,7 +186,7 @@ def _asks_place(test: ast.expr) -> bool:
 
 @memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
-    """Return the attributes that a condition compares, as code does before it makes a value of another size."""
+    """Return the attributes that a condition compares, as code does before it makes a value of a new size."""
     return tuple(
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
@@ -198,7 +197,8 @@ def capacity_tests(test: ast.expr) -> tuple[str, ...]:
 
 
 def is_rare(frame: Frame) -> bool:
-    """Return whether the current line is after such a condition, so that most steps do not reach it."""
+    """Return whether the current line runs only after a comparison of capacities, so that most steps do not reach
+    it."""
     return any(test.target.startswith(CAPACITY) for test in frame.lazy)
 
 
@@ -212,14 +212,14 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
             if tensor is not None and tensor.attr is not None:
                 found.add(tensor.attr)
     if found and frame.depth == 0 and frame.node is not None and _takes_nothing(frame.node):
-        # A step without parameters gets its inputs through the attributes that it reads.
+        # A step without parameters receives its inputs through attributes.
         for attribute in sorted(found):
             frame.engine.note(StepInput(attribute))
     return frozenset(found)
 
 
 def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression, without tensors of which only the form is read: `x` in `x.shape[0]`."""
+    """Yield the nodes of an expression except for tensors whose shape or dtype alone is read: `x` in `x.shape[0]`."""
     if isinstance(node, ast.Attribute) and node.attr in FORM:
         return
     yield node

@@ -1,4 +1,4 @@
-"""New values of state, compared with the ones that they replace."""
+"""New values of state, compared with the values that they replace."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
 
 
 def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
-    """Yield an expression, and those that the local names in it were bound to."""
+    """Yield an expression, and the expressions that were assigned to its local names."""
     yield node
     for inner in inside(node, ast.Name):
         if isinstance(inner.ctx, ast.Load):
@@ -101,7 +101,7 @@ def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
 
 
 def puts_back(node: ast.expr | None, text: str) -> bool:
-    """Return whether an attribute gets back what was read from it: `was = self.mode; …; self.mode = was`."""
+    """Return whether an attribute gets back a value that was read from it: `was = self.mode; …; self.mode = was`."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
 

@@ -1,4 +1,5 @@
-"""Changes of state that captured code has read, by code around the graph: replays go on with what the capture saw.
+"""Changes that code around a graph makes to state which the captured code has read: replays still use the captured
+values.
 
 The values tell which object a line means, in whichever class and file it stands. A graph keeps its old value even if
 the code changes it now and then, and wherever the new one comes from.
@@ -17,7 +18,7 @@ from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_o
 
 
 class Graphs(Protocol):
-    """The functions that graphs hold, and those around them."""
+    """The functions that graphs hold, and the functions around the graphs."""
 
     def is_held(self, ref: str, line: int | None = None) -> bool: ...
     def is_around(self, ref: str, line: int) -> bool: ...
@@ -45,7 +46,7 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
 
 
 def _begins_anew(write: Write, log: StateLog) -> bool:
-    """Return whether a first step makes a tensor that all steps change: a replay that makes it starts again from it."""
+    """Return whether the first step creates a tensor that all steps change: a replay of that step resets the tensor."""
     tensor, certain = one_or_several(write.value)
     made = tensor is not None and tensor.fresh and tensor.where != "host" and certain
     return made and write.lazy and write.alone and not (write.keyed or write.guard) and write.key in log.inputs
@@ -55,23 +56,23 @@ def _outlasts_steps(write: Write) -> bool:
     if write.lazy or write.borrowed or write.settled or write.guard or (write.rare and write.grows):
         return False
     if write.keyed:
-        # A table grows with each new size; an entry that the constructor has filled is another matter.
+        # A table may get an entry for each new size, which is no change; replacing an entry of the constructor is one.
         return write.lasting and write.replaces and not write.reads_self
-    # Nobody may call a method that gives an object its first value after the capture.
+    # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
 
 def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:
     """Return the event of another number, if captured code has computed with the old one."""
     value = write.value
-    # A value that replaces a number is one, too, if nothing says otherwise.
+    # A value that replaces a number counts as a number unless something contradicts.
     is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
     if not (is_number(value) or is_alike) or graphs.is_set_for_captures(write.key):
         return None
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    # A number that decides which code runs at all often chooses the graph as well: each holds one of the ways.
+    # A number that selects a branch often selects the graph too, with one graph for each branch.
     seen = [use for use in uses if use.kind != "branch"]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
@@ -91,7 +92,7 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     if not any(read.captured or graphs.is_held(read.ref) for read in reads):
         return None
     is_new = is_memory or (given is not None and given.fresh)
-    # No key of a graph tells weights apart; a tensor from elsewhere may be the one of the graph that is replayed.
+    # A graph's key never depends on weights. Any other tensor may belong to the graph that is replayed next.
     if graphs.may_capture(write.ref) or (not is_new and graphs.recaptures(write.ref)):
         return None
     return event_of(write, "AttrWrite", "rebound", "likely", "error")

@@ -39,7 +39,7 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-    """Record `setattr(owner, name, value)`; `name` is None where it is chosen as the code runs."""
+    """Record `setattr(owner, name, value)`; `name` is None if the source does not show it."""
     holder, _, written = node.args
     for option in options(owner):
         if type(option) is not Instance:
@@ -49,13 +49,13 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
         elif name is not None:
             write_attribute(frame, option, name, dotted(holder) or "…", value, node, written)
         elif frame.hot and reads_by_name(written, holder, node.args[1]):
-            # The attribute held such a value before, whatever its name is.
+            # Whatever its name, the attribute is assumed to have held a similar value before.
             key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
             write(frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))
 
 
 def _is_passing(owner: Instance) -> bool:
-    """Return whether an object differs in the next step, because the step is given it or makes it."""
+    """Return whether the next step has another object, because each step receives or creates it."""
     return owner.step or owner.made
 
 
@@ -102,7 +102,7 @@ def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
 def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Value, node: ast.AST) -> None:
     """Record that a module of PyTorch gets another tensor: `self.head.weight = nn.Parameter(w)`.
 
-    Code that reads the attribute which holds the module reads its tensors.
+    The write counts as one to the attribute that holds the module.
     """
     if not isinstance(module, ast.Attribute):
         return
@@ -112,7 +112,7 @@ def write_in_module(frame: Frame, module: ast.expr, target: ast.expr, value: Val
 
 
 def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: Value, node: ast.AST) -> None:
-    """Record that what the attribute `key` holds gets other memory: `layer.up.data = up`."""
+    """Record that the value of the attribute `key` gets other memory: `layer.up.data = up`."""
     if not (frame.hot or frame.between) or not isinstance(held, ast.Attribute):
         return
     for option in options(frame.evaluate_quietly(held.value)):
@@ -222,7 +222,7 @@ def write(
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = is_lazy(frame, text, written if keyed else None) or keeps_what_is_there(assigned, text)
-    # A graph keeps the old value even if the loop changes it now and then.
+    # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(
         Write(

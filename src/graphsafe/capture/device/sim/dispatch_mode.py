@@ -50,8 +50,7 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds, and no compiled code runs
-        here."""
+        """Return False: skipping the mode imports dynamo, which takes seconds."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -160,7 +159,7 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"Operations on sparse tensors that use the stored entries unchanged, or whose wait for the device is in the op table."
+"Operations on sparse tensors that keep the stored entries, or whose wait is in the op table."
 
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
@@ -223,7 +222,7 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """Return the unknown effects on which the values of `inputs` depend; a step that reads them cannot be `ready`."""
+    """Return the unknown effects on which the values of `inputs` depend, and note them for a step."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.met(found)
@@ -252,8 +251,7 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
-    """Return the device of the result: the device that the call names, else the first argument's, else (without tensor
-    arguments) the scope's."""
+    """Return the device of the result: the call's, else the first argument's, else (without tensors) the scope's."""
     scope = world.scope
     if _takes_device(func) and (scope.explicit or not inputs):
         return scope.place
@@ -326,8 +324,7 @@ def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping
 
 
 def _freeze(value: Any, written: Set[int]) -> Any:
-    """Replace tensors in the arguments by detached aliases, so that later changes to a tensor's shape or `.data` do not
-    move the graph's addresses.
+    """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` move no address of the graph.
 
     A host tensor that no GPU can read is copied, as a GPU is given its value.
     """

@@ -33,7 +33,7 @@ WaitKind = Literal["wait", "query"]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the outermost Python-level torch call asked for, while its operations run."""
+    """The request of the outermost Python-level torch call, while its operations run."""
 
     via: str | None = None
     "The name of that call in the op table."

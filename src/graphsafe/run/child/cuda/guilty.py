@@ -1,7 +1,7 @@
 """Finds the expression that broke a capture on a GPU, from the error that it raised there.
 
-CUDA refuses at once what a capture may not hold, so the first error's innermost line of the user is the guilty one. An
-error that only repeats an earlier one, which the program has swallowed, names no line.
+CUDA refuses an illegal operation at once, so the user's innermost line in the first error is the guilty line. An error
+that only repeats an earlier one, which the program has swallowed, names no line.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ _UNKNOWN: Act = ("hidden-sync", None, {})
 
 
 def raised_by(error: BaseException) -> StepEvent | None:
-    """Return what raised the first error of a capture; None if the program raised it itself, or no line is known. An
-    event without an operation is an act of an unknown kind."""
+    """Return the event that raised a capture's first error, or None if the program raised it or its line is unknown.
+
+    The kind of an event without an operation is unknown.
+    """
     frames, span = traceback_frames(error.__traceback__)
     found = _innermost(error)
     if not frames or found is None or not isinstance(error, RuntimeError) or _REPEATED in message_of(error):
@@ -53,7 +55,7 @@ def raised_by(error: BaseException) -> StepEvent | None:
 
 
 def _innermost(error: BaseException) -> tuple[FrameType, int] | None:
-    """Return the innermost frame that is the user's, with the offset of the instruction that it runs."""
+    """Return the innermost frame of the user's code, with the offset of its current instruction."""
     found, traceback = None, error.__traceback__
     while traceback is not None:
         if is_user_file(traceback.tb_frame.f_code.co_filename):
@@ -100,7 +102,7 @@ def _call(node: ast.Call, frame: FrameType) -> Act:
 
 
 def _copy(node: ast.Call, via: str, frame: FrameType) -> Act:
-    """Tell a copy's direction, as far as names tell where its source lies."""
+    """Return the direction of a copy if names in the source show where the copied tensor lies."""
     given = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if via == "torch.Tensor.to" and "cpu" in given:
         return "copy-to-host", via, {}
@@ -133,8 +135,10 @@ def _is_mask(value: Any) -> bool:
 
 
 def _called(function: ast.expr, frame: FrameType) -> str | None:
-    """Return the name of the torch function that is called, as the op table spells it. A method of an unknown object is
-    taken for a tensor's: methods of the program's own have frames of their own."""
+    """Return the name of the torch function that is called, as the op table spells it.
+
+    A method of an unknown object counts as a tensor's method: one of the program's own methods would have a frame.
+    """
     value = _value(function, frame)
     if isinstance(function, ast.Name):
         name = getattr(value, "__name__", None)

@@ -1,8 +1,9 @@
-"""Follows on a GPU whether writes of graphs' inputs and replays are ordered, with `--waits`: then every wait is seen.
+"""Checks on a GPU whether writes to graphs' inputs and replays are ordered; runs only with `--waits`.
 
-A write is seen by the version that PyTorch counts for each tensor. Versions are compared whenever the stream changes,
-an event is recorded or waited for, the host waits, and before a replay. A write since then is one of the stream that
-was current. If several threads use streams, nothing more is told: a write could be that of any.
+A write raises the version that PyTorch counts for each tensor. Versions are compared whenever the current stream
+changes, an event is recorded or waited for, the host waits, or a replay begins. A tensor written since the last
+comparison was written on the stream that was current. Once several threads use streams the check ends, because a write
+could belong to any thread.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ class _Input:
 
 class CudaOrder:
     def __init__(self, current: Callable[[], Stream]) -> None:
-        """`current` returns the stream that is current in this thread."""
+        """Make the watch; `current` returns the current stream of the calling thread."""
         self.refills = Refills({})
         self._host = HostInputs(self.refills)
         self.problem: str | None = None
-        "The reason why nothing more is told."
+        "The reason why the check has ended, or None."
         self._current = current
         self._inputs: dict[int, _Input] = {}
-        "Storage -> a tensor of it, for those that graphs read."
+        "Storage that graphs read -> a tensor with this storage."
         self._changed: set[int] = set()
-        "Storages that were written since a graph was captured that reads them."
+        "Storages that were written after a graph that reads them was captured."
         self._thread: int | None = None
         self._stream: Stream | None = None
         "The stream that was current when versions were compared."
 
     def captured(self, reads: Mapping[int, Sequence[Name]], host: Iterable[Touch] = ()) -> None:
         """Begin to watch what a graph reads, by its storage's number and its names, and the `host` memory that it uses;
-        the capture's own writes, which ran nothing, are nobody's."""
+        writes by the capture itself are ignored, because a capture runs nothing."""
         self.settle()
         self._host.captured(host)
         for number, names in reads.items():
@@ -68,12 +69,12 @@ class CudaOrder:
         self.refills.captured(self._inputs)
 
     def settle(self) -> None:
-        """Take writes since the last look for nobody's."""
+        """Ignore the writes since the last comparison."""
         self._written()
         self._stream = self._current()
 
     def look(self) -> None:
-        """Compare all versions; call it before the current stream changes, and before what orders streams."""
+        """Compare all versions; call it before the current stream changes, and before any call that orders streams."""
         here = threading.get_ident()
         self._thread = self._thread or here
         if here != self._thread:
@@ -81,10 +82,10 @@ class CudaOrder:
         if self.problem is not None:
             return
         written, stream = self._written(), self._current()
-        self._host.leave(number for number, _ in written)  # from now on its versions tell
+        self._host.leave(number for number, _ in written)  # later writes show in the tensor's version
         self._host.look()
         before, self._stream = self._stream, stream
-        if before not in (None, stream):  # the stream was changed in a way that is not seen
+        if before not in (None, stream):  # the current stream changed without a call that is hooked
             return
         self._changed.update(number for number, _ in written)
         for number, one in written:
@@ -107,7 +108,7 @@ class CudaOrder:
             self.refills.replayed(self._current(), dict.fromkeys(changed, "read"), user_frames()[0])
 
     def quietly(self, do: Callable[..., None], *args: Any) -> None:
-        """Run the work of a hook. A fault of graphsafe ends the watch of the order, and the program goes on."""
+        """Run a hook of graphsafe; its error ends this check and does not stop the program."""
         try:
             do(*args)
         except Exception as error:
@@ -130,14 +131,17 @@ class CudaOrder:
 
 
 def _version(tensor: torch.Tensor) -> int | None:
-    """Return the number of writes so far; None for a tensor of inference mode, which does not count them."""
+    """Return the number of writes so far; None for an inference tensor, which has no version."""
     with torch._C.DisableTorchFunction():
         return None if tensor.is_inference() else int(tensor._version)
 
 
 def _calls(names: frozenset[str]) -> Frames:
-    """Return the running calls. The last one is moved to the statement that writes, if one alone in the running block
-    writes to these names: versions tell only that a write has come before."""
+    """Return the running calls.
+
+    A version only tells that a write came before. So if a single statement of the running block writes to these names,
+    the last call is moved to its line.
+    """
     frames, _ = user_frames()
     if not frames:
         return frames
@@ -148,8 +152,7 @@ def _calls(names: frozenset[str]) -> Frames:
 
 @functools.lru_cache(maxsize=256)
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
-    """Return the names that are written in place, by line, in the innermost `with`, loop or function that holds the
-    line: up to there, or as a whole if it begins there, since a `with` ends on its first line."""
+    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`."""
     blocks = [one for one in ast.walk(file_tree(path)) if isinstance(one, _BLOCKS) and _holds(one, line)]
     block = max(blocks, key=lambda one: one.lineno, default=None)
     found: dict[int, frozenset[str]] = {}

@@ -1,7 +1,7 @@
 """Watches the graphs of a real GPU.
 
-Nodes are read from the driver just before a capture ends, since torch drops the graph that it instantiates. Addresses
-among the arguments of kernels and copies are then matched with the tensors that the program knows.
+Nodes are read from the driver just before a capture ends, since torch destroys the captured graph after instantiating
+it. Addresses among the arguments of kernels and copies are then matched with the tensors that the program knows.
 """
 
 from __future__ import annotations
@@ -47,17 +47,20 @@ if TYPE_CHECKING:
 
 _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
-"Names of kernels that send between GPUs: NCCL's, and those of engines."
+"Matches kernels that communicate between GPUs: NCCL's and the engines' own."
 PoolOf = Callable[[int], "Pool | None"]
 _SHARED = (0, 0)
-"The pool of memory that belongs to no graph."
+"The id of the allocator's ordinary pool, which belongs to no graph."
 
 
 class CudaSight:
     evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
-        """`stacks` says whether the lines that allocate are noted, on these devices, or on all if none is named."""
+        """Make the watch.
+
+        With `stacks`, allocations are noted with their lines, on these devices (on all if none is given).
+        """
         self.graph = torch.cuda.CUDAGraph
         self._stacks = stacks
         self._devices = devices
@@ -137,7 +140,7 @@ class CudaSight:
         )
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
-        """Return how much a pool has grown since the last capture into it."""
+        """Return how much a pool has grown since the end of the last capture into it."""
         now = sum(high - low for low, high, owner in segments.spans if owner == pool)
         before, self._pools[pool] = self._pools.get(pool, 0), now
         return max(now - before, 0)
@@ -152,7 +155,7 @@ class CudaSight:
         return () if self._order is None else self._order.refills.found()
 
     def outdated(self) -> Sequence[Outdated]:
-        """Return nothing: operations are not seen on a GPU."""
+        """Return nothing: eager operations cannot be seen on a GPU."""
         return ()
 
     def end(self) -> None:
@@ -168,10 +171,11 @@ class CudaSight:
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
-        """Do nothing: a storage that a tensor leaves dies, or somebody still holds it."""
+        """Do nothing: a graph holds no storage on a GPU, so a storage without its tensor dies unless the program holds
+        it."""
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Do nothing: operations are not seen on a GPU."""
+        """Do nothing: eager operations cannot be seen on a GPU."""
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
         return raised_by(error)
@@ -181,15 +185,15 @@ class CudaSight:
         self._end_waits = watch_waits(waits, self._order)
 
     def is_held(self, storage: int) -> bool:
-        """Return True: graphs hold no storages, so one that exists is held by others."""
+        """Return True: graphs hold no storages, so the program holds every storage that exists."""
         return True
 
     def by_line(self) -> list[dict[str, Any]] | None:
-        """Return memory in graphs' pools by line, if the lines that allocate are noted."""
+        """Return the memory in graphs' pools by allocating line, if these lines are noted."""
         return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
-        """Draw one number if a failed capture may have broken the generator; torch 2.12 fixed that."""
+        """Draw one number if a failed capture may have broken the generator (before torch 2.12)."""
         if torch.torch_version.TorchVersion("2.12") <= torch.__version__:
             return None
         generator = torch.cuda.default_generators[torch.cuda.current_device()]
@@ -197,7 +201,7 @@ class CudaSight:
             offset = generator.get_offset()
             torch.empty(1, device="cuda").uniform_()
             generator.set_offset(offset)
-        except (RuntimeError, SystemError) as error:  # SystemError: seen on torch 2.11 while waits are followed
+        except (RuntimeError, SystemError) as error:  # torch 2.11 raises SystemError while waits are watched
             return " ".join(str(error).split())[:300]
         return None
 
@@ -230,7 +234,7 @@ def _has_gpu() -> bool:
 
 
 def _current_gpu() -> list[str]:
-    """Return the UUID of the current GPU, without the prefix that NVML gives it; nothing if torch does not tell."""
+    """Return the UUID of the current GPU, without the prefix that NVML gives it; empty if torch does not tell."""
     uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
     return [] if uuid is None else [str(uuid).removeprefix("GPU-")]
 
@@ -238,8 +242,11 @@ def _current_gpu() -> list[str]:
 def _overwriters(
     earlier: Iterable[tuple[weakref.ref[Any], Sequence[int]]], outputs: Sequence[torch.Tensor]
 ) -> list[tuple[Any, int]]:
-    """Return the earlier graphs of a pool with an address in the memory of an output that is new: they have temporary
-    memory there, so their replays write over it. An earlier graph cannot have been given the output."""
+    """Return the earlier graphs of a pool that use an address inside a new output.
+
+    The output did not exist when they were captured, so the address is their temporary memory, and their replays
+    overwrite the output.
+    """
     found = []
     for reference, words in earlier:
         graph = reference()
@@ -292,12 +299,12 @@ def _touches(
 def _known(tensors: Iterable[torch.Tensor]) -> dict[int, torch.Tensor]:
     """Return tensors by the address where their storages begin."""
     strided = (tensor for tensor in tensors if tensor.layout == torch.strided)
-    # The results of torch.compile's graphs refuse a look at their memory once a later run has written over it.
+    # A result of a `torch.compile` graph raises when its memory is read after a later run has overwritten it.
     return {tensor.untyped_storage().data_ptr(): tensor for tensor in strided if storage_number(tensor) is not None}
 
 
 def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int, int]:
-    """Return the words that point into one of the storages -> the address where it begins."""
+    """Return a map from each word that points into a known storage to the storage's first address."""
     starts = sorted(known)
     found = {}
     for word in words:
@@ -308,7 +315,7 @@ def _within(words: Iterable[int], known: Mapping[int, torch.Tensor]) -> dict[int
 
 
 def _looked_up(segments: Segments) -> PoolOf:
-    """Make a quick form of `Segments.pool`, for very many addresses."""
+    """Return a function that answers `Segments.pool` quickly for many addresses."""
     spans = sorted(segments.spans)
     starts = [low for low, _, _ in spans]
 
@@ -320,6 +327,6 @@ def _looked_up(segments: Segments) -> PoolOf:
 
 
 def _all_tensors() -> list[torch.Tensor]:
-    """Return all tensors in Python, also those to which no known variable leads."""
+    """Return all tensors that Python's garbage collector knows, whether or not a variable leads to them."""
     kinds = (one for one in gc.get_objects() if issubclass(type(one), torch.Tensor))
     return [one for one in kinds if one.layout == torch.strided and one.is_cuda]

@@ -13,7 +13,7 @@ from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
 _SHARED = (0, 0)
-"The pool of memory that belongs to no graph."
+"The id of the allocator's ordinary pool, which belongs to no graph."
 
 
 def record_stacks() -> None:
@@ -36,8 +36,7 @@ def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
 
 
 def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
-    """Return bytes in graphs' pools by the line that allocated them, most first: on these devices, or on all if none is
-    named."""
+    """Return the bytes in graphs' pools by allocating line, most first, of these devices (of all if none is given)."""
     found: dict[CallSite, int] = {}
     for pool, block in _blocks(devices):
         line = _line(block)
@@ -58,7 +57,7 @@ def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Ma
 
 
 def _line(block: Mapping[str, Any]) -> CallSite | None:
-    """Return the innermost frame that is the user's; the record lists innermost frames first."""
+    """Return the innermost frame of the user's code; the record lists innermost frames first."""
     frames: Sequence[Mapping[str, Any]] = block.get("frames") or ()
     for frame in frames:
         if is_user_file(frame["filename"]):

@@ -1,4 +1,4 @@
-"""Reports what orders the streams of a GPU: events, queries, and changes of the current stream."""
+"""Reports the calls that order a GPU's streams: events, queries, and changes of the current stream."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ def current_stream() -> Stream:
 
 
 def key_of(pointer: int) -> Stream:
-    """Name a stream: the default one of each device has the same pointer."""
+    """Return a key of a stream, with its device, because all default streams have the same pointer."""
     return (0 if pointer else torch.cuda.current_device()), pointer
 
 
 def watch_streams(order: CudaOrder) -> Callable[[], None]:
-    """Report to `order`, of events until the process ends. The returned function ends the rest."""
+    """Begin to report to `order`.
+
+    The returned function ends the reports, except those of events, which last as long as the process.
+    """
     _watch_events(order)
     hooks = [
         (torch.cuda.Event, "query", _asked(torch.cuda.Event.query, order, _event_done)),
@@ -59,7 +62,7 @@ def _watch_events(order: CudaOrder) -> None:
 
 
 def _asked(query: Any, order: CudaOrder, done: Callable[[CudaOrder, Any], None]) -> Any:
-    """Report queries that are answered with yes: a program may poll in place of a wait."""
+    """Report a query that answers True: a program may poll instead of waiting."""
 
     def asked(self: Any) -> Any:
         answer = query(self)

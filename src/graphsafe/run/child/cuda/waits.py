@@ -1,7 +1,7 @@
-"""Times lines that make the host wait for a GPU, and tells the order of them.
+"""Times lines that make the host wait for a GPU, and reports the order of their waits.
 
-The wait is moved forward a moment, with a clock around it: when PyTorch is about to wait for a stream, the stream is
-synchronised first, so that PyTorch finds it done. No additional wait happens.
+Just before PyTorch waits for a stream, graphsafe synchronises the stream and times this. PyTorch's own wait then
+returns at once, so no wait is added.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from graphsafe.run.child.waits import Waits
 
 
 def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
-    """Report waits, until the process ends: PyTorch's trace cannot be switched off again. The returned function ends
-    what can be ended."""
+    """Begin to report waits.
+
+    PyTorch's trace stays on until the process ends; the returned function ends everything else.
+    """
     inside = threading.local()
 
     def told(op: str, wait: Callable[[], None] | None, known: Callable[[], None]) -> None:
@@ -45,7 +47,7 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
             inside.now = False
 
     def stream(pointer: int) -> None:
-        # For the default stream's pointer, 0, PyTorch would make an ExternalStream of a stream from its own pool.
+        # From the default stream's pointer, 0, PyTorch would make an ExternalStream for a stream of its own pool.
         waited: Any = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()  # type: ignore[no-untyped-call]
         told("cudaStreamSynchronize", waited.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
 

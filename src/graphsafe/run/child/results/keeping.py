@@ -1,6 +1,6 @@
 """Finds the statement that puts a graph's results into a container: `self.chunks.append(logits)`.
 
-Of the functions that led to a replay, those statements count whose container holds the results at that moment.
+A statement of a function that led to a replay counts if its container holds the results at the moment of the replay.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from graphsafe.run.child.names import elements_of, storage_number
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST = 64
-"Number of a container's last items that are looked at."
+"Number of a container's last items that are searched."
 _DEEPEST = 3
 _ENOUGH = 2
-"Times that a container holds the same results: a table of all graphs' outputs holds them once."
+"How often a container must hold the same results; a table of all graphs' outputs holds them once."
 
 
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the statement that puts tensors of these storages into a container again and again. `frames` are the
-    user's, innermost first. Call it with torch functions disabled."""
+    """Return the statement that repeatedly puts tensors of these storages into a container.
+
+    `frames` are the user's, innermost first. Call it with torch functions disabled.
+    """
     return line_with(frames, _stores, lambda container: _held(container, storages) >= _ENOUGH)
 
 
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
-    """Return the expressions of containers that the statements of a file put something into, with their lines."""
+    """Return the containers into which statements of a file put something, as expressions with their lines."""
     return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each in _containers(node))  # type: ignore[attr-defined]
 
 
@@ -48,7 +50,7 @@ def _containers(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
-    """Count the places in a container, and in those within it, that hold tensors of these storages."""
+    """Count the tensors of these storages in a container and in the containers inside it."""
     if issubclass(type(value), torch.Tensor):
         return int(depth > 0 and storage_number(value) in storages)
     return sum(_held(item, storages, depth + 1) for item in _last(value)) if depth < _DEEPEST else 0

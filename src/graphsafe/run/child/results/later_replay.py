@@ -1,8 +1,8 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-Both variables are the same memory. A variable counts as a result if the statement that assigns it, and no other one,
-made the replay. It is overwritten if a statement that assigns another variable by the same call makes the next replay.
-A program that replays without such a statement may look at the same output on purpose.
+Both variables have the same memory. A variable counts as a result if it is only assigned in the statement that made the
+replay. Its result counts as overwritten if the next replay comes from a statement that assigns another variable by the
+same call. Without such a statement, the program may read the same output on purpose.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Variable:
     "The functions that the statement calls."
 
     def storage(self, frame: FrameType) -> int | None:
-        """Return the storage of the tensor that it holds, if the frame is its own."""
+        """Return the storage of the tensor that the variable holds, if `frame` is the variable's frame."""
         if id(frame) != self.frame or frame.f_code is not self.code:
             return None
         value: Any = locals_of(frame).get(self.name)
@@ -66,7 +66,7 @@ class Results:
         return bool(self._stale)
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
-        """Note which variables are about to be given a result, and which results are overwritten."""
+        """Note which variables the replay will assign, and which earlier results it overwrites."""
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record.number] = self._given.get(record.number, []), given
         again = {(one.frame, one.name) for one in given}
@@ -79,8 +79,8 @@ class Results:
                 self._stale.append(_Stale(variable, record, sites))
 
     def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
-        """Record that an operation under `frames` reads storages; return whether it was the first read of a result that
-        is overwritten."""
+        """Record that an operation under `frames` reads storages; return whether this is the first read of an
+        overwritten result."""
         for one in self._stale:
             for frame in frames:
                 path, line = frame.f_code.co_filename, frame.f_lineno
@@ -93,7 +93,7 @@ class Results:
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:
-    """Yield the variables that the running statement of a function, and no other one, assigns from calls."""
+    """Yield the variables that the function's running statement assigns from calls and no other statement assigns."""
     code = frame.f_code
     names, calls = _assigned(code.co_filename, frame.f_lineno)
     for name in names:
@@ -114,13 +114,13 @@ def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
 
 @functools.lru_cache(maxsize=256)
 def _stores(code: CodeType) -> tuple[str, ...]:
-    """Return the variables that the instructions of a function store, each as often as there are such instructions."""
+    """Return the variables that a function stores to, once for each storing instruction."""
     stores = (one.argval for one in dis.get_instructions(code) if "STORE_" in one.opname)
     return tuple(name for names in stores for name in (names if isinstance(names, tuple) else (names,)))
 
 
 @functools.lru_cache(maxsize=1024)
 def _used(path: str, line: int) -> frozenset[str]:
-    """Return the variables at whose values the statement of a line looks."""
+    """Return the variables whose values the statement of a line uses."""
     statement = statement_at(path, line)
     return frozenset(name for name, _ in reads_in(statement, with_statements=False)) if statement else frozenset()

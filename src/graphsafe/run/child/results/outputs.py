@@ -19,19 +19,21 @@ if TYPE_CHECKING:
     import torch
 
 _MOST = 8
-"Number of outputs that are watched."
+"The largest number of a graph's outputs that are watched."
 _ENOUGH = 3
-"""Results are collected if this many holders are added after the first replay, each by another replay. A variable that
-holds the last result, or the one before, is no collection."""
+"""Results count as collected if this many replays after the first each add a holder.
+
+A variable for the last result, and one for the result before, are fewer.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Overwritten:
-    """A read of a result that another graph, or a later replay of its own, has written over."""
+    """A read of a result after another graph, or a later replay of the same graph, has overwritten it."""
 
     read: CallSite
     replay: tuple[CallSite, ...]
-    "The calls of the replay that wrote over it."
+    "The calls of the replay that overwrote the result."
     by: int
     "The number of the graph that was replayed."
 
@@ -45,12 +47,12 @@ class Outputs:
         self._held = 0
         self._grown = 0
         self.collected: tuple[CallSite, ...] = ()
-        "The statement that keeps results, or the replay that overwrote results that are still held."
+        "The statement that keeps results, or the replay that overwrote kept results."
         self.compared: tuple[CallSite, ...] = ()
         "The place where a result was compared with an earlier one, which is the same memory."
 
         self.overwritten: Overwritten | None = None
-        "The first read of a result after another replay has written over it."
+        "The first read of a result after another replay has overwritten it."
 
     def look(self) -> bool:
         """Count the holders of the outputs, before a replay; return whether this is the first collection to report.

@@ -1,9 +1,9 @@
-"""Finds reads of a graph's result after a replay of another graph, of the same pool, has written over it.
+"""Finds reads of a graph's result after a replay of another graph of the same pool has overwritten it.
 
-A graph's output may lie where an earlier graph of the pool has temporary memory. A write there does no harm as long as
-the output is used up before the earlier graph is replayed, so the reads are watched: of the variables that hold the
-result while the other graph is replayed, those lines that use the value, until its own graph is replayed again.
-`sys.monitoring` tells when such a line runs, from Python 3.12 on.
+A graph's output may lie where an earlier graph of the pool has temporary memory. Overwriting does no harm if the output
+is no longer needed, so reads are watched. The watch begins when the other graph is replayed while variables hold the
+result, and ends when the result's own graph is replayed again. `sys.monitoring` (Python 3.12 on) reports when a line
+that uses such a variable runs.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from graphsafe.run.child.records import GraphRecord
 
 _TRIES = 16
-"Number of replays of each graph whose overwritten results are watched."
+"The results that a graph overwrites are watched for this many of its replays."
 _METADATA = frozenset({"shape", "dtype", "device", "size", "stride", "dim", "ndim", "numel", "data_ptr", "is_cuda"})
 _PARTS = (ast.Return, ast.Assign, ast.NamedExpr, ast.AnnAssign)
-"Syntax that passes a value on and does not look at it."
+"Syntax that passes a value on without using it."
 _INSIDE = (ast.Tuple, ast.List, ast.Dict, ast.Set, ast.Starred, ast.keyword)
-"Syntax whose values are looked at by what is around it."
+"Syntax whose values are used only if the surrounding expression uses them."
 _ASKING = frozenset({"len", "id", "type", "isinstance", "hasattr", "getattr"})
-"Functions that do not look at a tensor's values."
+"Functions that do not use a tensor's values."
 
 
 @dataclass(slots=True)
@@ -49,15 +49,18 @@ class _Watched:
     storage: int
     owner: GraphRecord
     count: int
-    "Number of replays of the owner when the other graph was replayed."
+    "How often the result's own graph had been replayed when the other graph overwrote it."
     by: int
     replay: tuple[CallSite, ...]
     running: int | None = None
-    "The line that reads, while it runs: it may replay the owner first."
+    "The reading line while it runs; the line may replay the result's own graph first."
 
 
 class Reads:
-    """The watch of a process's results. `replays` counts a graph's replays; `tell` is called when a read was found."""
+    """Watches a process's results.
+
+    `replays` returns how often a graph was replayed; `tell` is called when a read is found.
+    """
 
     def __init__(self, replays: Callable[[GraphRecord], int], tell: Callable[[], None]) -> None:
         self._replays = replays
@@ -78,7 +81,7 @@ class Reads:
         self._tool = None
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
-        """Watch the variables of `frames` that hold a result over which the graph is about to write."""
+        """Watch the variables of `frames` that hold a result which the replay is about to overwrite."""
         if self._tool is None or record.looks >= _TRIES:
             return
         for owner, storage in record.overwrites:
@@ -112,12 +115,12 @@ class Reads:
     def _safely(self, code: CodeType, line: int | None, frame: FrameType) -> None:
         try:
             self._ran(code, line, frame)
-        except Exception as error:  # a fault of graphsafe: the program goes on
+        except Exception as error:  # an error of graphsafe must not stop the program
             self.problem = in_one_line(error)
             self.close()
 
     def _ran(self, code: CodeType, line: int | None, frame: FrameType) -> None:
-        """Settle the line that has run, and look at the one that is about to."""
+        """Judge the line that has just run, and examine the line that runs next."""
         before = self._watched.get(code, [])
         still = []
         for one in before:
@@ -152,8 +155,8 @@ def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[str, int]]:
-    """Yield the variables whose values the code looks at, with their lines; without `with_statements` not those of
-    statements inside."""
+    """Yield the variables whose values the code uses, with their lines; nested statements are included only with
+    `with_statements`."""
     todo = [(tree, tree)]
     while todo:
         node, user = todo.pop()
@@ -166,8 +169,7 @@ def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[s
 
 
 def _uses(node: ast.AST, name: ast.Name) -> bool:
-    """Return whether a node looks at the value of a name: not one that passes it on, writes it or asks for its
-    shape."""
+    """Return whether a node uses the value of a name, and does not only pass it on, write it or ask for its shape."""
     if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
         return False
     if isinstance(node, ast.Attribute):

@@ -1,10 +1,10 @@
-"""Finds tensors that were computed from others before a capture, such as a merged weight, and not again after these
-were written: replays go on with the old values.
+"""Finds tensors (such as a merged weight) that were computed before a capture and are outdated: replays still use them
+although their source tensors were written later.
 
-The simulated device tells each operation that runs eagerly. A tensor counts if a graph only reads it, if it was
-computed from nothing but other attributes of its object, and if the graph uses none of these. A copy is meant to keep
-old values, and so is a tensor that is updated in place. A tensor that the program ever computes again after the capture
-is left out: the program may refresh it when it wants to.
+The simulated device reports each eager operation. A tensor counts if a graph only reads it, if it was computed only
+from other attributes of its object (its sources), and if the graph uses no source. A copy is meant to keep old values,
+and so is a tensor that is updated in place. A tensor that the program computes again at any time after the capture is
+left out: the program chooses when to refresh it.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from graphsafe.run.child.names import Name
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST = 16
-"Number of tensors from which another may be computed."
+"The largest number of source tensors that are followed."
 
 
 @dataclass(eq=False, slots=True)
 class Outdated:
-    """A tensor that a graph reads, and that was computed from others."""
+    """A tensor that a graph reads and that was computed from other tensors, its sources."""
 
     storage: int
     text: str
     sources: Mapping[int, str]
-    "The tags' ids of the others -> their names."
+    "The ids of the sources' tags -> the sources' names."
     again: bool = False
-    "Whether the program has written it after the capture."
+    "Whether the program has written the tensor after the capture."
     written: str = ""
-    "The name of the other that was written."
+    "The name of the source that was written."
     frames: tuple[CallSite, ...] = ()
-    "The calls that wrote it."
+    "The calls that wrote the source."
     replays: int = 0
-    "Number of replays since."
+    "Number of replays since the write."
 
 
 class Derived:
@@ -88,7 +88,10 @@ class Derived:
     def captured(
         self, reads: Sequence[torch.UntypedStorage], used: Iterable[int], names: Mapping[int, Sequence[Name]]
     ) -> None:
-        """Watch the tensors that a graph reads and that were computed from others. `used` holds all that it uses."""
+        """Watch the tensors that a graph reads and that were computed from others.
+
+        `used` holds every storage that the graph uses.
+        """
         tags = {storage: tag for storage in reads if (tag := getattr(storage, "_graphsafe_tag", None)) is not None}
         if not any(self._sources.get(tag) for tag in tags.values()):
             return
@@ -123,7 +126,7 @@ class Derived:
 
 
 def _beside(names: Sequence[Name], others: Sequence[Name]) -> str | None:
-    """Return the name of a tensor that is an attribute of the same object as another one; None if it is none."""
+    """Return the name under which a tensor is an attribute of the same object as one of `others`, or None."""
     places = {place for one in others if (place := _place(one)) is not None}
     return next((one.text for one in names if _place(one) in places), None)
 

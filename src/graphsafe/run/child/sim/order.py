@@ -1,4 +1,4 @@
-"""Reports to `Refills` the events that order the simulated device's streams, and the writes."""
+"""Reports to `Refills` the calls that order the simulated device's streams, and the writes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def watch_order(world: World, refills: Refills, host: HostInputs) -> Callable[[]
         _after(Event, "record", lambda event, stream=None: refills.recorded(event, _key(stream or world.stream()))),
         _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
-    for name in ("query", "synchronize"):  # a query is answered with yes
+    for name in ("query", "synchronize"):  # a query that answers True orders like a wait
         undo.append(_after(Event, name, lambda event: waited(event=event)))
         undo.append(_after(Stream, name, waited))
     emit, host_wait = world.emit, world.host_wait

@@ -1,4 +1,4 @@
-"""Watches the graphs of the simulated device, which a whole process plays."""
+"""Watches the graphs of a process that runs on the simulated device."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from graphsafe.run.child.waits import Waits
 _OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
 "Operations that write their first argument without reading it."
 _COMPARE = frozenset(f"aten::{name}" for name in ("sub", "gt", "lt", "ge", "le", "maximum", "minimum", "fmax", "fmin"))
-"Operations that make no sense for two arguments that are the same values."
+"Operations that are pointless if both arguments are the same tensor."
 
 
 class SimSight:
@@ -52,7 +52,7 @@ class SimSight:
         self._host = HostInputs(self._refills)
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
-        "Storage -> the number of tensors by which each graph holds it."
+        "For each graph: storage -> the number of the graph's tensors that hold it."
         self._makers = [_Makers() for _ in self._world.ledgers]
         for ledger, makers in zip(self._world.ledgers, self._makers, strict=True):
             ledger.told = makers.tell
@@ -64,7 +64,7 @@ class SimSight:
         return self._world.stream().number
 
     def begun(self, pool: Any) -> None:
-        """Do nothing: a graph that has ended shows everything."""
+        """Do nothing: a simulated graph shows everything after its capture."""
 
     def ending(self, graph: Any) -> None:
         """Do nothing, as in `begun`."""
@@ -102,7 +102,7 @@ class SimSight:
         )
 
     def _written(self, node: Node) -> list[torch.Tensor]:
-        if not isinstance(node.func, torch._ops.OpOverload):  # a collective, which may write to all its arguments
+        if not isinstance(node.func, torch._ops.OpOverload):  # a collective may write to all of its arguments
             return tensors_in([node.args, node.kwargs])
         return written_by(node.func, table_entry(node.func, self._world.table), node.args, node.kwargs)
 
@@ -148,7 +148,7 @@ class SimSight:
         return found
 
     def watch_steps(self, steps: Steps) -> None:
-        """Call `steps` for each eager operation that is the first one of a captured step."""
+        """Call `steps` for each eager operation with which a captured step begins."""
 
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
             written = note_writes(self._world, self._refills, self._host, func, args, kwargs)
@@ -158,7 +158,7 @@ class SimSight:
             self._derived.ran(name, inputs, written, outputs)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
-            self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads nothing
+            self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads no memory
             if name not in steps.names:
                 return
             frames, _ = user_frames()
@@ -191,7 +191,7 @@ class SimSight:
         self._world.ran = None
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that a tensor is about to leave: here graphs keep them alive."""
+        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive."""
 
         def leaves(func: Any, left: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
             def told(mode: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -209,8 +209,8 @@ class SimSight:
         leaves(torch.Tensor.grad.__set__, lambda tensor: tensor.grad)  # type: ignore[union-attr]
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Call `compared` with a graph when one of its results is compared with itself: the program takes the two for
-        results of different replays. Call `read` for each eager operation."""
+        """Call `compared` with a graph when one of its results is compared with itself: the program believes the two to
+        be results of different replays. Call `read` for each eager operation."""
 
         def seen(session: object) -> None:
             for graph in [one for one in list(self._world.graphs) if one.captured_in is session]:
@@ -232,7 +232,7 @@ class SimSight:
 
 
 class _Makers:
-    """Block on a device -> the line that made it."""
+    """Maps each block on a device to the line that allocated it."""
 
     def __init__(self) -> None:
         self.lines: dict[int, CallSite] = {}
@@ -245,12 +245,14 @@ class _Makers:
 
 
 def _nothing(_: object) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
-    """Return the capture that made the memory of two arguments that are the same; None if they differ. Also None if
-    either requires a gradient: `x - x.detach()` is written on purpose."""
+    """Return the capture that allocated the memory of two identical arguments.
+
+    None if they differ, or if either requires a gradient: `x - x.detach()` is written on purpose.
+    """
     first, second = (*args, None, None)[:2]
     if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
         return None
@@ -267,7 +269,7 @@ def _same_result(args: Sequence[Any]) -> object | None:
 
 
 def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the shape that the program sees: a linear layer looks at its input as at a matrix."""
+    """Return the shape that the program sees: a linear layer reshapes its input to a matrix."""
     base = tensor._base
     if base is not None and base.dim() != tensor.dim() and base.numel() == tensor.numel():
         tensor = base
@@ -275,8 +277,10 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
 
 
 def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
-    """Return the step that begins with this operation, or None if it uses no tensor of the device. Of several tensors
-    at least one is not an input, so the storages tell steps apart."""
+    """Return the step that begins with this operation, or None if it uses no tensor of the device.
+
+    If it uses several, at least one is not an input, and its storage identifies the step.
+    """
     tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
     shapes: Shapes = tuple(map(_shape, tensors))
     keys = [(name, "", number) for one in tensors if (number := storage_number(one)) is not None]
