@@ -32,7 +32,7 @@ from graphsafe.version import __version__
 Progress = Callable[[int, int], None]
 
 _PYTHON = ("", ".py", ".pyi", ".pyw")
-"Ends of the names of Python files; a script may have none."
+"Suffixes of Python files; a script may have no suffix."
 
 
 def scan_paths(
@@ -68,7 +68,7 @@ def scan_paths(
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
-    known = kept.report() if hot is None else None  # the cache keeps findings alone
+    known = kept.report() if hot is None else None  # the cache does not keep the hot statements
     if known is not None:
         return replace(known, created=_now(), limits=(*known.limits, *left_out))
     candidates = find_candidates(files, wanted, config, root_patterns(config, rulebook))
@@ -130,7 +130,7 @@ def _files(
     left_out: dict[Limit, None],
     buffers: Mapping[Path, bytes] = MappingProxyType({}),
 ) -> tuple[Files, list[Path]]:
-    """Return the files to read, and those of them to report on. Files that are left out become limits."""
+    """Return the files to read, and the files to report on. Files that are left out become limits."""
 
     def complain(kind: str, what: str, why: str) -> None:
         left_out[Limit(kind, from_here(what), why)] = None
@@ -210,7 +210,7 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
             driver.read(path)
         driver.finish()
 
-    # For a few files, the functions that are read are counted, so they have to be read in one order.
+    # For a few files, the number of functions to read is limited, so one process reads them in a fixed order.
     count = process_count(jobs, len(paths)) if candidates.scope is None else 1
     if jobs is None:
         count = min(count, MAX_READERS)

@@ -3,7 +3,8 @@
 All files share one engine, since models share nearly all of the code that they run. Its answers do not depend on the
 order in which files and roots are read, so several processes can read a part each (`reading_pool.py`). When all roots
 have been read, they exchange three facts: which functions are called, which values calls put into the fields of plain
-classes, and which they pass to methods of which only the name is known. A second round uses the last two.
+classes, and which values calls pass to methods of which only the name is known. A second round of reading uses the last
+two facts.
 """
 
 from __future__ import annotations
@@ -48,15 +49,18 @@ from graphsafe.scan.symbols.project import MAX_BASES, Project
 from graphsafe.scan.symbols.project_files import Files
 
 Reason = tuple[int, int, str]
-"The reason why a function is a root: rank, whether callers gave the reason, and words. The smallest one is shown."
+"The reason why a function is a root: rank, whether callers gave the reason, and words. The smallest reason is shown."
 NO_REASON: Reason = (0, 0, "")
 
 
 StepKind = Literal["root", "public", "perhaps", "factory", "loops", "script", "site", "target", "between", "file"]
-"""The kinds of steps. A `root` or `public` function is a root, a `perhaps` only if it returns tensors. A `factory`
-makes roots, `loops` are those of a function that runs once, a `script` makes objects and begins loops, a `site` holds a
-capture, a `target` is the factory of one, a `between` method runs between steps, and a `file` holds the notes of its
-search."""
+"""The kinds of steps.
+
+A `root` or `public` function is a root, a `perhaps` function only if it returns tensors. A `factory` makes roots,
+`loops` are the loops of a function that runs once, a `script` makes objects and begins loops, a `site` holds a capture,
+a `target` is a configured target's factory, a `between` method runs between steps, and a `file` holds the notes of its
+search.
+"""
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
 
@@ -71,7 +75,7 @@ class Step:
     given: Passed | None = None
     "The arguments that it is called with, if known."
     loops: tuple[int, ...] = ()
-    "For a function that runs once: the loops in it that run in every step."
+    "For a function that runs once: its loops whose body runs in every step."
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +154,7 @@ class Driver:
 
     @property
     def is_budget_spent(self) -> bool:
-        """Return whether a scan of a few files had to stop because too many others lead to them."""
+        """Return whether a scan of a few files had to stop because too many other files lead to them."""
         return self._engine.budget.is_spent()
 
     def read(self, path: str) -> None:
@@ -189,7 +193,8 @@ class Driver:
     def read_again(self, learnt: Learnt) -> None:
         """Read the roots a second time, with the facts that all processes learnt in the first round."""
         engine = self._engine
-        # The second round reads other code than the end of the first, and needs the memory for its answers.
+        # The second round begins with other code than the first round ended with, so the syntax trees are not reused;
+        # their memory is.
         self.project.files.forget_trees()
         self._whys = dict(learnt.whys)
         self._on_host = _on_host(learnt.passed)
@@ -331,7 +336,7 @@ class Driver:
         return NONE
 
     def _told(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point that calls by its name pass as host tensors."""
+        """Return the parameters of an entry point for which calls by name pass host tensors."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

@@ -1,4 +1,4 @@
-"""Reads a project in several processes. The report is that of one process.
+"""Reads a project in several processes. The report is the same as with one process.
 
 Each process has its own engine and reads some of the files and all code that their roots lead to. Each process reads
 the code that it needs, even if others read it too. A process gets neighbouring files, since these share most of their
@@ -23,10 +23,10 @@ from graphsafe.scan.driver import Driver, learnt_together
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
     """Read the files in `count` processes; `progress` is called for each file.
 
-    Returns False, with nothing read, if the system cannot do that or a process was ended from outside.
+    Returns False, with nothing read, if the system cannot fork processes or a process was ended from outside.
     """
     if count <= 1 or sys.platform != "linux":
-        # On other systems a process does not start with the data of this one.
+        # Elsewhere a new process does not inherit this process's data.
         return False
     try:
         with _processes(driver, count) as processes:
@@ -44,7 +44,7 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
 
 
 def _hand_out(paths: Sequence[str], processes: Sequence[Connection], progress: Callable[[], None]) -> None:
-    """Give each process its share file by file, and then files from the end of the largest remaining share."""
+    """Give each process its own share file by file, and then files from the end of the largest remaining share."""
     size = len(paths) / len(processes)
     bounds = [round(number * size) for number in range(len(processes) + 1)]
     shares = {
@@ -55,7 +55,7 @@ def _hand_out(paths: Sequence[str], processes: Sequence[Connection], progress: C
     def give(process: Connection) -> bool:
         own = shares[process]
         largest = max(shares.values(), key=len)
-        # The end of another process's share has the least in common with the files that it reads now.
+        # The end of another process's share has the least in common with the files that this other process reads now.
         path = own.popleft() if own else largest.pop() if largest else None
         process.send(path)
         return path is not None
@@ -81,7 +81,7 @@ def _tell(processes: Sequence[Connection], what: object) -> None:
 
 @contextmanager
 def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
-    """Start processes that have the data of this one, and yield connections to them. They end with the context."""
+    """Start processes that inherit this process's data, and yield connections to them. They end with the context."""
     # Forking is safe here: graphsafe has started no thread yet.
     context = multiprocessing.get_context("fork")
     ends: list[Connection] = []
@@ -106,9 +106,9 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # Otherwise the end of the first process would not be noticed here.
+        # An inherited copy of the connection would hide the end of the first process.
         end.close()
-    # After any error the first process reads alone, and reports it.
+    # After any error the first process reads alone, and so reports the error itself.
     with suppress(Exception):
         run_deep(lambda: _serve(driver, connection))
 

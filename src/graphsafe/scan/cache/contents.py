@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from graphsafe.scan.sources.source import Unreadable, digest, read_bytes
 
 TICK_SECONDS = 2.0
-"Seconds of the coarsest clock of a file system (FAT): a younger file may have been written twice under one time."
+"""The resolution in seconds of the coarsest file system clock (FAT): a file younger than this may have been written
+twice under one timestamp."""
 Stamp = tuple[int, int, int]
 
 

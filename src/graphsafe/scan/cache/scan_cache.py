@@ -35,7 +35,7 @@ MAX_INDEXES = 50_000
 MAX_VERSIONS = 4
 "Number of cache files that are kept: one per version of graphsafe, Python and libcst. The oldest are removed first."
 LEGAL = ""
-"Stands in place of the index of a file that can be read but was not parsed."
+"Stands for the index of a legal file that was not indexed."
 
 
 class ScanCache:
@@ -62,13 +62,12 @@ class ScanCache:
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
-        """Return the report that a scan would make, but for its time, or None if only a scan can tell."""
+        """Return the kept report if it still holds, or None. Only its time may differ from a new scan's."""
         text = self._rows.text("reports", self._key) if self._rows is not None else None
         return _report(text) if text is not None else None
 
     def indexes(self) -> frozenset[str]:
-        """Give `files` the indexes that are known. Returns the files of which only that is known: they are legal
-        Python."""
+        """Give `files` the known indexes. Returns the files that are known to be legal Python but have no index."""
         known = self._rows.texts("indexes") if self._rows is not None else {}
         legal: set[str] = set()
         for path, key in self._keys.items():
@@ -81,8 +80,10 @@ class ScanCache:
         return frozenset(legal)
 
     def keep(self, report: Report, checked: Iterable[str]) -> None:
-        """Keep the results of a scan, unless a file was edited meanwhile. `checked` are files of which only that is
-        known: they are legal."""
+        """Keep the results of a scan, unless a file was edited meanwhile.
+
+        `checked` are files that are known to be legal Python but have no index.
+        """
         files, keys = self._files, self._keys
         if self._rows is None or not keys or not self._read.hold(files.paths):
             return
@@ -95,13 +96,13 @@ class ScanCache:
         legal = ((keys[path], LEGAL) for path in checked if path in keys and path not in files.indexes)
         self._rows.write("indexes", chain(indexes, legal), MAX_INDEXES)
         if not any(limit.kind == "internal-error" for limit in report.limits):
-            # Without line breaks it is written in a quarter of the time.
+            # JSON without line breaks is written in a quarter of the time.
             text = json.dumps(as_json(report), separators=(",", ":"))
             self._rows.write("reports", [(self._key, text)], MAX_REPORTS)
 
 
 def _rows(folder: Path, complain: Callable[[str], None]) -> SealedRows | None:
-    """Open the file of this version; return None if this user cannot have a secret."""
+    """Open the file of this version; return None if the user's secret cannot be read or made."""
     try:
         secret = secret_key()
     except OSError as error:

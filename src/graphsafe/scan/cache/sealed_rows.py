@@ -26,8 +26,11 @@ _OWNER_AT = 68
 _MAGIC = b"SQLite format 3\0"
 _SEAL_LENGTH = 32
 _LOGS = ("-journal", "-wal", "-shm")
-"""Files that SQLite reads beside a database, to repair it. A journal also names a file that SQLite deletes afterwards,
-so a journal by somebody else may name any file of the user's."""
+"""Files that SQLite reads beside a database, to repair it.
+
+A journal also names a file that SQLite deletes afterwards, so a foreign journal could make SQLite delete any file of
+the user.
+"""
 _COLUMNS = "(key text primary key, data text)"
 
 
@@ -114,7 +117,7 @@ class SealedRows:
         try:
             connection.execute("pragma trusted_schema = off")
             connection.execute("pragma cell_size_check = on")
-            # No log is ever written, so one that exists is not graphsafe's. A file that a crash damages is made anew.
+            # graphsafe never writes a log, so an existing log is foreign. A file that a crash damages is replaced.
             connection.execute("pragma journal_mode = memory")
             connection.text_factory = bytes
             schema = {sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null")}

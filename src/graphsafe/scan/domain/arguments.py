@@ -53,19 +53,22 @@ class Call:
     hot: bool = False
     "Whether its lines emit events."
     depth: int = 0
-    "The same as in the frame of the call; so is the next field."
+    "As `Frame.depth`; the next field also equals the frame's."
     level: int = TOP_LEVEL
     plain: bool = False
     "Whether the function is called as it was before its decorators."
     captured: bool = False
-    "Whether a capture calls it although cold-paths name it: they do not apply there."
+    "Whether a capture calls the function, so that cold-paths do not apply to it."
     loops: tuple[int, ...] = ()
-    "The first lines of the loops in it that run in every step; the code around them runs once."
+    "The first lines of the function's loops whose body runs in every step; the code around them runs once."
     between: bool = False
-    "Whether its lines run now and then between steps: they emit nothing, but what they change is noted."
+    """Whether the function's lines run occasionally between steps: they emit no events, but their changes of state are
+    noted."""
     composes: bool = False
-    """Whether it assembles the objects of a step: then calls are followed further, and each object has its own
-    attributes."""
+    """Whether the function assembles the objects of a step.
+
+    Then calls are followed further, and each object has its own attributes.
+    """
 
 
 def unknown_result(arguments: Arguments) -> Unknown:

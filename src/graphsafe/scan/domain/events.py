@@ -2,24 +2,19 @@
 
 Each kind, and how it happens:
 
-HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
-            device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
-            inside), library (a known library call that waits)
-Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
-Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
-            range, size (a size argument of a factory or view), narrow, split
-Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
-            (pageable, or pinned without `non_blocking=True`)
-Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
-Alloc       factory, like, new, clone, growing, appended, pinned
-Rng         private-generator, reseed, state, host-random
-StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
-            swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
-            same-inputs, captured-again
-AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
-            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
-            begun-in-capture, key-lacks, refilled, optimizer, declared
-Call        the pattern of a rule's `call` that the name of what is called matches
+HostRead method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d device
+tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits inside), library (a
+known library call that waits) Branch if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted,
+filter, operator Extent op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`),
+slice, range, size (a size argument of a factory or view), narrow, split Transfer to-host, literal (Python values to a
+device tensor), index (`x[[0, 1]]`, a host index tensor), blocking (pageable, or pinned without `non_blocking=True`)
+Store scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`) Alloc factory, like, new, clone, growing,
+appended, pinned Rng private-generator, reseed, state, host-random StreamOp synchronize, query, elapsed-time, barrier,
+no-stream, no-warmup, unjoined, foreign-stream, literal-device, swallowed, capturing-branch, autocast-around,
+wait-between-graphs, never-replayed, same-inputs, captured-again AttrWrite lazy-init, host-state, rebound, cached,
+output-kept, not-replayed, derived, input-rebound, partial-refresh, weights-rebound, grads-dropped, freed, rate-changed,
+number-changed, begun-in-capture, key-lacks, refilled, optimizer, declared Call the pattern of a rule's `call` that the
+called name matches
 """
 
 from __future__ import annotations
@@ -52,7 +47,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "key-lacks refilled optimizer declared over-declared under-declared buckets",  # buckets: capture alone
     }.items()
 }
-"Kind -> its ways to happen. For calls, the rules themselves name the patterns."
+"Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."
 WORDS: Mapping[str, str] = {
     "expr": "the source text",
     "value": "what is known of the value",
@@ -72,7 +67,7 @@ class CompileTest:
     """A test such as `if not is_compiling():`, which lets only some captures through."""
 
     compiling: bool
-    "Whether torch.compile has to be at work, or must not be, for the line to run."
+    "Whether the line runs only under torch.compile (True) or only without it (False)."
     text: str
 
 
@@ -91,12 +86,12 @@ class Event:
     guard: str | None = None
     "The condition that keeps this line out of captures; its finding is a note at most."
     level: Level | None = None
-    "The level, if the event decides it and not its rule."
+    "The level, if the event decides the level instead of its rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Whether it follows a test that something is missing, which is made here: after a warm-up no step runs it."
+    "Whether the line follows a test for a missing value that is made here, so that no step after a warm-up runs it."
     compile_test: CompileTest | None = None
-    "The innermost such test around the line."
+    "The innermost test for torch.compile around the line."
 
 
 _LEVELS = ("error", None, "warning", "note")

@@ -20,7 +20,7 @@ else:
         return dataclasses.dataclass(unsafe_hash=frozen, slots=slots)
 
     _FIELDS = {}
-    "Class -> what gets the fields that its constructor takes, and their positions."
+    "Class -> a getter of the fields that its constructor takes, and their positions."
 
     def replace(value, **changes):
         kind = type(value)

@@ -1,4 +1,4 @@
-"""State that outlives a step: numbers and containers that an attribute or a global holds carry its name."""
+"""State that outlives a step: numbers and containers carry the name of the attribute or global that holds them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def not_held(container: Value) -> Value:
 
 
 def kept(value: Value) -> Value:
-    """Return a value as a cache or table keeps it: an object that this step has made is there in later steps."""
+    """Return a value as a cache or table keeps it: an object of this step is still there in later steps."""
     if type(value) is Instance and value.made:
         return replace(value, made=False)
     return join_all(map(kept, value.options)) if type(value) is Union else value

@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 
 MAX_OPTIONS = 8
 MAX_FUNCTIONS = 24
-"Functions or classes of one table."
+"The largest number of functions or classes of one table that are distinguished."
 MAX_ITEMS = 64
 
 
@@ -77,7 +77,7 @@ def join(a: Value, b: Value) -> Value:
 
 
 def _join_unknown(a: Value, b: Value) -> Value:
-    """Return a value of which nothing is known beyond one of the two; the other one would be a guess."""
+    """Return the join of a known and an unknown value, which is unknown but for its hints."""
     if type(b) is NoneValue:
         return a
     if type(a) is NoneValue:
@@ -199,7 +199,7 @@ def element_of(value: Value) -> Value:
             found.append(option.elem)
         elif isinstance(option, Tensor):
             ndim = option.ndim - 1 if option.ndim is not None and option.ndim > 0 else None
-            # An element of a host tensor may well be 0-d, which is as good as a number.
+            # An element of a host tensor may be 0-d, and then behaves like a number.
             sure = option.certain and not (option.where == "host" and option.ndim is None)
             found.append(replace(option, ndim=ndim, fresh=False, name=None, certain=sure))
         elif isinstance(option, Dict):
@@ -208,7 +208,7 @@ def element_of(value: Value) -> Value:
         elif isinstance(option, Array):
             found.append(NUMBER)
         elif isinstance(option, Number):
-            # A text, or a row of what `tolist()` gave.
+            # The element of a text is a text; that of `tolist()`'s result may be a row.
             found.append(STR if option.type == "str" else NUMBER)
         elif isinstance(option, Unknown):
             found.append(option)

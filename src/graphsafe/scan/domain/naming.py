@@ -17,7 +17,7 @@ SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Names of image sizes, which engines keep on the host and transformers sends to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Names of sizes that are on the device only if more than the name says so."
+"Names of sizes, which lie on the device only if there is evidence besides the name."
 MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
 
 
@@ -38,7 +38,7 @@ def names_host(node: ast.AST) -> bool:
 
 
 def bound_to(value: Value, name: str) -> Value:
-    """Return a value under a new name, which may suggest where a tensor is if nothing else tells."""
+    """Return a value under a new name, which suggests where a tensor is if nothing else shows it."""
     kind = type(value)
     if kind is Unknown:
         return known_by(value, name)  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...
 
 
 def folded(op: ast.operator, left: Number, right: Number) -> Number:
-    """Return the number that an operator makes of two, with its value where both are known and it is small."""
+    """Return the result of an operator on two numbers, with its value if both are known and the result is small."""
     state = both_states(left.state, right.state)
     kind = left.type if left.type == right.type else "float" if "float" in (left.type, right.type) else None
     if isinstance(op, ast.Div):
@@ -65,14 +65,17 @@ def folded(op: ast.operator, left: Number, right: Number) -> Number:
     if fold is not None and _is_small(op, left.const, right.const):
         try:
             const = fold(left.const, right.const)
-        except Exception:  # whatever the user's constants raise, the product is simply not known
+        except Exception:  # the user's constants may raise any error; the result is then unknown
             return Number(state=state, type=kind)
         return replace(number(const), state=state, overridable_by=left.overridable_by or right.overridable_by)
     return Number(state=state, type=kind)
 
 
 def _is_small(op: ast.operator, left: object, right: object) -> bool:
-    """Return whether two constants give a small one: `"ab" * 500_000_000` is a gigabyte that nobody asked for."""
+    """Return whether the result of an operator on two constants is small:
+
+    `"ab" * 500_000_000` would take a gigabyte.
+    """
     sizes = _size(left), _size(right)
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
         times = right if isinstance(left, (str, bytes)) else left
@@ -124,8 +127,10 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
 
 
 def _are_of_other_types(left: Number, right: Number) -> bool:
-    """Return whether one is a text and the other a number, whatever their values: `zero_division: float` is never
-    "warn"."""
+    """Return whether one operand is a text and the other a number, by their types alone:
+
+    `zero_division: float` is never "warn".
+    """
     from_outside = ("environment", "platform")
     types = {left.type, right.type}
     return (

@@ -2,11 +2,11 @@
 
 An answer may need other answers. If it needs itself (recursion), the inner question gets a provisional answer. Results
 based on it are valid only while the outer question, the head of this cycle, is being answered. The questions of a cycle
-are one strongly connected component of the graph of questions, as it is met from that head. So each question gets the
-answer that a fresh start with this question gives. For that, an answer that rests on a cycle is not used while another
-part of that cycle is being answered, but computed again there.
+are one strongly connected component of the graph of questions, as it is explored from that head. Each question gets the
+answer that it would get if it were the first question. To ensure this, an answer that depends on a cycle is not used
+while another part of that cycle is being answered, but is computed again.
 
-When some answers change, all answers that rest on them are in doubt. A question with a doubtful answer first repeats
+When some answers change, all answers that depend on them are doubtful. A question with a doubtful answer first repeats
 the questions that it asked before; if their answers are the same, so is its own.
 """
 
@@ -33,7 +33,7 @@ class _Activation:
         self.start()
 
     def start(self) -> None:
-        """Start as if nothing had been asked yet."""
+        """Reset to the state before any question."""
         self.head = self.position
         "The position on the stack of the outermost question whose provisional answer was used."
         self.asked: set[int] = set()
@@ -50,7 +50,7 @@ class _Doubt:
     def __init__(self, answer: Any, asked: tuple[int, ...] | None, cycles: frozenset[int]) -> None:
         self.answer = answer
         self.asked = asked
-        "The questions that it rests on; None if one of them is known to have changed."
+        "The questions on which the answer depends; None if one of them is known to have changed."
         self.cycles = cycles
 
 
@@ -138,7 +138,8 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Keep an answer in progress only for the outermost question: answers depend on the way to them."""
+        """Let the running answers be kept only for the outermost question, because they depend on the stack of
+        questions."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:
@@ -169,7 +170,7 @@ class Queries:
         except BaseException:
             self._forget(activation.owned)
             if len(self._stack) > 1:
-                # Code that handles the exception rests on the questions that led to it.
+                # Code that handles the exception depends on the questions that led to it.
                 self._stack[-2].asked |= activation.asked
             raise
         finally:
@@ -194,7 +195,7 @@ class Queries:
         return answer
 
     def _settle(self, activation: _Activation, answer: object) -> None:
-        """Keep an answer for good: it rests on no question that is still being answered."""
+        """Keep an answer permanently, because it depends on no question that is still being answered."""
         number = activation.number
         self._heads.discard(number)
         if activation.owned:
@@ -234,7 +235,7 @@ class Queries:
         ask_again: Callable[[Hashable], bool],
         is_same: Callable[[Any, Any], bool],
     ) -> None:
-        """Doubt the answers to `changed` questions, and all answers that rest on them.
+        """Mark the answers to `changed` questions, and all answers that depend on them, as doubtful.
 
         `ask_again` asks the question of a key and returns True, or returns False if it cannot. `is_same` tells whether
         all answers that rest on an old answer hold with the new one; then the old one is kept.
@@ -247,7 +248,7 @@ class Queries:
         self._changed |= certain
         doubted = set(certain)
         settled = [*reversed(dict.fromkeys(reversed(self._settled)))]
-        # In the order in which they were settled, so that an answer comes after those that it rests on.
+        # In the order in which they were settled: an answer comes after the answers on which it depends.
         for number in settled:
             asked = self._asked[number] or ()
             if number in doubted or not doubted.isdisjoint(asked):

@@ -19,7 +19,10 @@ class Write:
     """An assignment to an attribute, a global, or an element of a container held by one."""
 
     key: str
-    "`path::Class.attr` of the class that the code names, `path::name` of a global."
+    """The written state:
+
+    `path::Class.attr` for an attribute, with the class that the code names, or `path::name` for a global.
+    """
     text: str
     "The target as the code writes it: `self.count`."
     path: str
@@ -32,7 +35,7 @@ class Write:
     reads_self: bool
     "Whether the new value was computed from the old one."
     lazy: bool
-    "Whether it stands under a test of the attribute's own absence."
+    "Whether the write is under a test that the attribute is missing."
     keyed: bool
     "Whether it writes an element of a container (`self.cache[key] = …`)."
     guard: str | None
@@ -41,23 +44,25 @@ class Write:
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
     lasting: bool = False
-    """Whether it belongs to `self`, the file, a module of torch, or an object that a caller hands on. Objects that code
-    finds in a container, as in `for batch in batches: batch.ids = ids`, may be other ones than the graph's."""
+    """Whether the state belongs to `self`, the file, a torch module, or an object that a caller passes.
+
+    An object from a container (`for batch in batches: batch.ids = ids`) may not be the graph's.
+    """
     alone: bool = True
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
     "Whether most steps skip it."
     settled: bool = False
-    "Whether it only converts the value, or makes it along with another one that is missing."
+    "Whether the write only converts the value, or makes it together with another missing value."
     compile_test: CompileTest | None = None
     constructed: bool = False
-    "Whether the value is an object made here, of which only the class says what it keeps."
+    "Whether the value is an object made here, whose attributes are known only from its class."
     replaces: bool = False
     "For an element of a table: whether the constructor has put tensors into the table."
     dropped: bool = True
     "For an element of a table: whether some line empties the table."
     between: bool = False
-    "Whether it stands in code that runs between steps."
+    "Whether the write is in code that runs between steps."
     sources: frozenset[str] = frozenset()
     "For a lazy value: the attributes whose tensors it was computed from."
 
@@ -110,13 +115,13 @@ class StateLog:
     writes: dict[Place, list[Write]] = field(default_factory=dict)
     "Writes by place; several at one place differ in the arguments of the function around them."
     between: dict[Place, list[Write]] = field(default_factory=dict)
-    "Writes of code that runs now and then between steps, as the rounds of an outer loop do."
+    "Writes of code that runs occasionally between steps, such as the iterations of an outer loop."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)
     inputs: set[str] = field(default_factory=set)
     "Attributes whose tensors change from step to step: written in place, or read by a step that takes no arguments."
     read_before: set[Place] = field(default_factory=set)
-    "Places that write what the same step has read before."
+    "Places that write state which the same step has read before."
     readers: dict[str, set[Read]] = field(default_factory=dict)
     "Attribute or global -> its reads."
     used_before: dict[Place, set[tuple[str, str, int]]] = field(default_factory=dict)
-    "Place that writes -> the uses of what it writes that come before it in the same step."
+    "Place of a write -> the earlier uses of the written state in the same step."

@@ -67,7 +67,7 @@ class Included:
     without_uses: bool = False
     "Whether the call is part of a condition that decides nothing on the device."
     once: bool = False
-    "Whether it runs only where a value is missing, which it fills. A graph that is captured there is replayed later."
+    "Whether the call runs only to fill a missing value. A graph that is captured in it is replayed later."
 
 
 Item = CallEdge | NewRoot | RootSite | PassedByName | StepInput | Included | Failure | Read | Use | Write
@@ -96,7 +96,7 @@ class Effects:
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
     def forget_uses(self, since: int) -> None:
-        """Drop the uses noted since then: the condition that made them decides nothing on the device."""
+        """Drop the uses noted since there were `since` items, because their condition decides nothing on the device."""
         for item in self.items[since:]:
             if type(item) is Included:
                 item.without_uses = True
@@ -104,7 +104,8 @@ class Effects:
 
 
 class Shared:
-    """Keeps one object for all equal ones: readings of a function with other arguments note much the same."""
+    """Keeps one of several equal objects: a function that is read for different arguments notes nearly the same
+    items."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
@@ -116,7 +117,7 @@ class Shared:
         try:
             return self._items.setdefault(item, item)
         except TypeError:
-            # It holds a constant without a hash.
+            # The item contains a constant without a hash.
             return item
 
     def read(self, key: str, ref: str, captured: bool) -> Read:

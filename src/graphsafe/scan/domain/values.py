@@ -36,7 +36,7 @@ UNSET = _Unset()
 class Unknown:
     step: bool = False
     device: bool = False
-    "Whether it may hold device tensors, because it was returned by a call that was given some."
+    "Whether the value may hold device tensors, because a call with device tensors returned it."
     host: bool = False
     "Whether its name says that it stays on the host."
     compared: bool = False
@@ -69,7 +69,7 @@ class Tensor:
     certain: bool = True
     "False if only a name, or its use, suggests that it is a tensor of the device."
     maybe_host: bool = False
-    "Whether engines often keep tensors of this name on the host; kept for results of only such tensors."
+    "Whether engines often keep tensors of this name on the host. A result has the mark if all its operands have it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Instance:
     declared: bool = False
     "Whether only an annotation tells the class, so that the object may be of a subclass."
     made: bool = False
-    "Whether it was made in this step and not for later ones: writes to it are no state."
+    "Whether the object was made in this step and does not outlive it, so that writes to it are not state."
     given: Passed | None = None
     "The arguments of its constructor, if known: such an object has attributes of its own."
 
@@ -309,7 +309,7 @@ def may_be_none(value: Value) -> bool | None:
 def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
     """Return the tensor that a value is or may be, and whether that is certain.
 
-    None or a number beside it leaves it certain: on some path it is the tensor, and that path fails.
+    If it may also be None or a number, it is still certain: on some path the value is the tensor, and that path fails.
     """
     if type(value) is Tensor:
         return value, True

@@ -33,15 +33,17 @@ MAX_INT = 16
 MAX_TEXT = 32
 "Number of characters up to which a string is followed."
 MAX_ITEMS = 8
-"Number of items up to which those of a list are told apart."
+"The items of a list are distinguished up to this number."
 MAX_HELD = 32
 "The most values in such a list, nested ones included."
 MAX_NESTING = 4
 """Most levels of nested containers and partial calls. Otherwise functions that each call the next with `(x, 1)` and
 `(1, x)` would be read for twice as many arguments at every level."""
 MAX_CLOSURES = 2
-"""Most closures that hold one another. Otherwise functions that each call the next with `lambda: x` and `x` would be
-read for every choice of the levels that made such a closure."""
+"""Most closures that hold one another.
+
+Otherwise functions that each call the next with `lambda: x` and with `x` would be read twice as often at every level.
+"""
 MAX_PARTIAL = 4
 
 
@@ -65,7 +67,7 @@ def _tensor(value: Tensor) -> Tensor:
 
 @lru_cache(maxsize=8192)
 def _without_name(value: Tensor) -> Tensor:
-    # The parameter renames it.
+    # The parameter gives the value a new name.
     return replace(value, name=None)
 
 
@@ -156,7 +158,7 @@ def _function(value: Function) -> Value:
 def _nesting(value: Value) -> int:
     """Return how many closures hold one another in a value, in containers and arguments too, up to the limit.
 
-    Each environment counts once, where it is met first: there may be very many ways through them.
+    Each environment counts once, where it is met first: the number of paths through them may be huge.
     """
     seen: set[int] = set()
     held: Iterable[Value] = (value,)
@@ -170,7 +172,7 @@ def _nesting(value: Value) -> int:
 
 
 def _closures(values: Iterable[Value]) -> Iterator[Function]:
-    """Return the closures that values hold, but for those that closures hold."""
+    """Return the closures in values, without the closures inside other closures."""
     seen: set[int] = set()
     waiting = list(values)
     while waiting:

@@ -15,7 +15,7 @@ MAX_COMPOSING = 6
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
 "Number of levels to which calls are followed out of the scope, from hot and from cold code."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
-"The same numbers once three quarters of the budget are spent."
+"As MAX_OUT_OF_SCOPE, once three quarters of the budget are spent."
 BYTES_PER_READING = 4000
 "Bytes of other files whose index costs as much as reading a function."
 
@@ -25,7 +25,7 @@ class Scope:
     """The files that are read if only a few files of a large project are judged."""
 
     paths: frozenset[str]
-    "The files to be judged, the nearest ones whose roots lead to them, and the files between."
+    "The files to be judged, the nearest files whose roots lead to them, and the files between."
     readings: int
     "Number of functions that may be read."
 

@@ -61,11 +61,11 @@ class Frame:
     unlikely: int = 0
     "Number of conditions around the current line that make it unlikely to run in a step (an exception handler)."
     seldom: int = 0
-    "Number of them that hold in some rounds of a loop: `if step % 100 == 0:`."
+    "Number of the conditions that hold only in some iterations of a loop: `if step % 100 == 0:`."
     returns: list[Value] = field(default_factory=list)
     yields: list[Value] = field(default_factory=list)
     contexts: list[str] = field(default_factory=list)
-    """The device of new tensors without one: `device` inside `with torch.device("cuda")`."""
+    """The default device of new tensors: `device` inside `with torch.device("cuda")`."""
     tries: list[ast.Try] = field(default_factory=list)
     entered: list[ast.expr] = field(default_factory=list)
     "The context managers of the `with` statements around the current line, outermost first."
@@ -79,15 +79,15 @@ class Frame:
     level: int = TOP_LEVEL
     "The level of the call (arguments.py)."
     captured: bool = False
-    "Whether the code is inside a capture, or is called from one and would be cold by cold-paths."
+    "Whether the code is inside a capture, or a capture calls it although cold-paths name it."
     composes: bool = False
     "Whether the call composes (arguments.py)."
     between: bool = False
     "Whether the code runs between steps (arguments.py)."
     cells: str | None = None
-    "The function in which a closure was made that outlives the step, so that its names are state."
+    "The function that made this closure, if the closure outlives the step, so that its variables are state."
     step_loops: tuple[int, ...] = ()
-    "The first lines of the loops in it that run in every step, if the rest of it does not."
+    "The first lines of the function's loops that run in every step, if the rest of the function runs once."
     nonlocals: set[str] = field(default_factory=set)
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Conditions under which captures reach the current line only with torch.compile, or only without."
@@ -107,7 +107,7 @@ class Frame:
 
     @property
     def conditions(self) -> tuple[int, int]:
-        """Count the guards and tests around the current line, for `leave` to go back to."""
+        """Return the numbers of guards and tests around the current line, which `leave` restores."""
         return len(self.guards), len(self.compile_tests)
 
     def leave(self, conditions: tuple[int, int]) -> None:
@@ -188,7 +188,7 @@ class Frame:
         return self.engine.call_value(self, node, value, arguments)
 
     def call_later(self, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Have a possible callee read, with unknown arguments."""
+        """Schedule the reading of a possible callee, with unknown arguments."""
         self.engine.call_later(self, node, ref, receiver)
 
     def attribute(self, node: ast.expr, owner: Value, name: str, text: str | None) -> Value:

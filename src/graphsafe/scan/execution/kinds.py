@@ -1,8 +1,8 @@
-"""Limits the kinds of arguments for which functions are read, and by which constructors are told apart.
+"""Limits the kinds of arguments for which functions are read, and constructed objects are distinguished.
 
-If functions each call the next one in several ways, there are more ways down than can ever be read. So the work of a
-scan stays in proportion to the functions that it reads: once there are far more readings than usual, no function is
-read for more than twenty kinds. Real projects have about four kinds a function, and stay far below.
+If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. So
+the work of a scan stays in proportion to the functions that it reads: once there are far more readings than usual, no
+function is read for more than twenty kinds. Real projects have about four kinds a function, and stay far below.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import Instance, Unknown, Value, depends_on_step, holds_device
 
 MAX_KINDS = 20
-"Most kinds of one function, once there are more than usual in all."
+"The largest number of kinds of one function, once the total is above usual."
 USUAL = 5000
 USUAL_FOR_EACH = 20
-"Most kinds of all functions: a fixed number, and some more for each function that is read."
+"The usual total of kinds is a fixed number plus this many for each function that is read."
 
 MANY_KINDS = "called in too many ways to follow each; the values of further arguments are not known"
 
@@ -43,7 +43,7 @@ class ArgumentKinds:
 
 
 def unknown(arguments: Arguments) -> Arguments:
-    """Return arguments of which it is only known that they may be the step's inputs and hold device tensors."""
+    """Return unknown arguments, which may be the step's inputs and may hold device tensors."""
     keywords = {name: _unknown(value) for name, value in arguments.keywords.items()}
     return Arguments(tuple(map(_unknown, arguments.positional)), keywords, arguments.open)
 

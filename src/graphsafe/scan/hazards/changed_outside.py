@@ -140,9 +140,9 @@ def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
 
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Change]:
-    """Yield `opt.zero_grad()` beside a replay that makes gradients, if the optimizer steps outside of the graph.
+    """Yield `opt.zero_grad()` next to a replay that computes gradients, if the optimizer steps outside of the graph.
 
-    The replay is one of the function itself, or of an object that it calls.
+    The replay is in the function itself or in an object that it calls.
     """
     inside = [call for body in (*table.blocks, *table.captured) for call in _calls(body.body)]
     if not any(_last(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):

@@ -1,4 +1,4 @@
-"""The tensors that captures see: the lines that make, rebind, fill and read each of them.
+"""The tensors that captures use, with the lines that make, rebind, fill and read each of them.
 
 One table holds the names of one owner: the attributes of a class, or the local names of a function and its inner
 functions. It is read from the syntax alone, since functions around graphs are seldom hot.

@@ -18,7 +18,7 @@ Functions = Mapping[str, Function]
 def names_in(
     value: ast.expr, function: Function, functions: Functions, outer: frozenset[str] = frozenset()
 ) -> set[str]:
-    """Return the names, attributes and entries from which a function makes a value.
+    """Return the names, attributes and entries from which a function computes a value.
 
     For a function of the file, its `return` shows which arguments count; the result of any other call may depend on
     every attribute of its arguments: `pack(batch)`. `outer` are the functions that are already being read.

@@ -71,7 +71,10 @@ def annotated(engine: Engine, file: Module, node: ast.expr) -> Value:
 
 
 def _either(parts: list[Value]) -> Value:
-    """Join the members of a union. Only the caller knows which it is, so a tensor beside a number is not certain."""
+    """Join the members of a union.
+
+    Only the caller knows which member a value has, so a tensor in a union with a number is not certain.
+    """
     if any(type(part) is Number for part in parts):
         parts = [replace(part, certain=False) if type(part) is Tensor else part for part in parts]
     return join_all(parts)
@@ -81,7 +84,7 @@ _LISTS = frozenset("list List Sequence Iterable Iterator Collection MutableSeque
 _SETS = frozenset("set Set frozenset FrozenSet".split())
 _DICTS = frozenset("dict Dict Mapping MutableMapping OrderedDict defaultdict DefaultDict".split())
 _TRANSPARENT = frozenset("Annotated ClassVar Final Required NotRequired Unpack".split())
-"Annotations that promise what their first argument promises."
+"Annotations that promise the value of their first argument."
 _JAXTYPING: Mapping[str, Dtype | None] = {
     **dict.fromkeys("Float Float32 Float16 BFloat16".split(), "float"),
     **dict.fromkeys("Int Int32 Int64 Integer".split(), "int"),
@@ -161,7 +164,7 @@ def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
 
 
 def _aliased(engine: Engine, path: str, name: str) -> Value:
-    """Return what `Name = list[Tensor] | None` promises. An alias inside itself promises nothing."""
+    """Return what `Name = list[Tensor] | None` promises. A recursive alias promises nothing."""
     file = engine.project.file(path)
     bindings = engine.project.assigned(path, name)
     if file is None or not bindings:

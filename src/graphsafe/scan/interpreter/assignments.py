@@ -39,7 +39,7 @@ from graphsafe.scan.symbols.index import dotted
 def plain(frame: Frame, node: ast.Assign) -> None:
     value = frame.evaluate(node.value)
     if frame.captured and type(value) is Unknown and value.device and isinstance(node.value, ast.Call):
-        # A captured call of an unknown model with device tensors returns device tensors.
+        # An unknown model that is called with device tensors inside a capture returns device tensors.
         value = Tensor(step=value.step)
     for target in node.targets:
         assign(frame, target, value, node)
@@ -55,11 +55,11 @@ def annotated_assignment(frame: Frame, node: ast.AnnAssign) -> None:
         if type(value) is Unknown and type(declared) is not Unknown:
             value = placed(declared, dotted(node.target) or "", value.step, "any")
         elif isinstance(value, (Sequence, Dict)) and isinstance(declared, (Sequence, Dict)):
-            # Empty now; the annotation says what its elements will be.
+            # The container is empty now; its annotation describes the later elements.
             value = replace(value, elem=placed(declared.elem, dotted(node.target) or "", False, "any"))
     assign(frame, node.target, value, node)
     if type(value) is NoneValue and isinstance(node.target, ast.Attribute) and not frame.hot:
-        # A constructor leaves it None; another method will set it.
+        # The constructor leaves the attribute None; another method will set it.
         declared = placed(annotated(frame.engine, frame.file, node.annotation), node.target.attr, False, "any")
         owner = frame.evaluate(node.target.value)
         if type(owner) is Instance:
@@ -83,7 +83,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
     value = operators.binary(frame, node, held, frame.evaluate(node.value))
     tensor, certain = as_tensor(held)
     if tensor is not None and certain:
-        # This works in place: the storage stays, and with it the attribute's address.
+        # An augmented assignment to a tensor works in place, so the attribute's address stays the same.
         if isinstance(target, ast.Name):
             frame.env[target.id] = held
         return
@@ -101,7 +101,7 @@ def assign(
     augmented: bool = False,
     written: ast.expr | None = None,
 ) -> None:
-    """Assign `value` to a target. `written` is the value's expression if the statement `node` has another one."""
+    """Assign `value` to a target. `written` is the value's expression if it is not the one of the statement `node`."""
     written = written or getattr(node, "value", None)
     if isinstance(target, ast.Name):
         if target.id in frame.globals:
@@ -151,7 +151,7 @@ def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) 
 
 
 def _give_memory(frame: Frame, target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr | None) -> None:
-    """Emit that a tensor from before the step gets memory of its own: `p.data = p.data - rate * p.grad`."""
+    """Emit that a tensor from before the step gets new memory: `p.data = p.data - rate * p.grad`."""
     holder = dotted(target.value)
     made, certain = as_tensor(value)
     if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None or written is None:
@@ -206,7 +206,7 @@ def _assign_attribute(
 def _assign_item(
     frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
 ) -> None:
-    """Do `owner[key] = value` for an owner that is no tensor."""
+    """Do `owner[key] = value` for an owner that is not a tensor."""
     key = frame.evaluate(target.slice)
     if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
         frame.use_number(value, "operand", target)
@@ -224,7 +224,7 @@ def _put_item(
     node: ast.AST,
     augmented: bool,
 ) -> None:
-    """Put a value into a container; its holder has the new container from now on."""
+    """Put a value into a container, and bind the container's holder to the result."""
     holder = target.value
     updated = _with_item(container, key, value)
     if isinstance(holder, ast.Attribute):

@@ -54,7 +54,7 @@ class AttributeTables:
         self._plain: dict[str, bool] = {}
         self._keys: dict[str, dict[str, str]] = {}
         self._writing: dict[Key, Sequence[str]] = {}
-        "The methods that assign an attribute, constructors aside."
+        "The methods, except for constructors, that assign an attribute."
 
     # assignments in cold code
 
@@ -67,7 +67,7 @@ class AttributeTables:
         _add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
-        """Add the assignments of a called function's summary, those to `owner` as assignments to `ref`."""
+        """Add the assignments of a called function's summary; assignments to `owner` count as assignments to `ref`."""
         for (of, name), values in summary.written.items():
             for value in values:
                 self.record(ref if of == owner else of, name, value)
@@ -94,13 +94,14 @@ class AttributeTables:
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
         """Note the tensors and objects that a call passes to a constructor, by the attributes that they become."""
         for name, value in values.items():
-            # If the constructor itself shows the value, what its callers pass adds nothing.
+            # If the constructor itself shows the value, its callers' arguments add nothing.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
                 for option in options(value):
                     if type(option) is Tensor:
                         option = Tensor(option.where, option.dtype, option.ndim, option.pinned, certain=option.certain)
                     elif type(option) is Instance:
-                        # The object's identity, and the step that made it, belong to this construction alone.
+                        # The object's identity and its origin in a step are dropped, because they belong to this
+                        # construction alone.
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
@@ -109,12 +110,11 @@ class AttributeTables:
     def of_instance(self, owner: Instance, name: str, level: int = TOP_LEVEL) -> Value | None:
         """Return the value of an attribute that is no method, or None if nothing in the project defines it.
 
-        `level` bounds the chain of methods that are read because another one asks for their attributes.
+        `level` bounds the chain of methods that are read for the attributes which another method needs.
         """
         made = owner.ref, owner.given
         if self._under_construction and made in self._under_construction:
-            # Constructors ask while they run, and get what they have assigned so far. It changes, so it is not
-            # memoised.
+            # A running constructor gets the assignments so far. These change, so the answer is not memoised.
             return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
             ("attribute", *made, name, level),
@@ -362,12 +362,13 @@ def _is_empty(value: Value | None) -> bool:
 
 
 def _telling(values: Sequence[Value]) -> Sequence[Value]:
-    """Drop tensors that may be anywhere if another value says that the tensor is on the device."""
+    """Drop tensors of unknown placement if another value shows that the tensor is on the device."""
     on_device = any(type(value) is Tensor and value.where == "device" for value in values)
     return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
 
 
 def _filled(value: Value, expected: Value) -> Value:
-    """Join a value with what the annotation promises, unless the value says where the tensor is: annotations do not."""
+    """Join a value with the annotation's value, unless the value shows where the tensor is, which an annotation does
+    not."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)

@@ -22,7 +22,7 @@ class UnderConstruction:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # An unknown value beside known ones does not count.
+                # If some assigned values are known, unknown ones are ignored.
                 value = written if value is None or type(value) is Unknown else join(value, written)
         return value
 

@@ -1,4 +1,4 @@
-"""Displays, comprehensions and formatted strings: values put together from others."""
+"""Displays, comprehensions and formatted strings: expressions that build a value from others."""
 
 from __future__ import annotations
 

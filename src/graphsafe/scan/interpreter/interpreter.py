@@ -1,8 +1,8 @@
 """Interprets functions over abstract values, follows their calls, and notes the effects of each hot line.
 
-A function is read once for each different set of arguments. Effects are kept by place, so that a line reached in
-several ways gives one event. The ways to it are kept separately, as edges between functions, and a chain of calls is
-looked up only for findings.
+A function is read once for each different set of arguments. Effects are kept by place (a span of a file), so that a
+line gives one event even if several chains of calls lead to it. The calls are kept separately, as edges between
+functions, and a chain is looked up only for findings.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Interpreter:
             self.effects.events[place] = self._shared.event(place, event)
 
     def note(self, item: Item) -> None:
-        """Note an effect of a line, at its place in the order of the step. All summaries share equal items."""
+        """Note an effect of a line, in the order of the step. Equal items are shared by all summaries."""
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
@@ -154,7 +154,7 @@ class Interpreter:
         writes.set_attribute(frame, node, owner, name, value)
 
     def note_once(self, item: Item) -> None:
-        """Note an effect of which only the first counts among equal ones."""
+        """Note an effect, unless an equal effect is already noted."""
         self._note_shared(self._shared.item(item))
 
     def note_read(self, frame: Frame, key: str) -> None:
@@ -188,7 +188,8 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # Code around a capture runs once, before the first replay, so cold-paths do not make the captured code cold.
+        # The setting cold-paths may rightly name the code around a capture, which runs once; the captured code is still
+        # hot.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         if hot:
@@ -207,7 +208,7 @@ class Interpreter:
         between = frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
-            # The script that makes the objects of a loop tells with which of them it runs.
+            # A script that makes the objects of a loop shows with which objects the loop runs.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
@@ -218,7 +219,7 @@ class Interpreter:
         bound = call.bound
         owner = ref = ""
         if not (call.hot or call.composes) and call.depth >= MAX_COLD and type(bound) is Instance:
-            # It follows no further call, so one summary serves the objects of all classes that inherit it.
+            # At this level no further call is followed, so all inheriting classes share one summary.
             facts = self.project.function_facts(call.ref)
             if facts is not None and facts.owner is not None:
                 owner, ref = f"{call.ref.partition('::')[0]}::{facts.owner}", bound.ref
@@ -271,7 +272,7 @@ class Interpreter:
         return self.queries.answer(number, work, _no_summary, HOT if call.hot else call.level)
 
     def invalidate(self, changed: Callable[[Hashable], bool]) -> None:
-        """Doubt the answers to these questions, and all answers that rest on them."""
+        """Mark the answers to these questions, and all answers that depend on them, as doubtful."""
 
         def is_same(old: object, new: object) -> bool:
             if type(old) is Summary and type(new) is Summary:
@@ -292,7 +293,7 @@ class Interpreter:
         return True
 
     def forget(self) -> None:
-        """Free everything that was read, when nobody asks for summaries any more."""
+        """Free all answers, when no more summaries are needed."""
         self.queries = Queries()
         self._shared = Shared()
 
@@ -304,7 +305,7 @@ class Interpreter:
         try:
             value = work()
         except (RecursionError, MemoryError):
-            # The stack that is left depends on the calls around this one.
+            # The remaining stack depends on the calls around this one, so the answer is not memoised.
             self.queries.rest_on_all()
             self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
             value = UNKNOWN
@@ -360,7 +361,7 @@ class Interpreter:
         return facts is not None and self.cold(ref, facts)
 
     def call_later(self, frame: Frame, node: ast.AST, ref: str, receiver: Value) -> None:
-        """Have a possible callee read, with unknown arguments."""
+        """Schedule the reading of a possible callee, with unknown arguments."""
         if self.budget.holds(ref):
             self.note_call(frame, node, ref)
             self.note(NewRoot(ref, receiver, "", frame.guard is not None or bool(frame.unlikely)))

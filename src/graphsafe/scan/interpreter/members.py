@@ -136,7 +136,7 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
-    # An object that a step makes or is given differs in the next step.
+    # The next step has another object, because each step makes or receives its own.
     return not_held(value) if owner.step or owner.made else value
 
 
@@ -168,7 +168,7 @@ def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
     if name == "dtype":
         return DtypeValue(None)
     if name in (PARAM_GROUPS, "state") and _is_optimizer(frame.engine, owner):
-        # Each parameter, or group of them, has a dict that outlives the step.
+        # The optimizer's dict of each parameter or group outlives the step.
         return held_in(Dict((), Dict((), UNKNOWN)), key) if name == "state" else _PARAM_GROUPS
     return known_by(Unknown(owner.step, owner.step), name)
 
@@ -182,7 +182,7 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Keep the objects that have the field, if any has it: for the others the code would raise or get nothing."""
+    """Keep the objects that have the field, if any has it: on the others the code would raise or get None."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
     having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]

@@ -23,7 +23,7 @@ class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The meaning of names that no assignment binds: it rests on no other answer."
+        "The meaning of names that no assignment binds, which depends on no other answer."
 
     def value(self, file: Module, name: str) -> Value:
         key = file.path, name

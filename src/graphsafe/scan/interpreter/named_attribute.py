@@ -12,7 +12,7 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 Marked = dict[tuple[str, str], tuple[Value, Value]]
 "Maps an attribute and its spelling to its value, and to the same value as expressions see it."
 _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
-"The kinds of values that a name, or being held, changes."
+"The kinds of values that keep a name or a holder."
 MODULE_ATTRIBUTES: dict[str, Value] = {
     "training": Number(type="bool", overridable_by="attribute"),
 }

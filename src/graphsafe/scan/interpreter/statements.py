@@ -74,7 +74,7 @@ def _return(frame: Frame, node: ast.Return) -> bool:
 
 
 def _raise(frame: Frame, node: ast.Raise) -> bool:
-    # The message is built only if the step fails anyway.
+    # The message of an assertion is evaluated only if the step fails anyway.
     return False
 
 
@@ -101,11 +101,12 @@ class _Ways:
     node: ast.If
     verdict: guards.Verdict
     outcomes: list[Env] = field(default_factory=list)
-    "The names that each branch leaves, if the code runs on after it."
+    "The names after each branch from which the code continues."
     missing: list[LazyTest] = field(default_factory=list)
-    "The tests that the rest depends on because a branch has left the function."
+    "The tests on which the code after the `if` depends, because a branch has left the function."
     guard: str | None = None
-    "The condition that keeps the rest out of captures, because their branch has left the function."
+    """The condition that keeps the code after the `if` out of captures, because the branch that captures take has left
+    the function."""
     test: CompileTest | None = None
 
 
@@ -145,7 +146,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
     _enter_branch(frame, ways, branch)
-    # A loop around steps logs, saves and evaluates from time to time.
+    # A branch of a loop around steps often only logs, saves or evaluates from time to time.
     rare = bool(frame.step_loops) and branch and asks_remainder(ways.node.test)
     frame.unlikely += rare
     frame.seldom += rare
@@ -205,10 +206,10 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
 
 
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body once, and in hot code a second time with the names that the first time left."""
+    """Interpret the body once, and in hot code a second time with the names as they are after the first time."""
     body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
     frame.hot = hot or node.lineno in frame.step_loops
-    # The rounds of an outer loop run between the steps of an inner one.
+    # The other lines of an outer loop run between the steps of the inner loop.
     frame.between = not frame.hot and (between or _holds_steps(frame, node))
     for _ in range(2 if frame.hot else 1):
         start = dict(frame.env)

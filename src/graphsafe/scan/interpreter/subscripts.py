@@ -185,7 +185,7 @@ def _load_tensor(frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
 
 
 def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST) -> bool:
-    """Emit the effects of `owner[…] = value` on a tensor; return False if `owner` is none."""
+    """Emit the effects of `owner[…] = value` on a tensor; return False if `owner` is not a tensor."""
     tensor, certain = as_tensor(owner)
     if tensor is None:
         return False
@@ -226,7 +226,7 @@ def _store_by_index(
 ) -> None:
     tensor, gathers = index.tensor, index.gathers
     only_integers = not gathers and index.is_known and _only_integers(target.slice) and not _asks(frame, target)
-    # PyTorch copies a host value to the device only if the selected place is 0-d; elsewhere it fills.
+    # PyTorch copies a host value to the device only if the selected element is 0-d; otherwise it fills.
     single = only_integers and (tensor.ndim is None or tensor.ndim == index.dropped)
     source, _ = as_tensor(value)
     if source is not None:
@@ -253,7 +253,7 @@ def _only_integers(node: ast.expr) -> bool:
 
 
 def _asks(frame: Frame, target: ast.Subscript) -> bool:
-    """Return whether an index is the answer to a question: it means a mask, whatever its operands seem to be."""
+    """Return whether an index is the result of a test, and so a mask even if its operands are unknown."""
     values = [frame.evaluate_quietly(part) for part in parts_of(target.slice) if not isinstance(part, ast.Slice)]
     return any(type(value) is Number and value.type == "bool" for value in values)
 

@@ -35,7 +35,8 @@ class CallGraph:
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """Return these functions and all that they call, except some functions and their own callees."""
+        """Return the functions `begun` and all functions that they reach by calls, without going through those in
+        `without`."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
         while stack:
@@ -49,7 +50,8 @@ class CallGraph:
         return self._callers.get(callee, frozenset())
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
-        """Return the captures that reach each hot function: under torch.compile (True), without it (False), or none.
+        """Return for each hot function the captures that reach it: under torch.compile (True), without it (False), both
+        or neither.
 
         `is_compiled` tells whether a root or function is compiled by itself; its callees are compiled with it.
         """
@@ -82,7 +84,7 @@ class CallGraph:
     def chains(self) -> Mapping[str, Sequence[Edge]]:
         """Return the shortest chain of edges from a root to each hot function; it is empty for a root.
 
-        A chain has a guarded call only if each chain has one.
+        A chain with a guarded call is returned only if every chain has one.
         """
         best: dict[str, tuple[Edge, ...]] = {ref: () for ref in self._roots}
         for guarded in (False, True):
@@ -104,7 +106,7 @@ class CallGraph:
         order = self._callers_first()
         grows = True
         while grows:
-            # Callers come first, except in recursion, so that few rounds reach everything.
+            # Callers come first, except in recursion, so that few passes suffice.
             grows = False
             for ref in order:
                 bits = reached[ref]

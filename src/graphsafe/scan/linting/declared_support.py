@@ -17,8 +17,10 @@ FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cud
 "vLLM's `_cudagraph_support` on metadata builders, and other projects' names for the same promise about a whole class."
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
-"""Values that promise support for every batch. Other values promise it for decoding only, which does not reach every
-line."""
+"""Values that promise support for every batch.
+
+Other values promise support only for decoding, which does not run every line.
+"""
 _NAMES_BOTH = frozenset(("get_builder_cls", "get_impl_cls"))
 STEPS = ("forward", "__call__", "apply")
 
@@ -85,7 +87,7 @@ def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[
 
 
 def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
-    """Return whether a method belongs to another subclass of the base: the base's code calls it, but never on this
+    """Return whether a method belongs to another subclass of the base: only the base's code calls it, and never on this
     class."""
     facts = project.function_facts(ref)
     if facts is None or facts.owner is None:

@@ -1,7 +1,7 @@
-"""Joins summaries into the record of hot code: those of all roots, and of all functions that they call.
+"""Joins the summaries of all roots and of all called functions into the record of hot code.
 
-Everything here is a set, or recorded root by root. So the order of the roots does not matter, nor which process read
-them: each process gathers its own, and `joined` joins these records.
+Everything here is a set, or recorded root by root. So neither the order of the roots nor the process that reads them
+matters: each process gathers a record, and `joined` joins the records.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
     waiting = [(summary, False, False, False) for summary in steps]
     while waiting:
         summary, guarded, once, without_uses = waiting.pop()
-        # A first step captures; its graph is replayed in all others.
+        # The first step captures, and all later steps replay the graph.
         once = once and not any(type(item) is RootSite for item in summary.items)
         known = seen.setdefault(id(summary), [])
         if any(g <= guarded and o <= once and w <= without_uses for g, o, w in known):
@@ -200,7 +200,7 @@ def _order(state: StateLog, steps: Iterable[Summary]) -> None:
 
 
 def _telling(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """Return the items that write state, or read or use written state, and the calls that lead to such items."""
+    """Return the items that write state or read or use written state, and the calls that lead to these items."""
     if id(summary) not in known:
         known[id(summary)] = [
             item

@@ -55,10 +55,10 @@ class Hotness:
     why: str = ""
     "The reason why the root is one."
     chain: Sequence[Edge] = ()
-    "The calls that lead from the root to it; guarded ones only if each chain has one."
+    "The calls that lead from the root to the function, without guarded calls if possible."
     further_roots: int = 0
     pattern: str | None = None
-    "The pattern for hot-paths; None if only the function around it can be named."
+    "The pattern for hot-paths, or None if only the surrounding function can be named."
     cold: str | None = None
     "The reason why it does not run in a step."
     uses: Sequence[Use] = ()

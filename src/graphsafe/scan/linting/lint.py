@@ -50,7 +50,7 @@ class Linter:
     ) -> None:
         """Take the record of a scan.
 
-        `is_whole`: all code that leads to the files was read, so a missing finding means that there is none.
+        `is_whole`: all code that leads to the files was read, so a missing finding means that the line has no hazard.
         `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
         project makes another device the current one. `has_one_device`: whether each process does so once, by its rank.
         """
@@ -72,7 +72,8 @@ class Linter:
         self._texts: dict[tuple[str, int], str] = {}
         "Shown path and line -> the text of the line, for each finding."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        "Path -> first line, last line and code of matches that are too uncertain or in another region than requested."
+        """Path -> first line, last line and code of each match that is not reported, because it is too uncertain or in
+        another region."""
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
@@ -93,7 +94,7 @@ class Linter:
             self._match(place, event, wanted, found, hazards)
         chains = calls.chains()
         counts = calls.root_counts()
-        # File by file, since only the texts of the last files stay in memory.
+        # Findings are made file by file, because only the most recent texts stay in memory.
         findings = []
         general = {
             (path, line, code)
@@ -186,8 +187,10 @@ class Linter:
         chains: Mapping[str, Sequence[Edge]],
         counts: Mapping[str, int],
     ) -> Finding:
-        """Make one finding from a rule's events on one line, after the plainest of them: by level, then from the
-        left."""
+        """Make one finding from a rule's events on one line.
+
+        It describes the plainest event: the most severe, then the leftmost.
+        """
         ranked = sorted(
             group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)
         )
@@ -331,7 +334,8 @@ class _Words(dict[str, str]):
 
 
 def _needs_replay(event: Event) -> bool:
-    """Return whether an event is a fault only inside a graph, and so at most possible in host code around graphs."""
+    """Return whether an event is a fault only inside a graph, so that in host code around graphs its confidence is at
+    most `possible`."""
     if event.how in ("input-rebound", "output-kept", "refilled"):
         return False
     return event.kind in ("AttrWrite", "Rng") or event.how in (

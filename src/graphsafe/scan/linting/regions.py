@@ -19,7 +19,10 @@ Lines = tuple[int, int]
 
 
 class Regions:
-    """Tells regions. A function that replays a graph is not inside one, nor are functions that only it calls."""
+    """Finds the region of each line.
+
+    A function that replays a graph is not inside a graph, nor are functions that only it calls.
+    """
 
     def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
         """`with_graphs` are the files of packages that capture or replay graphs themselves."""
@@ -28,18 +31,18 @@ class Regions:
         "Function -> the blocks in it that capture."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref)}
-        # If nothing captures, users may capture an engine's entry points. If some code captures, functions that only
-        # look like steps are not captured by it; elsewhere users may capture them.
+        # In a project without captures, users may capture an engine's entry points and functions that look like steps.
+        # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, *BY_FORM)
-        # Users of a package with modules capture these modules; its public functions may just as well stand around
-        # them.
+        # Users of a package with torch modules capture the modules; the package's public functions may run inside or
+        # around the graph.
         with_modules = {self._package(ref) for ref, why in record.roots.items() if why == FORWARD}
         begun = [
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # The host waits for numbers that such a function returns, so nobody captures it as a whole. Nothing says
-            # whether a plain class stands for a module or for the engine around it.
+            # The host waits for numbers that such a function returns, so nobody captures it as a whole. A plain class
+            # may be a module or the engine around a module.
             and why not in (RESULTS, LOOP, HOT_PATH_AROUND, WAY)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why in around and ref.partition("::")[0] in with_graphs)
@@ -50,7 +53,7 @@ class Regions:
                 self._blocks[ref] = list(self._captured_lines(ref))
         by_block = {ref: [*calls.called_in(ref, lines)] for ref, lines in self._blocks.items()}
         called = [callee for callees in by_block.values() for callee in callees]
-        # If the code does not tell which module a block calls, it may be any that its file defines or imports.
+        # If the code does not show which module a block calls, it may be any module that the file defines or imports.
         near = {cls for ref, callees in by_block.items() if not callees for cls in self._named_in(ref)}
         modules = [
             ref for ref, why in record.roots.items() if why == FORWARD and near and ref.rpartition(".")[0] in near
@@ -78,7 +81,7 @@ class Regions:
         return "step" if ref in self._hot else None
 
     def is_held(self, ref: str, line: int | None = None) -> bool:
-        """Return whether a block of the project captures a function, or a line of it; users may capture others."""
+        """Return whether a capture block of the project contains this line or calls its function."""
         blocks = self._blocks.get(ref, ()) if line is not None else ()
         return ref in self._held or any(first <= (line or 0) <= last for first, last in blocks)
 
@@ -87,12 +90,14 @@ class Regions:
         return ref in self._first_run
 
     def is_around(self, ref: str, line: int) -> bool:
-        """Return whether a line is host code: no graph holds it, and users capture no code around it."""
+        """Return whether a line is host code: no graph holds the line, and users capture no code that contains it."""
         return self.of(ref, line) != "captured" and not self.is_held(ref, line)
 
     def recaptures(self, ref: str, line: int | None = None) -> bool:
-        """Return whether a function runs only in calls that may capture anew, with what it has changed. A call that has
-        replayed before `line` captures without the change that is made there."""
+        """Return whether a function runs only in calls that may capture again after its change.
+
+        A call that replays before `line` does not see the change.
+        """
         if line is not None and self._replays_before(ref, line):
             return False
         waiting, seen = [ref], {ref}

@@ -1,6 +1,6 @@
-"""Methods that users call between the replays of an object: those that nothing in the project calls.
+"""Methods that users may call between an object's replays, because nothing in the project calls them.
 
-They run in no step, so their lines emit nothing. But a graph does not see what they change.
+They run in no step, so their lines emit no events. But a graph does not see the state that they change.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ BEGINS, ENDS = "capture_begin", "capture_end"
 
 
 def as_blocks(tree: ast.Module) -> ast.Module:
-    """Put what stands between such calls of one graph into `with graph.capture_begin():`, in place."""
+    """Move the statements between the two calls of one graph into `with graph.capture_begin():`, in place."""
     for node in [*ast.walk(tree)]:
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
@@ -37,14 +37,14 @@ def _joined(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _ends(statement: ast.stmt, graph: str) -> bool:
-    """Return whether a statement ends the capture, at once or at last: `try: … finally: graph.capture_end()`."""
+    """Return whether a statement ends the capture, directly or in the end: `try: … finally: graph.capture_end()`."""
     if isinstance(statement, ast.Try):
         return any(_graph_of(one, ENDS) == graph for one in statement.finalbody)
     return _graph_of(statement, ENDS) == graph
 
 
 def _graph_of(statement: ast.AST, name: str) -> str | None:
-    """Return the graph of which a statement calls a method of this name."""
+    """Return the graph whose method of this name a statement calls."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
         return ast.unparse(call.func.value)

@@ -28,7 +28,7 @@ ALWAYS_SKIPPED = frozenset(
     )
 )
 Complaint = Callable[[str, str, str], None]
-"A function that takes the kind of a limit, its subject, and the reason why that was not read."
+"A function that takes the kind of a limit, its subject, and the reason why the subject was not read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Ignore:
 def python_files(
     top: Path, exclude: Sequence[str] = (), root: Path | None = None, complain: Complaint = lambda kind, what, why: None
 ) -> Iterator[Path]:
-    """The `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`).
+    """Yield the `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`).
 
     A link is followed if it leads to something below `top` or `root`. `complain` is called for files that a user may
     miss: a link that leads elsewhere, a folder or an ignore file that cannot be read.
@@ -78,7 +78,7 @@ class _Walk:
                 waiting.append(self._entries(*found))
 
     def _entries(self, folder: Path, ignores: list[Ignore]) -> Iterator[Path | tuple[Path, list[Ignore]]]:
-        """Return the files of a folder, and the folders in it with the patterns that hold there."""
+        """Return the files of a folder, and its subfolders with the ignore patterns that apply in them."""
         try:
             status = folder.stat()
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)

@@ -23,8 +23,8 @@ MAX_BRACKETS = 100
 MAX_PATTERNS = 12
 "Most brackets in the pattern of a `case`; libcst's time doubles with each."
 MAX_CHAIN = 1000
-"""Most names, strings and signs without a comma: libcst's time grows with the cube of `x[0][0]…`, its stack with `not
-not …`."""
+"""The largest number of names, strings and signs without a comma: libcst's time grows with the cube of the length of
+`x[0][0]…`, its stack with that of `not not …`."""
 MAX_ELIFS = 2000
 _TOKEN = re.compile(
     r"""(?:#[^\n]*|\\\n)|\'\'\'(?:[^\\]|\\.)*?\'\'\'|\"\"\"(?:[^\\]|\\.)*?\"\"\"|'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*\""""
@@ -151,7 +151,10 @@ def _is_old(string: bytes) -> bool:
 
 
 def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:
-    """Return the string's values alone, since hot code only reads them: `(a,b,)` is never longer than `f"{a}{b}"`."""
+    """Return a tuple of the string's values, because the scan needs only these:
+
+    `(a,b,)` is never longer than `f"{a}{b}"`.
+    """
     cursor, fill = start, b"("
     for first, last in values:
         yield cursor, first, fill

@@ -1,4 +1,4 @@
-"""Memoised functions of syntax nodes, such as the nodes inside one; the answers live as long as the node."""
+"""Memoised functions of syntax nodes, such as the list of nodes inside a node; an answer lives as long as its node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Node = TypeVar("Node", bound=ast.AST)
 def memoize_on_node(question: Question) -> Question:
     """Memoise a pure function of a node and further arguments, in the node itself.
 
-    An answer must not refer to the node or one around it: garbage collection is off, so the cycle would never be freed.
+    An answer must not refer to the node or a node around it: garbage collection is off, so the cycle would never be
+    freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"
     if question.__code__.co_argcount == 1:

@@ -87,7 +87,7 @@ def decode(data: bytes) -> str:
         raise Unreadable("UTF-16 or UTF-32, which Python does not read: save it as UTF-8")
     try:
         if not ENCODING.match(data):
-            # Most files: neither a mark nor a comment that names an encoding.
+            # Most files have neither a byte order mark nor a comment that names an encoding.
             return _with_line_feeds(data.decode("utf-8"))
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)

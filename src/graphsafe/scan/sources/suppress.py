@@ -12,12 +12,14 @@ from graphsafe.scan.sources.source import Source
 
 _COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)$")
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
-"""The comment form of other linters, which is read but never written. Without codes it suppresses nothing: it would
-hide too much."""
+"""The comment form of other linters, which is read but never written.
+
+Without codes the comment suppresses nothing, because it would hide too much.
+"""
 _MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
-"A comment that was meant as a suppression and is none."
+"Matches a comment that was meant as a suppression and is malformed."
 _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
-"Text that each of these comments has. Python's tokenizer is slow, and most files have `# noqa: E501` alone."
+"Matches text in each suppression comment. Python's tokenizer is slow, and most files have at most `# noqa: E501`."
 _NEXT = re.compile(r"(?:^|\s)#\s")
 "The start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
 
@@ -36,12 +38,12 @@ class Comment:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The beginnings of codes that it suppresses; an empty one, which suppresses all, if the brackets are
-        missing."""
+        """The beginnings of the codes that the comment suppresses; one empty text, which stands for all codes, if the
+        brackets are missing."""
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
-        """Return its line, with each of its names that is the beginning of a code."""
+        """Return the comment's line, with each of its names that is the beginning of `code`."""
         return ((self.line, name) for name in self.names if self.understood and code.startswith(name))
 
     def covers(self, code: str) -> bool:

@@ -189,9 +189,10 @@ def _writers(frame: Frame, attribute: str) -> set[str]:
 
 @memoize_on_node
 def _follows(function: ast.AST, line: int) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the attributes that the `if` on a line asks for, those its branches assign, and the methods they call.
+    """Return the attributes that the `if` on a line tests, the attributes that its branches assign, and the methods
+    they call.
 
-    If its own branch leaves the function, the code after it is the other branch.
+    If its body leaves the function, the code after the `if` counts as its `else`.
     """
     test = next((node for node in inside(function, ast.If) if node.lineno == line), None)
     if test is None:

@@ -13,7 +13,7 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def note(frame: Frame, call: ast.Call, since: int) -> None:
-    """Record that the attributes which the called method writes grow, if the call is under a test that they are too
+    """Record that attributes grow if the called method writes them and the call is under a test that they are too
     small.
 
     `since` is the number of items that had been noted before the call.

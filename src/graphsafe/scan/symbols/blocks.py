@@ -22,7 +22,8 @@ def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def statements_by_line(body: Iterable[ast.stmt]) -> dict[tuple[int, int], ast.stmt]:
-    """Return the statements of a module and its classes by first and last line, if these lines hold nothing else."""
+    """Return the statements of a module and its classes by first and last line, if these lines contain no other
+    statement."""
     found: dict[tuple[int, int], ast.stmt] = {}
     bodies = [body]
     for block in bodies:

@@ -30,7 +30,7 @@ class CustomOps:
 
 
 def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
-    """Return, by the name of an operator, path and name of the function that is registered first."""
+    """Return a map from the name of an operator to the path and name of its first registered function."""
 
     def read() -> Mapping[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}

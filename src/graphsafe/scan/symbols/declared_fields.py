@@ -22,7 +22,7 @@ class Declared:
 
     on_host: frozenset[str] = frozenset()
     on_device: frozenset[str] = frozenset()
-    "Fields declared beside those, in the same way, that need not stay on the host."
+    "Fields declared in the same way that need not stay on the host."
 
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:

@@ -30,13 +30,12 @@ class DefaultDevices:
     "Files where a default device is set, which may apply to any line."
 
     def cover(self, path: str) -> tuple[bool, bool]:
-        """Return whether each of the two covers a file."""
+        """Return whether `of_models` covers a file, and whether `of_all` does."""
         return path.startswith(self.of_models), path.startswith(self.of_all)
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return two answers about tensors that a file makes without `device=`: whether those of models may be on a device,
-    and whether any may."""
+    """Return whether a file's tensors without `device=` may lie on a device: those of models, and any."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 
@@ -56,7 +55,7 @@ def _read(files: Files) -> DefaultDevices:
         if (sets or enters) and not _is_test(files, path):
             folder = Path(path).parent
             package = outermost_package(folder, packages)
-            # A package may reach any of its modules; a script reaches those that it imports.
+            # Code of a package may affect any module of it; a script affects only modules that it imports.
             reached = [path, *_beside(files, folder, imported)] if package is None else [f"{package}{os.sep}"]
             of_models.update(reached)
             if sets:

@@ -25,9 +25,9 @@ CAPTURE_WORDS = (
     *("reduce-overhead", "max-autotune"),
 )
 CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".capture_begin")
-"How the names of context managers end that capture."
+"Endings of the names of context managers that capture."
 GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
-"How the names of classes of graphs end."
+"Endings of the names of graph classes."
 
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put something into a container."
@@ -80,7 +80,8 @@ class ClassFacts:
     methods: dict[str, str] = field(default_factory=dict)
     "Name -> qualified name; the last one of overloads."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    "Attribute of `self` -> the methods that assign it, or, under `items_of` it, that put something into its container."
+    """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put something into
+    the attribute's container."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Names bound in the class body -> first and last line of the statement."
 
@@ -216,7 +217,7 @@ class _Builder:
             named = {**dict(base.by_type), single_dispatch.type_of(node, owner is not None): facts.name}
             base.by_type = tuple(named.items())
         if not node.name.startswith("test"):
-            # A class that a test defines for itself is no engine's.
+            # A class inside a test's function does not belong to an engine.
             for statement in flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
@@ -301,7 +302,7 @@ def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
 
 
 def items_of(attribute: str) -> str:
-    """Return the name under which the writers of an attribute's container stand: those of `self.outputs[n] = out`."""
+    """Return the key in `writers` for methods that put items into an attribute's container: `self.outputs[n] = out`."""
     return f"{attribute}[]"
 
 

@@ -16,10 +16,10 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project_files import build
 
 ENOUGH_FILES = 200
-"Number of files below which a process costs more than it saves."
+"With fewer files than this, a further process costs more than it saves."
 CHUNK = 16
 MAX_READERS = 4
-"Most processes that read hot code; with more, most of it is read several times."
+"The largest number of processes that read hot code; more processes would read most of it several times."
 
 Job = tuple[str, str, bool]
 "The path, the module name, and whether it is a package."

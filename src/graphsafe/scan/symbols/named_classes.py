@@ -1,8 +1,8 @@
 """Classes that parameters without an annotation mean by their name: `mailbox` means `Mailbox`, `registry` means
 `TableRegistry`.
 
-The class stands in the same folder, no other one there has such a name, and it defines all that the code asks of the
-parameter.
+The class is in the same folder, no other class there has a matching name, and it defines every attribute that the code
+uses of the parameter.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import Project, is_module_base
 
 MAX_FILES = 40
-"Folders with more files are no package of a few classes that know each other."
+"In folders with more files, names are not unique enough."
 _CLASS = re.compile(rb"^class (\w+)", re.M)
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+")
 
@@ -58,8 +58,8 @@ class NamedClasses:
         return found
 
     def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
-        """Return the attributes that the function asks of the parameter, and its class of the attribute that keeps
-        it."""
+        """Return the attributes of the parameter that the function uses, and that the class uses through the attribute
+        which keeps it."""
         lines = self._project.source(path).lines
         text = "\n".join(lines[facts.line - 1 : facts.end_line])
         asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))

@@ -38,7 +38,10 @@ class Overrides:
         return found
 
     def _below(self, ref: str) -> set[str]:
-        """Return subclasses of `ref`, by the names of their bases. Repeated class names bring more."""
+        """Return subclasses of `ref`, by the names of their bases.
+
+        If a class name is not unique, the result contains too many.
+        """
         files = self._project.files
         subclasses = subclasses_by_base(files)
         found: set[str] = set()
@@ -64,7 +67,7 @@ class Overrides:
 
 
 def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
-    """Return, by the name of a base, path and name of the classes that are written with it."""
+    """Return a map from the name of a base to the path and name of each class that lists this base."""
 
     def read() -> Mapping[str, Sequence[tuple[str, str]]]:
         table: dict[str, list[tuple[str, str]]] = {}
@@ -77,7 +80,7 @@ def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
 
 
 def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the bases that a file's classes are written with, each with the class."""
+    """Yield the bases that a file's classes list, each with the class."""
     for match in _CLASS.finditer(data):
         for base in _NAME.findall(match.group(2)):
             yield base.decode(), match.group(1).decode()

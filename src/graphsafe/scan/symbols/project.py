@@ -54,7 +54,7 @@ class Project:
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
         self._mros: dict[str, tuple[str, ...]] = {}
         self._cut: dict[str, str] = {}
-        "Class with too many bases -> the nearest of its bases of which this is so, or itself."
+        "Class with too many bases -> its nearest base that also has too many, or the class itself."
         self._bindings: dict[tuple[str, str], Binding | None] = {}
         self._classes: dict[str, ClassFacts | None] = {}
         self._functions: dict[str, FunctionFacts | None] = {}
@@ -97,7 +97,7 @@ class Project:
         """Return what the global `name` means in `file`; None for a builtin or a name bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
-            # The answer for a name that refers to itself through other files.
+            # Stored first, as the answer for a name that refers to itself through other files.
             self._bindings[key] = None
             self._bindings[key] = self._resolve(file.path, name, depth)
         return self._bindings[key]
@@ -237,7 +237,7 @@ class Project:
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases: project classes as refs, others as dotted names."""
         if ref not in self._mros:
-            # The answer for a class that is its own base through others.
+            # Stored first, as the answer for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
@@ -268,7 +268,7 @@ class Project:
         return tuple(reversed(unique))[:MAX_BASES]
 
     def cut_chains(self) -> Sequence[str]:
-        """Return the classes with more bases than are looked at, but for those that inherit from such a class."""
+        """Return the classes with more than MAX_BASES bases, without their subclasses."""
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:

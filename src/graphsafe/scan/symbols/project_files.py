@@ -59,7 +59,7 @@ class Files:
         for path in paths:
             name, is_package = module_name(path, packages)
             self._names[str(path)] = (name, is_package)
-            # torch is known from the rulebook, even if its source lies in the project.
+            # The rulebook describes torch, so its source is not read even if it lies in the project.
             if name.partition(".")[0] != "torch":
                 self._modules.setdefault(name, []).append(str(path))
 

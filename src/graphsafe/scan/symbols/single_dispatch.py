@@ -1,4 +1,4 @@
-"""Functions of which Python chooses one by the type of an argument: `functools.singledispatch` and its method."""
+"""Implementations among which Python chooses by the type of an argument: `functools.singledispatch` and its method."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
         graph_attributes.kept(frame, node, receiver, arguments)
         if frame.hot and arguments.keywords and type(receiver) is Instance and receiver.declared:
-            # Another class may answer the call.
+            # The call may run a method of another class.
             frame.engine.note_passed(function.attr, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
@@ -92,7 +92,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
 
 
 def _able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have such a method with such parameters: on the others the code would raise."""
+    """Keep the receivers that have such a method with such parameters: the call would raise on the others."""
     if len(receivers) < 2:
         return receivers
     able = [
@@ -146,7 +146,7 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         meant = [option for option in meant if _fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
-        # Another one of several modules of a library may stand there.
+        # At run time the attribute may hold another of several library modules.
         doubtful = len(meant) > 1 and type(option) is RuntimeObject
         frame.unlikely += doubtful
         found.append(_call_one(frame, node, option, arguments))
@@ -158,7 +158,8 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
 
 
 def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project takes these arguments; of several in a table the others would raise."""
+    """Return whether a function of the project takes these arguments; in a table of functions, a call of one that does
+    not take them would raise."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True

@@ -32,7 +32,7 @@ class Closures:
         "The ids of the closures that are being called now by the function which is being interpreted."
         self._count = 0
         self.given: dict[str, tuple[list[str], Arguments]] = {}
-        "Maps each function whose wrapper is being read to its parameters, and to the arguments of the call."
+        "Maps each function whose wrapper is being read to its parameters and to the call's arguments."
 
     def next_id(self) -> int:
         """Return a number that no closure has."""
@@ -52,7 +52,7 @@ class Closures:
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     def in_another_function(self, work: Callable[[], Summary]) -> Summary:
-        """Do the work of another function, which may call the same closures again."""
+        """Run `work` for another function, in which closures that are being called may be called again."""
         called, self._called = self._called, set()
         try:
             return work()
@@ -60,7 +60,7 @@ class Closures:
             self._called = called
 
     def call(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
-        """Return the result of a closure; for one that calls itself it is unknown."""
+        """Return the result of a closure, or an unknown value if the closure calls itself."""
         if function.closure_id in self._called or len(self._called) > MAX_NESTED:
             return UNKNOWN
         if not self._engine.budget.kinds.has_room(function.ref, self.next_id()):
@@ -131,7 +131,10 @@ class Closures:
 
     @staticmethod
     def _environment(frame: Frame, function: Function, closure: Mapping[str, Value]) -> dict[str, Value]:
-        """Return the names that a closure sees. If it outlives the step, so do the containers among them."""
+        """Return the names that a closure sees.
+
+        If the closure outlives the step, so do the containers among these names.
+        """
         if not (function.kept and frame.hot):
             return dict(closure)
         outer = function.ref.rpartition(".")[0]

@@ -57,7 +57,8 @@ def construct(frame: Frame, node: ast.AST, cls: ClassValue, arguments: Arguments
 
 
 def _known(frame: Frame, ref: str, arguments: Arguments) -> Passed | None:
-    """Return the constructor's arguments that an object keeps, if its own attributes are told apart."""
+    """Return the constructor's arguments that an object keeps, if the scan distinguishes its attributes from those of
+    other instances."""
     if not frame.composes or arguments.open:
         return None
     passed = widened(arguments).passed
@@ -84,7 +85,7 @@ def _fits_in(passed: Passed, room: int) -> bool:
 
 
 def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Arguments) -> None:
-    """Read the constructor of an object that a step makes; it binds attributes of the new object alone."""
+    """Read the constructor of an object that a step makes; the constructor binds only attributes of the new object."""
     body = frame.project.function_node(method)
     if body is None or not _works(body) or not frame.engine.budget.holds(method):
         return

@@ -25,7 +25,7 @@ _OF_TENSORS = frozenset(
 "Methods of torch.Tensor whose names begin with an underscore."
 
 SLICED = "[:, …]"
-"Stands for an index of several dimensions among the attributes: lists and dicts do not take it."
+"Stands, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
 
 
 @memoize_on_node
@@ -99,7 +99,7 @@ def _uses(function: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
 def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
     head, _, last = (dotted(call.func) or "").rpartition(".")
     if call.args and (head in _FUNCTIONS_OF or last == "copy_"):
-        # A list of tensors, as `torch.cat` takes it; `copy_` takes nothing but a tensor, either.
+        # `torch.cat` takes a list of tensors; `copy_`, too, accepts only tensors.
         given = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]
         operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
         yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
@@ -115,6 +115,6 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _selects_along(index: ast.expr) -> bool:
-    """Return whether an index has several dimensions, `:`, `None` or `...` among them, as no key of a dict has."""
+    """Return whether an index has several dimensions, `:`, `None` or `...` among them, which no key of a dict has."""
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)

@@ -113,7 +113,7 @@ class _Parameter:
     default: ast.expr | None
     passed: Value | None
     is_open: bool
-    "Whether the call passes more than its line shows: `f(*args)`."
+    "Whether the call may pass arguments that its line does not show: `f(*args)`."
 
     def value(self) -> Value:
         """Return the parameter's value: as passed, else its default, else what its annotation or its use says."""
@@ -136,7 +136,7 @@ class _Parameter:
         return UNKNOWN if annotation is None else annotated(self.frame.engine, self.frame.file, annotation)
 
     def _passed_as_declared(self) -> Value | None:
-        """Return the passed value, corrected if the annotation knows better."""
+        """Return the passed value, corrected by the annotation where the two conflict."""
         passed, annotation = self.passed, self.node.annotation
         if passed is None or annotation is None:
             return passed
@@ -149,8 +149,8 @@ class _Parameter:
         return passed
 
     def _undeclared(self, passed: Value | None) -> Value:
-        """Return the value of a parameter without a telling annotation: its default, or a tensor if the body uses it
-        so.
+        """Return the value of a parameter whose annotation says nothing: its default, or a tensor if the body uses it
+        as one.
         """
         frame = self.frame
         if self.default is not None and passed is None and not is_none(self.default):
@@ -182,7 +182,7 @@ class _Parameter:
         return is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter")
 
     def _placed(self, declared: Value, passed: Value | None) -> Value:
-        """Return a declared value with its place: on the host or on the device."""
+        """Return a declared value with its placement on the host or on the device."""
         frame, name = self.frame, self.node.arg
         is_hot_root = _is_hot_root(frame)
         step = is_hot_root or (type(passed) is Unknown and passed.step)
@@ -196,7 +196,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed value, or one of the declared class if that is another: the call means another function."""
+    """Return the passed value, or, if the classes conflict, an object of the declared class, since the call then means
+    another function."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
@@ -210,13 +211,14 @@ def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> 
 def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> Tensor:
     """Return a tensor for a parameter that is declared an int or a float: it has one element and no dimensions.
 
-    If only another annotation says that it is a tensor, one of the two is wrong, and nothing is certain.
+    If only another annotation says that the value is a tensor, one of the two annotations is wrong, and nothing is
+    certain.
     """
     declared = without_none(annotated(frame.engine, frame.file, annotation))
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # The call means another function than this one.
+        # The call does not mean this function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)
@@ -240,7 +242,7 @@ def _numbers_of(value: Sequence) -> Sequence:
 
 
 def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
-    # Most are constants, which mean the same anywhere.
+    # Most defaults are constants, whose meaning does not depend on the file.
     outer = (
         frame
         if type(node) is ast.Constant

@@ -1,7 +1,7 @@
 """Answers of tests for a capture or for torch.compile, while a step is captured.
 
-`is_compiling()` and its kin answer no in a plain capture, so they keep nothing out of it; under torch.compile they
-answer yes. Helpers of the project that ask several of these are read for their result.
+`is_compiling()` and the like are False in a plain capture and True under torch.compile. A small function of the project
+that combines such tests (a helper) is evaluated too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRACING = re.compile(
 )
 "Functions that answer no during every capture: they ask for tracing by other tools."
 PRESENT = re.compile(r"(^|\.)(cuda|accelerator)\.(is_available|is_initialized)$")
-"Functions that answer yes wherever a step is captured at all."
+"Functions that are true on every machine on which steps can be captured."
 MAX_STATEMENTS = 12
 "Most statements of a function that counts as a helper."
 
@@ -89,13 +89,13 @@ def _by_name(name: str, compiled: bool) -> bool | None:
     if COMPILING.search(name):
         return compiled
     if TRACING.search(name):
-        # Other libraries usually mean both by tracing, as transformers does.
+        # Other libraries, such as transformers, usually mean both by tracing.
         return name.endswith("is_tracing") and not name.startswith(("torch.", "self."))
     return None
 
 
 def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
-    """Return the answer of a function of the project that does nothing but ask."""
+    """Return the result of a helper, a function of the project that only combines such tests."""
     return engine.queries.ask(("capture answer", ref, compiled), lambda: _read(engine, ref, compiled), lambda: None)
 
 
@@ -130,7 +130,7 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name that one assignment makes and `|=` adds to; once true, it stays true."""
+    """Return the truth of a local name that has one assignment and further `|=`, which cannot make it false again."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:

@@ -50,7 +50,7 @@ class Verdict:
     plain: bool | None = None
     "The branch that captures take without torch.compile only."
     traced: bool = False
-    "Whether the guarded branch runs for a tracer alone: its values are not those of a step."
+    "Whether the guarded branch runs only for a tracer, so that its values do not reach a step."
 
     def test_of(self, branch: bool) -> CompileTest | None:
         """Return the test for torch.compile that a capture must pass to take a branch, or None."""
@@ -98,7 +98,8 @@ def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
 
 @memoize_on_node
 def _may_ask(test: ast.expr) -> bool:
-    """Return whether a test may ask for a capture, by a call or by a local name that holds the answer."""
+    """Return whether a test may ask whether a capture is under way, by a call or by a local name that holds a call's
+    answer."""
     if isinstance(test, ast.UnaryOp):
         return _may_ask(test.operand)
     if isinstance(test, ast.BoolOp):
@@ -174,7 +175,7 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
             for value in test.values:
                 narrow(frame, env, value, branch)
         else:
-            # If one part of `PIN and not x.is_pinned()` is known, the other one has decided.
+            # If one part of `PIN and not x.is_pinned()` is known to be true, the other part decides.
             open_parts = [value for value in test.values if not _is_fixed(frame, value, not branch)]
             if len(open_parts) == 1:
                 narrow(frame, env, open_parts[0], branch)
@@ -230,7 +231,10 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[s
 
 
 def place(frame: Frame, test: ast.expr) -> None:
-    """Learn from `assert x.device.type == "cpu"` where `x` is. An `if` only asks, mostly to move `x`."""
+    """Learn from `assert x.device.type == "cpu"` where `x` is.
+
+    An `if` with this test says nothing, because its body usually moves `x`.
+    """
     if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Eq)):
         return
     kind, right = test.left, test.comparators[0]
@@ -293,7 +297,7 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return an instance known by its annotation as one of the subclass that a test asks for."""
+    """Return an object, whose class is only annotated, as an instance of the subclass that a test asks for."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):

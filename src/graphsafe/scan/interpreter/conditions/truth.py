@@ -38,7 +38,7 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             results.append(frame.evaluate(part))
             break
         if how == "or" and _is_container(node.values[i + 1]):
-            # `caches or {}`: the operand is a container or None, whatever its use elsewhere suggests.
+            # `caches or {}`: the operand is a container or None, even if its use elsewhere suggests a tensor.
             value = frame.evaluate(part)
             results += [] if type(value) is NoneValue or as_tensor(value)[0] is not None else [value]
             continue
@@ -103,7 +103,7 @@ def _truth_of_parts(frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
         verdict = guards.judge(frame, part, value)
         test = verdict.test_of(is_and)
         if verdict.guarded is is_and:
-            # `debug and t.any()`: captures never ask the operands that follow.
+            # `debug and t.any()`: captures never evaluate the operands after a false one.
             frame.guards.append(verdict.text)
         elif test is not None:
             frame.compile_tests.append(test)
