@@ -92,10 +92,10 @@ def capture(
 ) -> Report:
     """Run one step of a target, capture it, replay it on changed inputs, and say whether it is ready.
 
-    `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, or the name of a configured target; or an object: with
-    `args` or `kwargs` the step itself, a function or a module, without them a factory, or a module with
-    `example_inputs`. An object is sent to processes of its own (cloudpickle), with its tensors. If all tensors are on
-    the host, they are put on the device; otherwise the default device is theirs.
+    `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, or the name of a configured target; or an object: the step
+    itself (a function or a module) if `args` or `kwargs` are given, else a factory or a module with `example_inputs`.
+    An object is sent to processes of its own (cloudpickle), with its tensors. If all tensors are on the host, they are
+    put on the device; otherwise the default device is the tensors' device.
 
     The options are those of `graphsafe capture`; `inputs` are texts such as `ids:i64[4,1]=0..31999`. Everything runs in
     separate processes: this one neither imports the target nor touches a GPU. Nothing is written.
@@ -145,8 +145,8 @@ def assert_ready(
 ) -> Report:
     """Prove a step or a factory ready, for tests; takes what `graphsafe.capture` takes.
 
-    Raises NotReady (an AssertionError) with the lines that stand in the way, the user's own first; also where the
-    verdict is inconclusive.
+    Raises NotReady (an AssertionError) with the lines that stand in the way, the user's own first; also if the verdict
+    is inconclusive.
     """
     from graphsafe.guard.failed import NotReady, failure_text
 

@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     0: nothing stands in the way. 1: something does. 2: the request is wrong. 3: graphsafe itself failed.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by the process that started graphsafe
+        if getattr(sys, name) is None:  # None if the process that started graphsafe closed the stream
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif hasattr(getattr(sys, name), "reconfigure"):
             getattr(sys, name).reconfigure(errors="backslashreplace")
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader (`| head`) has gone
+    except BrokenPipeError:  # the reader of the pipe (`| head`) has ended
         _discard_output()
         return FINDINGS
     except Exception as error:

@@ -20,8 +20,11 @@ AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""Levels of support for CUDA graphs, in vLLM's terms. Each holds for all batches of the one before: none, batches of
-one token per request, of equally many tokens per request, any."""
+"""Levels of support for CUDA graphs, in vLLM's terms.
+
+Each level includes the batches of the previous level: none, batches of one token per request, batches of equally many
+tokens per request, all batches.
+"""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
@@ -44,7 +47,7 @@ class FunctionPattern:
     where: str
     function: str = "*"
     compiled: bool = False
-    "Whether torch.compile is at work in this hot path, so that `is_compiling()` answers yes."
+    "Whether this hot path runs under torch.compile, so that `is_compiling()` is True."
     region: Region = "captured"
     "The region of this hot path: `step` for host code around the graphs."
 
@@ -52,7 +55,7 @@ class FunctionPattern:
         """Return whether the pattern names a function. `path` is relative to the project root with forward slashes,
         `function` is the qualified name."""
         where = self.where + "*" if self.where.endswith("/") else self.where
-        # A path is also taken for a dotted name from the root, as if every folder on it were a package.
+        # A path also counts as a dotted name from the root, as if every folder on it were a package.
         from_root = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         return fnmatchcase(function, self.function) and any(
             fnmatchcase(name, where) for name in (path, module, from_root)
@@ -72,7 +75,7 @@ class Target:
     breaks: bool = False
     "Whether eager breaks between captured regions are accepted: ready-with-breaks is then a success."
     compiled: bool = False
-    "Whether torch.compile is at work in the step, so that `is_compiling()` answers yes."
+    "Whether the step runs under torch.compile, so that `is_compiling()` is True."
     declared: str | None = None
     "The declared support for CUDA graphs, a level of `SUPPORT_LEVELS`, for a step whose classes do not declare it."
 

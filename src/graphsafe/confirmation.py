@@ -16,7 +16,7 @@ from graphsafe.report.same_cause import same_cause
 from graphsafe.report.text import count
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
-"Of several runs, the strongest answer counts: a fault that one run saw exists, even if another did not see it."
+"Of several runs, the strongest answer counts: a fault that one run saw exists, even if another run did not see it."
 
 
 def captures_in(paths: Sequence[Path]) -> list[Report]:
@@ -50,7 +50,7 @@ def summary(report: Report) -> str:
 
 
 def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> HotLines | None:
-    """Count the hot statements that ran; None where no report knows which lines ran."""
+    """Count the hot statements that ran; None if no report says which lines ran."""
     if all(report.executed is None for report in captures):
         return None
     executed: dict[str, list[ExecutedFile]] = {}
@@ -78,7 +78,10 @@ def _digest_of(path: str) -> str | None:
 
 
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
-    """Return the joint answer of the runs; None if they reached the place but cannot see a fault of that kind."""
+    """Return the joint answer of the runs;
+
+    None if they reached the place but cannot see faults of the predicted kind.
+    """
     said = [
         "confirmed" if seen.source != "scan" else seen.status
         for report in captures
@@ -92,8 +95,10 @@ def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[st
 
 
 def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:
-    """Return whether a finding is what was predicted: by the fingerprint, which survives moved lines. A finding whose
-    fingerprint no prediction has may also match a prediction of another code on its line."""
+    """Return whether a finding is about the prediction, by the fingerprint, which survives moved lines.
+
+    A finding with the fingerprint of no prediction may also match a prediction of another code on its line.
+    """
     if seen.fingerprint in known:
         return seen.fingerprint == prediction.fingerprint
     return seen.source != "scan" and same_cause(prediction, seen)

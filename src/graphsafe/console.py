@@ -139,7 +139,7 @@ def put_written(written: Written, file: Path) -> None:
 
 
 def put_added(added: Added) -> None:
-    """Say where comments were added, and where none could be."""
+    """Say where comments were added, and where no comment could be added."""
     files = f" in {count(added.files, 'file')}" if added.files else ""
     say(f"{count(added.findings, 'finding')} ignored{files}")
     for failure in added.failures:
@@ -308,7 +308,10 @@ class ProgressBar:
 
 
 def _colour() -> bool:
-    """Decide as Python itself does: NO_COLOR, then FORCE_COLOR, then whether there is a terminal with colours."""
+    """Return whether to colour output, decided as in Python itself:
+
+    NO_COLOR, then FORCE_COLOR, then whether the terminal has colours.
+    """
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(sys.stdout)

@@ -31,7 +31,7 @@ def read_regular(path: str | Path, most: int) -> bytes:
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if status.st_size > most:
             raise OSError(errno.EFBIG, f"larger than {most // 1_000_000} MB", str(path))
-        # Read to the end, wherever it is by now; most files are read whole at once.
+        # Read to the current end of the file; one read is enough for most files.
         return b"".join(iter(lambda: os.read(descriptor, max(status.st_size + 1, CHUNK)), b""))
     finally:
         os.close(descriptor)
@@ -49,7 +49,8 @@ def write_atomically(path: Path, content: str | bytes, *, before: bytes | None =
     """Write a temporary file beside `path` and rename it, so that nobody ever sees half a file.
 
     A link is followed, and a file that is replaced keeps its mode. A device or a pipe is written directly, since
-    renaming would replace it. With `before`, the file is replaced only if that is still its content. Raises OSError.
+    renaming would replace it. With `before`, the file is replaced only if `before` is still its content. Raises
+    OSError.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     if before is None and path.exists() and not path.is_file():

@@ -52,7 +52,8 @@ def gpu_sync_allowed(first_only: bool = False) -> AbstractContextManager[None]:
 
 
 def with_gpu_sync_check(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Check each call of a function on the thread that calls it; a call within a checked one is part of that one.
+    """Check each call of a function on the thread that calls it; a call within a checked call belongs to the outer
+    call.
 
     In mode `error` a call raises Forbidden when it ends.
     """

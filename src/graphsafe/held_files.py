@@ -1,5 +1,5 @@
-"""Holds the files that findings name, read once, to repair them, scan them again and compare them before anything is
-written."""
+"""Holds the contents of files that findings name, read once, so that repairs and further scans work on them before
+anything is written."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class HeldFiles:
         return {with_real_folder(path): self._now[real] for path, real in self._real.items()}
 
     def changed(self) -> Mapping[str, tuple[bytes, bytes]]:
-        """Return contents before and after, of the files that have changed."""
+        """Return the contents before and after of the files that have changed."""
         first = {real: path for path, real in reversed(self._real.items())}
         pairs = {path: (self._before[real], self._now[real]) for real, path in sorted(first.items())}
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}

@@ -1,7 +1,7 @@
 """Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file.
 
-Comments are inserted into the text itself, so every other byte stays as it is. A file is written only if Python's
-tokens are the same before and after, but for comments.
+Comments are inserted into the text itself, so every other byte stays as it is. A file is written only if its tokens,
+except for comments, are the same before and after.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphsafe.scan.sources.source import Unreadable, editable_lines
 from graphsafe.scan.sources.suppress import Comment, comment_in
 
 _OWN = "GS90"
-"Beginnings of codes that are about files, suppressions and baselines, not about lines."
+"The beginning of codes that concern files, suppressions and baselines, not lines."
 _OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
 _CLOSING = frozenset(("FSTRING_END", "TSTRING_END"))
 
@@ -106,7 +106,8 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[b
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:
-    """Return the comment with a suppression of `codes`: in place of its own suppression, else at the end."""
+    """Return the comment with a suppression of `codes`, which replaces an existing suppression or is added at the
+    end."""
     known = comment_in(comment, 1, 0)
     if known is None:
         return f"{comment.rstrip()}  {_written(sorted(codes), reason)}".lstrip()

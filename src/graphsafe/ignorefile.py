@@ -1,7 +1,8 @@
-"""Patterns of .gitignore files. Each is checked by itself, so that an invalid one does not disable the others.
+"""Patterns of .gitignore files. Each pattern is checked by itself, so that an invalid pattern does not disable the
+others.
 
 All patterns of a file form one automaton. Its states are the bits of a number, one bit for each place in each pattern.
-A character of a path moves all bits at once, so matching a path takes time by its length, whatever the patterns are.
+A character of a path moves all bits at once, so the time to match a path depends only on its length.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class _Bracket:
 
 
 _Place = str | _Bracket | None
-"One character of a path: this one, one of these, or any in a name."
+"One character of a pattern: a given character, one of a bracket's, or any character within a name (None)."
 
 
 @dataclass(slots=True)
@@ -123,7 +124,7 @@ class _Pattern:
                 self.places.append(token["escaped"] or token["plain"] or None)
         if end != len(name) or not name:
             raise _NoPatternError
-        if len(self.places) == start:  # stars alone do not match an empty name
+        if len(self.places) == start:  # a name of stars alone still needs one character
             self.places.append(None)
 
 
@@ -178,8 +179,10 @@ class IgnorePatterns:
         return self._verdict(at, is_folder)
 
     def _inside(self, folder: str) -> _State:
-        """Return the state after a folder's path and its slash. The last one is kept, since a walk asks for it
-        again."""
+        """Return the state after a folder's path and its slash.
+
+        The last state is kept, since a walk asks for it again.
+        """
         known, state = self._last
         if not folder.startswith(known):
             known, state = "", _State(self._start, 0, False)

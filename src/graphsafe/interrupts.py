@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 def hold_interrupts() -> None:
-    """Delay Ctrl-C until `release_interrupts`, while no code could answer it well."""
+    """Delay Ctrl-C until `release_interrupts`, because no code can handle it yet."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
 

@@ -1,7 +1,7 @@
 """Starts Python processes of graphsafe's own, which import nothing from the folder where they are started.
 
-Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. `-I` would also
-leave out PYTHONPATH, where graphsafe itself may lie, and `-P` needs Python 3.11.
+Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option
+`-I` would also ignore PYTHONPATH, by which graphsafe itself may be found, and `-P` needs Python 3.11.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The pytest plugin: proofs of factories as tests, and tests that run where there is no GPU. It is off until used.
+"""The pytest plugin: proofs of factories as tests, and tests that run where there is no GPU. The plugin does nothing
+until it is used.
 
-Collecting does not import torch; it is imported when a test runs.
+Collecting does not import torch, which is imported when a test runs.
 """
 
 from __future__ import annotations
@@ -73,8 +74,10 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Play the simulated device around fixtures too. Each test has devices of its own, so that a capture that it leaves
-    open harms no other test."""
+    """Enter the simulated device around a test and its fixtures.
+
+    Each test has its own devices, so that a capture which it leaves open harms no other test.
+    """
     index = _played(item)
     if index is None:
         return (yield)
@@ -115,7 +118,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     if is_test and not _FACTORY_ARGUMENTS & marks[0].kwargs.keys():
         return None
     if not is_test and obj.__module__ != collector.obj.__name__:
-        return None  # an imported factory, which is collected in its own file
+        return None  # an imported factory is collected in its own file
     return Factory.from_parent(collector, name=name, factory=obj, mark=marks[0])
 
 
@@ -150,7 +153,7 @@ class Factory(pytest.Item):
             raise NotReady(failure_text(report), report)
 
     def _against_lock(self, report: Report) -> tuple[str, ...]:
-        """Return what got worse since the lock was written; nothing if the lock does not know this factory."""
+        """Return the regressions since the lock was written; empty if the lock has no entry of this factory."""
         from graphsafe.config import config_over
         from graphsafe.lock import file
         from graphsafe.lock.introduced import introduced_since

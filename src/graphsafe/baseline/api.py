@@ -30,7 +30,7 @@ class Written:
 
 
 def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:
-    """Return which code a scan of `paths` looks at."""
+    """Return the extent of a scan of `paths`."""
     selection = Selection.of(config, rulebook)
     return Scope(config.root, [path.resolve() for path in paths], selection.is_enabled, confidence == "possible")
 
@@ -58,7 +58,7 @@ def check_place(file: Path, root: Path) -> None:
 
 
 def write(report: Report, file: Path, scope: Scope) -> Written:
-    """Record the report's findings; entries that the scan did not look for stay in the file. Raises BaselineError."""
+    """Record the report's findings; entries outside of the scan's extent stay in the file. Raises BaselineError."""
     before = read_baseline(file) or []
     matches = matched(report, before, scope)
     entries = recorded(matches)

@@ -78,7 +78,7 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
     def gone(entry: Entry) -> bool:
         return not is_partial and (judged(entry) or not (scope.root / entry.identity.path).exists())
 
-    # A finding that a comment suppresses needs no entry. It takes one only from those left over.
+    # A finding that a comment suppresses needs no entry, so it only gets an entry that would be left over.
     order = sorted(range(len(findings)), key=lambda number: findings[number].suppressed is not None)
     rounds: Sequence[tuple[Callable[[Identity], Hashable], Callable[[Entry], bool]]] = (
         (lambda at: at, lambda entry: True),

@@ -1,5 +1,4 @@
-"""The code under a finding in a form that formatters do not change: on one line, however it was broken, spaced and
-quoted."""
+"""The code under a finding in a form that formatters do not change: on one line, with normalised spaces and quotes."""
 
 from __future__ import annotations
 

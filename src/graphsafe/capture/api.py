@@ -76,7 +76,7 @@ def capture_all(
 
 
 def refused(request: CaptureRequest, why: str) -> Report:
-    """Return the report of a request that is wrong: nothing runs, and `why` is its `BAD_REQUEST` limit."""
+    """Return the report of a wrong request: nothing runs, and the report has `why` as a `BAD_REQUEST` limit."""
     proof = Proof(request, load_rulebook(()))
     proof.limits.append(Limit(BAD_REQUEST, request.target, why))
     return proof.report(Predictions())
@@ -84,9 +84,9 @@ def refused(request: CaptureRequest, why: str) -> Report:
 
 @contextmanager
 def kept_server() -> Iterator[Server | None]:
-    """Give a process that has imported torch, from which `capture_all` can fork any number of times.
+    """Yield a process that has imported torch, from which `capture_all` can fork any number of times.
 
-    Gives None on systems that cannot fork. Raises RequestError where no temporary folder can be made.
+    Yields None on systems that cannot fork. Raises RequestError where no temporary folder can be made.
     """
     with _temporary_folder() as folder:
         server = Server.start(folder, with_torch=True) if sys.platform == "linux" else None
@@ -103,7 +103,7 @@ def _prove(
     breaks_off: Callable[[], AbstractContextManager[None]],
     kept: Server | None,
 ) -> None:
-    """Prove the targets side by side, in threads that only wait for children. Ctrl-C arrives in the calling thread."""
+    """Prove the targets concurrently, in threads that only wait for children. The calling thread receives Ctrl-C."""
     interrupted = threading.Event()
     left = deque(enumerate(proofs))
     # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
@@ -185,8 +185,10 @@ def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """Give a temporary folder. Raises RequestError where none can be made; files that cannot be removed at the end are
-    left."""
+    """Yield a temporary folder.
+
+    Raises RequestError if none can be made; files that cannot be removed at the end are left.
+    """
     try:
         folder = tempfile.mkdtemp(prefix="graphsafe-")
     except OSError as error:

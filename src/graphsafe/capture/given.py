@@ -1,7 +1,7 @@
 """Writes a step or a factory that exists only as an object to disk, so that other processes can build it.
 
-The object is pickled by value where it cannot be imported (from `__main__`, a notebook cell, a closure). Tensors keep
-their views of one another. Their bytes go through the host, so the running process may already have used its GPU.
+An object that cannot be imported (from `__main__`, a notebook cell, a closure) is pickled by value. Tensors keep their
+views of one another. Their bytes go through the host, so the running process may already have used its GPU.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_LINES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A target on disk, valid while the context manager that gave it is open."""
+    """A target on disk, which exists while the context manager `written` is open."""
 
     target: str
     shown: str
@@ -84,7 +84,7 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
         def reducer_override(self, value: Any) -> Any:
             if not isinstance(value, CodeType):
                 return super().reducer_override(value)
-            # From 3.1.3 on, cloudpickle leaves the file name out; findings need it.
+            # From version 3.1.3 on, cloudpickle leaves out the file name, which findings need.
             return code_of_file, (*self.dispatch_table[CodeType](value), value.co_filename)
 
         def persistent_id(self, value: Any) -> Any:
@@ -118,7 +118,7 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
 
 @contextmanager
 def _unwatched() -> Iterator[None]:
-    """Keep this process's simulated device, if it plays one, from counting graphsafe's own tensor work as the
+    """Keep the simulated device of this process, if there is one, from counting graphsafe's own tensor work as the
     user's."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
@@ -136,7 +136,7 @@ def _place_of(storage: torch.UntypedStorage) -> str | None:
 
 
 def _not_importable(what: Any) -> Iterator[ModuleType]:
-    """Give the module of an object that a new process could not import by its name."""
+    """Yield the module of an object that a new process could not import by its name."""
     module = sys.modules.get(getattr(what, "__module__", None) or type(what).__module__)
     if module is None or module.__name__ == "__main__" or not str(getattr(module, "__file__", "")).endswith(".py"):
         return

@@ -16,7 +16,7 @@ eagerly, or a device is absent. The verdict is then inconclusive, `why` is the o
 exits with 2. Failures that occur only under capture or replay are findings instead."""
 
 INTERNAL = "internal"
-"The kind of the `Limit` of a report where graphsafe itself failed; `why` is one line about the fault."
+"The kind of the `Limit` in a report if graphsafe itself failed; `why` is one line about the error."
 
 INTERRUPTED = "interrupted"
 "The kind of the `Limit` of a report that was cut short by Ctrl-C or a signal to end."
@@ -93,9 +93,9 @@ class CaptureRequest:
     """The engine in whose terms the code is written (one of `graphsafe.capture.plan.shared.marks.ENGINES`); None means
     breakable-cuda-graphs."""
     check: bool = False
-    "Whether that code is also run and compared with eager steps."
+    "Whether the emitted code is also run and compared with eager steps."
     breaks: bool = False
-    "Whether ready-with-breaks is a success, so that a step that is not ready is planned."
+    "Whether ready-with-breaks counts as a success; a step that is not ready is then planned."
     declared: str | None = None
     "The support for CUDA graphs that the configuration declares; None leaves it to the step's classes."
     name: str | None = None

@@ -1,4 +1,4 @@
-"""`Step`: the return value of a factory whose callable and arguments are not enough to describe the step."""
+"""`Step`: the return value of a factory whose step needs more than a callable and arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Step:
-    """One step, how to give it new inputs, and how to put its state back.
+    """One step, with functions that give it new inputs and put its state back.
 
     `refresh(args, kwargs, k)` writes new values in place for replay `k` (1, 2, ...); torch, numpy and random are seeded
     by `k` before it is called. `reset()` puts back the state that the step changes.

@@ -186,7 +186,7 @@ def capture(
     if watch and (launched is not None or locked or update_lock):
         raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
     if launched is not None:
-        release_interrupts()  # ranks first wait for each other
+        release_interrupts()  # with a launcher, ranks first wait for each other
         if launched.rank > 0:
             return launched.follow()
     options = {
@@ -286,7 +286,7 @@ def _prove(
     texts = rule_texts(requests[0].config)
     try:
         put_outputs(written, form, files, "json", texts)
-    finally:  # a full disk must not destroy the results of minutes
+    finally:  # a full disk must not lose results that took minutes
         put_outputs(written, None, [Output(None, each) for each in printed], "terminal", texts)
         if "terminal" not in printed:
             _say_what_forms_leave_out(requests, reports)

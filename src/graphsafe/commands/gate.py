@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
 
 _RUNS = 3
-"""Runs that all have to find a replay slower. On an H200 (torch 2.11) one of 20 entries was, in one of two comparisons
-with a lock that was just written."""
+"""A replay counts as slower if this many runs all find it slower.
+
+On an H200 (torch 2.11), a single comparison with a fresh lock can find one of 20 entries slower by chance.
+"""
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
-"Part of the names of targets in test files; pytest writes their entries."
+"Text that occurs only in the names of targets in test files, whose entries pytest writes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Gate:
 
     path: Path
     is_updated: bool
-    "Whether the lock is written anew; otherwise it is compared."
+    "Whether the lock is rewritten instead of compared."
     is_whole: bool
     "Whether all targets have run, so that entries without a target can be removed."
 

@@ -25,7 +25,7 @@ class Code:
 
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:
-        """Each node -> the one around it, the outermost nodes first."""
+        """Each node -> the node around it, outermost nodes first."""
         return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
 
     @cached_property
@@ -66,8 +66,10 @@ class Code:
         return Edit(*self.place(node), text)
 
     def added_below(self, node: ast.stmt, text: str) -> Edit:
-        """Return the edit that adds a line under a statement, with its indentation. The statement has its last line to
-        itself."""
+        """Return the edit that adds a line under a statement, with its indentation.
+
+        No other statement may be on its last line.
+        """
         line = node.end_lineno or node.lineno
         column = len(self.lines[line - 1]) + 1
         return Edit(line, column, line, column, f"\n{' ' * node.col_offset}{text}")
@@ -132,7 +134,7 @@ def argument(call: ast.Call, position: int, name: str) -> ast.expr | None:
 
 
 def is_literal(node: ast.expr) -> bool:
-    """Return whether it is a number written in the code: `3`, `-0.5`, `True`."""
+    """Return whether a node is a number written in the code: `3`, `-0.5`, `True`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
         node = node.operand
     if isinstance(node, ast.Constant):
@@ -141,7 +143,8 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def is_plain(node: ast.expr) -> bool:
-    """Return whether reading it has no effect and takes no time: names, attributes, numbers and arithmetic of them."""
+    """Return whether evaluating a node has no effect and takes no time: names, attributes, numbers and arithmetic of
+    them."""
     if isinstance(node, (ast.Name, ast.Constant)):
         return True
     if isinstance(node, ast.Attribute):

@@ -12,11 +12,13 @@ from graphsafe.report.model import Edit, Finding
 @dataclass(frozen=True, slots=True)
 class Fix:
     title: str
-    "The repair as an order: `use torch.full`."
+    "The repair as an imperative: `use torch.full`."
     edits: tuple[Edit, ...]
     risk: str = ""
-    """The cases in which it gives another result, in words that follow "unsafe:". Empty for a safe fix: on the CPU the
-    step gives the same result, whatever else the program does."""
+    """The cases in which the fix changes a result, in words that follow "unsafe:".
+
+    Empty for a safe fix, with which the step on the CPU always gives the same result.
+    """
 
     @property
     def is_safe(self) -> bool:

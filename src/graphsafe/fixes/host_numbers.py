@@ -14,7 +14,7 @@ _COUNTING = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.LShift, ast.
 _GROWING = (ast.Add, ast.Mult, ast.FloorDiv, ast.LShift, ast.RShift)
 "Operators that give no negative result if their operands are not negative."
 _MOST_NAMES = 4
-"Number of names that are followed in a row."
+"The largest number of names that are followed from one to the next."
 
 
 def is_integer(code: Code, node: ast.expr, depth: int = 0) -> bool:
@@ -47,7 +47,7 @@ def is_size(code: Code, node: ast.expr, depth: int = 0) -> bool:
 
 
 def is_extent(node: ast.expr) -> bool:
-    """Return whether it asks for a length: `x.shape[0]`, `x.size(0)`, `x.numel()`, `x.dim()`, `len(x)`."""
+    """Return whether a node reads a length: `x.shape[0]`, `x.size(0)`, `x.numel()`, `x.dim()`, `len(x)`."""
     if isinstance(node, ast.Subscript):
         return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
     if not isinstance(node, ast.Call):
@@ -61,8 +61,8 @@ def is_extent(node: ast.expr) -> bool:
 def overflows_half(node: ast.expr) -> bool:
     """Return whether a literal is beyond half precision, whose greatest number is 65504.
 
-    A copy from the host makes infinity of it. `full` and `fill_` raise "value cannot be converted to type c10::Half
-    without overflow" on a GPU (torch 2.11, measured on an H100).
+    A copy from the host turns such a number into infinity. `full` and `fill_` raise "value cannot be converted to type
+    c10::Half without overflow" on a GPU (torch 2.11, measured on an H100).
     """
     number = node.operand if isinstance(node, ast.UnaryOp) else node
     value = number.value if isinstance(number, ast.Constant) else 0

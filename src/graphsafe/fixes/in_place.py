@@ -1,4 +1,4 @@
-"""Writes state that every step computes anew into the tensor that holds it."""
+"""Changes the assignment of new state in each step into a write to the existing tensor."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _update(code: Code, target: ast.expr, value: ast.expr) -> str | None:
 
 
 def _computes_with(value: ast.expr, name: str) -> bool:
-    """Return whether it is arithmetic that visibly uses the attribute."""
+    """Return whether a value is arithmetic in which the attribute itself is an operand."""
     if isinstance(value, ast.BinOp) and type(value.op) in _METHODS:
         return any(dotted(side) == name or _computes_with(side, name) for side in (value.left, value.right))
     return False

@@ -44,7 +44,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix that a product multiplies this by."""
+    """Return the number of rows of the matrix by which a product multiplies this node."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -60,7 +60,7 @@ def _rows(code: Code, node: ast.expr) -> str | None:
 
 
 def _is_matrix(code: Code, table: ast.expr) -> bool:
-    """Return whether it is the weight of an embedding or layer, or the file makes it with two sizes."""
+    """Return whether a node is the weight of an embedding or layer, or a tensor that the file makes with two sizes."""
     name = dotted(table)
     if name.endswith(".weight"):
         return True
@@ -148,9 +148,9 @@ class _Size:
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
-    """Return the number of elements that a `view` or `reshape` of this gives it.
+    """Return the number of elements that a `view` or `reshape` of this node states.
 
-    None if one of the sizes is -1 and stands for the rest; it has a risk if one could be.
+    None if one of the sizes is -1; the number has a risk if a size could be -1.
     """
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
@@ -164,7 +164,7 @@ def _viewed(code: Code, node: ast.expr) -> _Size | None:
 
 
 def _is_negative(code: Code, node: ast.expr) -> bool:
-    """Return whether it is not a size, or the code shows that it can be -1."""
+    """Return whether a node is not a size, or the code shows that it can be -1."""
     if isinstance(node, ast.Constant):
         return type(node.value) is not int or node.value < 0
     if isinstance(node, ast.UnaryOp):

@@ -1,4 +1,4 @@
-"""Replaces solvers that read back whether they succeeded with variants that leave the answer on the device."""
+"""Replaces solvers that check their success on the host by variants that leave the answer on the device."""
 
 from __future__ import annotations
 

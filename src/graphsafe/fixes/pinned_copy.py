@@ -1,4 +1,4 @@
-"""Makes a copy from pinned memory not wait for the stream."""
+"""Makes a copy from pinned memory asynchronous."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _source(node: ast.Call) -> str | None:
 
 
 def _may_be_added(node: ast.Call) -> bool:
-    """Return whether the copy does nothing else: one that converts goes through pageable memory."""
+    """Return whether the copy converts nothing, since a converting copy goes through pageable memory."""
     assert isinstance(node.func, ast.Attribute)
     keywords = {each.arg for each in node.keywords}
     return len(node.args) <= 1 and keywords <= {"non_blocking", "device"}

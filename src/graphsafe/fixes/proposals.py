@@ -41,7 +41,7 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
 
 
 def fix_of(finding: Finding, names: Sequence[str], code: Code) -> Fix | None:
-    """Return the first of a rule's fixes that is right here; of several places on a line, for the first one."""
+    """Return the first of a rule's fixes that applies to the finding, at its first place on the line."""
     return next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
 
 

@@ -56,7 +56,7 @@ def first_two(node: cst.BaseExpression) -> cst.BaseExpression:
 
 
 def with_first(node: cst.Call, *values: str) -> cst.Call:
-    """Put other values in place of the first argument."""
+    """Replace the first argument by other arguments."""
     first, *rest = node.args
     replaced = first.with_changes(keyword=None, equal=cst.MaybeSentinel.DEFAULT, value=_expression(values[-1]))
     before = [cst.Arg(_expression(value), comma=_comma()) for value in values[:-1]]
@@ -77,7 +77,8 @@ def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
             return node.with_changes(args=args)
     if args:
         last = args[-1]
-        if isinstance(last.comma, cst.Comma):  # perhaps one argument per line: the new one is laid out like the last
+        # The new argument is laid out like the last one, in case each argument has its own line
+        if isinstance(last.comma, cst.Comma):
             comma = args[-2].comma if len(args) > 1 else None
             before = comma.whitespace_after if isinstance(comma, cst.Comma) else node.whitespace_before_args
             between, after = _parted(last.comma.whitespace_after, before)

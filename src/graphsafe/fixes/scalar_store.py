@@ -13,8 +13,8 @@ from graphsafe.report.model import Finding
 def fill(code: Code, finding: Finding) -> Fix | None:
     """`buf[i] = 7` becomes `buf[i].fill_(7)`.
 
-    Safe if all indices are integers of the host: then `buf[i]` is a view, and a negative or illegal `i` means the same
-    in both. With a boolean index it is a copy.
+    Safe if all indices are integers of the host: then `buf[i]` is a view, and both forms treat a negative or illegal
+    `i` alike. With a boolean index `buf[i]` is a copy.
     """
     if finding.data.get("place") != "one element":
         return None

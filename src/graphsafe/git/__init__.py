@@ -1,1 +1,1 @@
-"""Calls of git, and what a repository says of its lines."""
+"""Calls of git, and the changes of a repository's lines."""

@@ -2,9 +2,9 @@
 
 A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
 helpers), also by `include`, and a bare repository can lie among ordinary committed files. So the repository is the
-nearest folder with a `.git`, and git is told not to look for another one. It is asked only for stored objects: commits,
-trees, the index and blobs. It never compares the work tree, since that runs filters, and it must not fetch missing
-objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
+nearest folder with a `.git`, and git is told not to look for another repository. Git is asked only for stored objects:
+commits, trees, the index and blobs. Git never compares the work tree, since that runs filters, and must not fetch
+missing objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENVIRONMENT = {
     "LC_ALL": "C",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
-    "GIT_ALLOW_PROTOCOL": "",  # the same for git before 2.44: no protocol for fetching is allowed
+    "GIT_ALLOW_PROTOCOL": "",  # git before 2.44 has no option against fetching, so every protocol is forbidden
     "GIT_TERMINAL_PROMPT": "0",
 }
 _OF_ANOTHER_PLACE = frozenset(
@@ -147,7 +147,7 @@ class Repository:
 def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
     """Return the differences of two sets of files as a diff without context; a renamed file is compared with itself.
 
-    Names are plain words: they are those of the diff, after `a/before/` and `b/after/`.
+    Names are plain words; in the diff they follow `a/before/` and `b/after/`.
     """
     with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
         for side, files in (("before", before), ("after", after)):

@@ -23,7 +23,7 @@ _SPELLED = {
 }
 "Module -> the other name under which its functions are known."
 _MACHINERY = ("torch._compile", "torch._dynamo", "torch._jit_internal", "torch._ops", "torch._utils", "torch.utils._")
-"""Modules between a call and its watcher; the call itself is further out."""
+"""Modules whose frames lie between a call and its watcher on the stack."""
 _BY_BUILTIN = {
     "int": "__int__",
     "float": "__float__",

@@ -19,7 +19,7 @@ class NotReady(AssertionError):
         self.report = report
 
 
-NotReady.__module__ = "graphsafe"  # as users name it
+NotReady.__module__ = "graphsafe"  # users import the class under this module's name
 
 
 def own_first(findings: list[Finding]) -> list[Finding]:
@@ -36,5 +36,5 @@ def failure_text(report: Report, *, colour: bool = False) -> str:
     if shown:
         parts.append(render_findings(shown, file_lines, colour=colour, width=width))
     rest = render_terminal([replace(report, findings=())], file_lines, colour=colour, width=width)
-    parts.append(rest.rstrip().rpartition("\n\n")[0])  # its last paragraph sums findings up
+    parts.append(rest.rstrip().rpartition("\n\n")[0])  # the report's last paragraph summarises its findings
     return "\n".join(part.rstrip() + "\n" for part in parts).rstrip()

@@ -32,7 +32,7 @@ class Forbidden(AssertionError):
         self.findings = tuple(findings)
 
 
-Forbidden.__module__ = "graphsafe"  # as users name it
+Forbidden.__module__ = "graphsafe"  # users import the class under this module's name
 
 
 def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "predicted"]) -> list[Finding]:

@@ -1,8 +1,8 @@
 """A GPU as a source: PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
 
-The callbacks come on whatever thread waits, count only for watched threads, and raise nothing. The mode names the
+A callback runs on the thread that waits, counts only for watched threads, and raises nothing. The mode names the
 operation, follows autograd onto its threads, and sees copies that PyTorch calls asynchronous though their memory is
-pageable. Code is compiled and runs as it does without the mode.
+pageable. The mode does not change how code is compiled or runs.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _heard: dict[int, _Work] = {}
 
 
 class _Work(Running):
-    """The work that one thread does for the thread that entered the region: that thread itself, or one of
-    autograd's."""
+    """The work that a thread (the entering thread itself, or a thread of autograd) does for the thread that entered the
+    region."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)
@@ -102,7 +102,7 @@ class CudaSource:
     def watched(self, listener: Listener) -> Iterator[None]:
         _listen()
         owner = threading.get_ident()
-        # A dispatch mode would keep Dynamo from compiling in torch without this method (2.6).
+        # In torch without this method (2.6), a dispatch mode would keep Dynamo from compiling.
         knows = hasattr(TorchDispatchMode, "ignore_compile_internals")
         mode: Any = _Ops(listener, owner) if knows else nullcontext()
         _heard[owner] = _Work(listener, owner)

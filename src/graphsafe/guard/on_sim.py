@@ -30,8 +30,8 @@ class SimSource:
         def event(event: StepEvent) -> None:
             if before[0] is not None:
                 before[0](event)
-            # An event exists only for calls like `torch.zeros`, so device memory is reported by the ledger, which sees
-            # every block.
+            # Only calls like `torch.zeros` emit an event, so device memory is reported by the memory ledger
+            # (`tags.Ledger`), which sees every block.
             if threading.get_ident() == thread and (event.kind != "allocation" or event.data.get("pinned")):
                 listener.told(event)
 

@@ -1,6 +1,6 @@
 """The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it.
 
-Both vanish from code that Dynamo traces. Nothing is raised before the block ends, so all its lines are reported
+In code that Dynamo traces, both are no-ops. Nothing is raised before the block ends, so all its lines are reported
 together, and other threads never notice.
 """
 
@@ -45,7 +45,7 @@ _MOST_UNKNOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The acts that a block is forbidden."""
+    """The acts that are forbidden in a block."""
 
     forbidden: frozenset[Forbiddable]
     launches: int | None
@@ -53,7 +53,7 @@ class Rules:
 
 @dataclass(slots=True)
 class _Entered:
-    """One entry of a region by one thread. `rules` is None where the region allows everything."""
+    """One entry of a region by one thread. `rules` is None if the region allows everything."""
 
     region: Region
     rules: Rules | None
@@ -83,7 +83,7 @@ class _Stack:
             entry.events.append(replace(event, frames=event.frames[outer:]))
 
     def _forbidding(self, kind: StepEventKind) -> _Entered | None:
-        """Return the innermost region that forbids it, or None if a region inside allows it."""
+        """Return the innermost region that forbids this kind, or None if a region further inside allows it."""
         forbidden = _KIND_OF.get(kind)
         for entry in reversed(self.entered):
             if entry.rules is None:
@@ -185,7 +185,7 @@ class Region:
 
 
 _VANISHED = cast(Region, nullcontext())
-"A context manager that Dynamo knows, which it traces in place of a region."
+"A context manager that Dynamo can trace, used instead of a region in traced code."
 
 
 def forbid(

@@ -14,7 +14,7 @@ Introduced = Callable[[str, int], str]
 """Returns a remark on a line, by its file and number: `; introduced with this change`, or nothing if that is
 unknown."""
 _LIBRARIES = frozenset(("site-packages", "dist-packages"))
-"Folders of installed code. git does not track it, but that does not make it new."
+"Folders of installed code. Git does not track it, but it is not new because of that."
 
 
 def introduced_since(lock: Path) -> Introduced:

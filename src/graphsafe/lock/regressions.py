@@ -133,7 +133,7 @@ def _probes_of(entry: Proven, report: Report) -> Probes:
 
 
 def _cause(report: Report, kind: str, introduced: Introduced) -> str:
-    """Return the first lines that stand in the way there, or say that the cause is not known."""
+    """Return the first lines that make such a device worse, or say that the cause is not known."""
     errors = [
         finding
         for finding in unsuppressed(report)

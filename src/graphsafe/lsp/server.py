@@ -189,7 +189,7 @@ def make_server() -> LanguageServer:
         session.changed(params.text_document.uri)
 
     def saved(params: Any) -> None:
-        """Scan the other open documents again: the text of one file affects findings in others."""
+        """Scan the other open documents again: a saved file may affect findings in other files."""
         for uri in server.workspace.text_documents:
             session.changed(uri, patience=0)
 
@@ -214,7 +214,7 @@ def make_server() -> LanguageServer:
 
 def serve() -> None:
     """Answer an editor until it ends the session."""
-    gc.enable()  # the command line switches it off, since its processes are short
+    gc.enable()  # the command line switches garbage collection off, since its processes are short
     answers = os.dup(1)
     os.dup2(2, 1)  # output of other code must not mix with the protocol; pygls also closes the streams that it is given
     make_server().start_io(os.fdopen(os.dup(0), "rb"), os.fdopen(answers, "wb"))

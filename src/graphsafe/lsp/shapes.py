@@ -25,7 +25,7 @@ Units = Callable[[Sequence[str], Any], Any]
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """Return lines as Python and the protocol count them: a form feed ends no line."""
+    """Return lines as Python and the protocol count them: a form feed does not end a line."""
     return _LINE_END.split(text)
 
 

@@ -26,18 +26,22 @@ ArgumentKind = Literal[
     "tensor", "mask", "tensors", "host-tensor", "number", "bool", "string", "none", "sequence", "empty", "dtype",
     "device", "host-device", "other",
 ]  # fmt: skip
-"""`tensor` is on the device, and so is `mask`, one of bool: a condition that names `tensor` holds for both. `sequence`
-is a list or tuple, `empty` one with nothing in it, `tensors` one that holds device tensors (as the `indices` of an
-index, a `mask` where it holds one).
-`device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
+"""`tensor` is a device tensor;
+
+`mask` is a device tensor of bool, for which conditions on `tensor` hold too. `sequence` is a list or tuple, `empty` an
+empty one, `tensors` one that holds device tensors (the `indices` of an index count as `mask` if they hold a mask).
+`device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`).
+"""
 Basis = Literal["measured", "tag", "documented", "schema"]
 """The source of an entry: measured on a GPU; PyTorch's op tags; PyTorch's documentation and sources, not run; or its
 schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""The values that the use of a name proves to be tensors. `value`: any value of which nothing else is known.
-`parameter`: only a parameter of hot code (arrays share some names, but are seldom parameters there). `step-input`: only
-an argument of a step. Each includes the next."""
+"""The values that the use of a name proves to be tensors.
+
+`value`: any value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are
+seldom parameters there). `step-input`: only an argument of a step. Each kind includes the next.
+"""
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
 
@@ -58,10 +62,10 @@ class Argument:
     """One argument of a call, as far as it is known."""
 
     kind: ArgumentKind | None = None
-    "`None` if nothing is known of it."
+    "The kind, or None if it is unknown."
     literal: Any = UNKNOWN
     text: str = ""
-    "Its source text, for `same`; empty if there is none."
+    "The argument's source text, for the condition `same`; empty if there is none."
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +115,13 @@ class Effect:
     when: Condition | None = None
     unless: Condition | None = None
     sometimes: bool = False
-    "Whether it depends on sizes or values that no call shows, and so is never certain."
+    "Whether the effect depends on sizes or values that no call shows, and so is never certain."
     anywhere: bool = False
-    "Whether it holds wherever the tensors are, and without any; otherwise one must be on a device."
+    "Whether the effect occurs on any device and even without tensors; otherwise a tensor must be on a device."
     pageable: bool = False
     "Whether its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
     only_if_certain: bool = False
-    """Whether a "perhaps" is left out: nearly every call with unknown arguments is free of it."""
+    """Whether a "perhaps" is ignored, because nearly every call with unknown arguments lacks the effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,8 @@ _NAME_WIDTH = max(map(len, PROBES)) + 2
 
 
 def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
-    """Return a block of lines per device: the verdict and its reason, for every bucket, and what each probe saw."""
+    """Return a block of lines per device: the verdict and its reason, for every bucket, and the result of each
+    probe."""
     blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
     if isinstance(report.plan, Mapping):
         blocks.append(plan_lines(report.plan, width, paint))
@@ -78,8 +79,8 @@ def _seconds(report: Report) -> float:
 
 
 def reason(probes: Data, plan: Any, verdict: Verdict) -> str:
-    """Return the reason in one sentence; empty if these probes do not give that verdict (a report of another
-    version)."""
+    """Return the reason in one sentence; empty if the probes give another verdict, as in a report of another
+    version."""
     judgement = judge(probes, plan if isinstance(plan, Mapping) else None)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
 
@@ -143,8 +144,8 @@ def _probes(data: Data, indent: str, width: int, paint: Paint) -> list[str]:
 
 
 def _calls(probe: Probe) -> list[str]:
-    """Return the calls that lead to the target's error; of a long chain the beginning, which is the user's, and the
-    end."""
+    """Return the calls that lead to the target's error; of a long chain only the beginning, which is the user's code,
+    and the end."""
     calls = [f"at {call}" for call in probe.calls or ()]
     left_out = len(calls) - _MOST_CALLS
     if left_out <= 0:

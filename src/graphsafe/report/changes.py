@@ -1,6 +1,6 @@
-"""Describes in words what changed from one report to another.
+"""Describes in words the changes from one report to another.
 
-Findings are the same if their fingerprints are: moved lines, other devices and other sources change nothing.
+Findings with equal fingerprints are the same, even if lines moved or if the device or the command differs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NOTABLE = 0.1
 class Change:
     text: str
     worse: bool = False
-    "Whether it is a lower verdict, a new error or warning, or a finding of a higher level."
+    "Whether the change is a lower verdict, a new error or warning, or a finding of a higher level."
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class ExecutedFile:
 
     path: str
     digest: str
-    "The digest of the file's content at that time: in another content the line numbers mean other lines."
+    "The digest of the file's content at that time: after an edit the line numbers may mean other lines."
     lines: tuple[LineRun, ...]
 
 

@@ -14,8 +14,8 @@ _CUT = "..."
 
 
 def code_frame(location: Location, lines: Sequence[str] | None, width: int, paint: Paint, style: str) -> list[str]:
-    """Return at most `width` cells per line. Of a span of several lines, the first is shown. Empty if the line does not
-    exist.
+    """Return lines of at most `width` cells. Of a span of several lines, the first is shown. The result is empty if the
+    line does not exist.
 
     A line that is too long loses its indentation, then the parts far from the span.
     """

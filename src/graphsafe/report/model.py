@@ -155,8 +155,11 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """The answers of one device. `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at
-    least `status`. If there are buckets, they are the probes of the worst one, the first of equals."""
+    """The answers of one device.
+
+    `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at least `status`. With buckets,
+    they are the probes of the worst bucket (of several, the first).
+    """
 
     device: str
     verdict: Verdict
@@ -194,7 +197,7 @@ class Report:
     executed: tuple[ExecutedFile, ...] | None = None
     "The lines of the project that the captured steps ran; None for a scan."
     hot_lines: HotLines | None = None
-    "How many hot lines of a scan were run by the captures that it was given."
+    "How many of a scan's hot lines the captures given to it have run."
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
@@ -230,7 +233,7 @@ class Report:
 
 
 def _in_frame(page: str) -> str:
-    """Put a page into a frame of a notebook, so that neither's styles reach the other."""
+    """Put a page into a frame of a notebook, so that the styles of the two stay separate."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="" style="width: 100%; height: 36em; border: 1px solid #8884">'
         "</iframe>"
@@ -249,7 +252,7 @@ def failing(report: Report, level: Level) -> list[Finding]:
 
 
 def is_in_baseline(finding: Finding) -> bool:
-    """Return whether a baseline suppresses it, not a comment."""
+    """Return whether a baseline, and not a comment, suppresses a finding."""
     return finding.suppressed is not None and "baseline" in finding.data
 
 

@@ -1,4 +1,4 @@
-"""Describes a plan in words: its coverage and gain, its pieces in order, its modules, and what each fix would gain."""
+"""Describes a plan in words: its coverage and gain, its pieces in order, its modules, and the gain of each fix."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _places(fixes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _together(fix: Mapping[str, Any]) -> float:
-    """Return the coverage with this line and those before it fixed. Older reports have it under `coverage`."""
+    """Return the coverage if this line and the lines before it are fixed. Older reports have it under `coverage`."""
     return float(fix.get("together", fix["coverage"]))
 
 

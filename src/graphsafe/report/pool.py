@@ -19,7 +19,7 @@ def pool_verdict(pool: Pool | None) -> Verdict:
 
 
 def padding_of(entry: Mapping[str, Any]) -> Padding | None:
-    """Return how live requests depend on the padding rows after them; None if that is unknown."""
+    """Return how live requests depend on the padding rows after them; None if it is unknown."""
     if entry["follows"] is None:
         return None
     if entry["error"]:

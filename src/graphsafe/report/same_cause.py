@@ -1,4 +1,4 @@
-"""Tells whether two findings, one predicted and one seen, are about the same thing."""
+"""Tells whether a predicted finding and a finding that was seen have the same cause."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ def same_cause(prediction: Finding, seen: Finding) -> bool:
     """Return whether a prediction and a finding that was seen have the same cause.
 
     They do if they have the same code on the same line, or two codes about host reads, extents and copies on that line.
-    Streams and state do not belong to a single line: for them the same code in the same function is enough.
+    Streams and state do not belong to a single line: findings about them need only the same code in the same function.
     """
     here, there = prediction.location, seen.location
     if prediction.code == seen.code and prediction.code.startswith(("GS6", "GS7")):

@@ -15,14 +15,17 @@ from graphsafe.report.text import Paint, cells, chained, count, listed, painter,
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""The code of fresh allocations. Captures allow them, many lines have them, and one repair removes them all, so
-they are shown as one line per file, unless the configuration raises their level."""
+"""The code of fresh allocations.
+
+Captures allow allocations, many lines have them, and one repair removes all, so they are shown as one line per file
+unless the configuration raises their level.
+"""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
 """Number of notes that are shown, since not all of them need to be found."""
 _MANY = 50
-"""Number of findings from which each takes one line without its code, because an overview then matters more."""
+"""From this number of findings on, each takes one line without its code, because an overview then matters more."""
 _FIRST = 5
 """Number of findings proposed to start with."""
 
@@ -80,7 +83,7 @@ class _Printed:
     reasons: set[tuple[str, str]]
     "Codes whose `why` was printed."
     chain: list[str]
-    "The call chain of the finding before."
+    "The call chain of the previous finding."
 
 
 def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, printed: _Printed) -> list[str]:

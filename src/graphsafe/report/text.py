@@ -21,7 +21,7 @@ _LINE_COMMAND = re.compile(r"^((?:\033\[[\d;]*m|[^\S\n])*)(?=::[^\n]*::)", re.MU
 _INNER_COMMAND = re.compile(r"#(?=#\w*\[)")
 """`##[name]`, `##vso[…]` and `##teamcity[…]` are obeyed by GitHub, Azure and TeamCity wherever they stand."""
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
-"""Colours among the 256 of terminals that are as far from black as from white, so that they are readable on both."""
+"""Colours (of a terminal's 256) that are readable on black and on white, because their contrast to both is similar."""
 _CODES = {"bold": "1", "dim": "2", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
 
 
@@ -36,7 +36,7 @@ def painter(colour: bool) -> Paint:
 def printable(text: str) -> str:
     """Return one line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
     line = text.expandtabs(4)
-    if line.isprintable():  # of all categories that this excludes, some may stay
+    if line.isprintable():  # some characters of the excluded categories are allowed
         return line
     return "".join("?" if unicodedata.category(c) in _UNPRINTABLE else c for c in line)
 

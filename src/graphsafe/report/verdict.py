@@ -1,17 +1,16 @@
-"""The verdict: a pure function of what the probes saw.
+"""The verdict: a pure function of the probes.
 
 Findings explain a verdict; suppressions, selection and levels never change it. The fields of `report/probes/` say what
 each key means. A missing key reads as null, and null is "not known". A child that died by itself (a signal, `os._exit`)
 is `crashed`; one that was killed from outside, or that could not be run, is `skipped`.
 
-plan
-    verified: bool. The segments, replayed in order on changed inputs, equalled the independent reference.
-    coverage: 0 to 1. The share of the step's device operations that lie in captured segments.
-    reason: text. If a verified plan has one, it is the plan of another step (the same one without its own graphs).
+plan verified: bool. It is true if the segments, replayed in order on changed inputs, gave the results of the
+independent reference. coverage: 0 to 1. The share of the step's device operations that lie in captured segments.
+reason: text. If a verified plan has a reason, the plan is for the step without its own graphs.
 
-`state`, `memory` and `timing` decide nothing. If an unknown operation ran, a comparison proves nothing either way: only
-a failed capture or a generator left capturing is not-ready then. A plan can cut lines out of the step. It cannot repair
-a generator left capturing, state filled in step 1, or operations whose effects are unknown.
+`state`, `memory` and `timing` decide nothing. If an unknown operation ran, no comparison proves anything: then only a
+failed capture or a generator left capturing gives not-ready. A plan can cut lines out of the step. It cannot repair a
+generator left capturing, state filled in step 1, or operations whose effects are unknown.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def _against(probes: Probes) -> tuple[str, ...]:
 
 
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
-    """Yield how replays, and the path of captures, differ from the reference."""
+    """Yield sentences on how replays, and the path of captures, differ from the reference."""
     wrong = list(wrong)
     replays = [check.name for check in wrong if not _of_path(check)]
     if replays:

@@ -94,7 +94,7 @@ class Rule:
     fix_short: str
     message: str
     around_graphs: AroundGraphs | None
-    "Set for a rule about captures: in the host code around graphs its findings are not faults, and warnings at most."
+    "Set for a rule about captures, whose findings in the host code around graphs are warnings at most."
     error_text: tuple[str, ...]
     checklist: tuple[int, ...]
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
@@ -123,8 +123,8 @@ class Rule:
     def level_of(self, found: Level | None = None) -> Level:
         """Return the level of a finding, given the level that it has by the rulebook; None is the rule's own.
 
-        A configured level takes its place, but a finding that its circumstances put below the rule's own level is
-        never raised above that.
+        A configured level replaces the rule's own, but never raises a finding whose circumstances put it below the
+        rule's own level.
         """
         found = found or self.level
         if self.configured is None:
@@ -242,7 +242,7 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
     """Return the rulebook with a pack's rules, which replace graphsafe's own of the same code, and the pack's codes.
 
-    This is how a rule is tried before it is in use. Raises RulebookError.
+    With this, a rule can be tried before it is used. Raises RulebookError.
     """
     data, own = _own()
     compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])

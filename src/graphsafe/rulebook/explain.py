@@ -45,7 +45,7 @@ def page_for(text: str, rulebook: Rulebook) -> str:
         for error in rulebook.errors
         if (number and error.code == int(number[1])) or (error.name and error.name.lower() == word.lower())
     ]
-    if ruled:  # 902 is both a rule's number and an error's
+    if ruled:  # 902 is the number of a rule and of a CUDA error
         return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])
     begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
     if begun and _PREFIX.fullmatch(word.upper()):

@@ -1,7 +1,7 @@
 """The request of a scan, and its answer, one configuration at a time.
 
-A folder with its own configuration is its own project. So the nearest configuration judges a file, whether it is
-scanned alone, with its folder, or with the folders around that.
+A folder with its own configuration is its own project. So the nearest configuration applies to a file, whichever paths
+are scanned.
 """
 
 from __future__ import annotations

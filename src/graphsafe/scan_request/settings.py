@@ -26,8 +26,8 @@ class Asked:
     region: Region | None = None
 
     def over(self, config: Config, rulebook: Rulebook) -> Config:
-        """Return the configuration with these on top: `select` overrides what is selected or ignored there, the others
-        add.
+        """Return the configuration with these options on top: `select` overrides the selected and ignored codes, the
+        other options add to them.
 
         Raises RulebookError for an unknown code.
         """

@@ -12,7 +12,7 @@ from graphsafe.scan.sources.find import ALWAYS_SKIPPED
 _READ = (".py", ".toml", ".yaml", ".yml", ".gitignore")
 "Suffixes of files that decide a scan's report: code, configuration, baseline, rule packs, ignore files."
 PAUSE = 0.3
-"Seconds between two checks. A scan begins when nothing has changed for that long, since editors write in steps."
+"Seconds between two checks. A scan begins when nothing has changed for this time, since editors write in steps."
 
 State = Mapping[str, tuple[int, int]]
 

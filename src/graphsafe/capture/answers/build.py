@@ -28,7 +28,7 @@ class Built:
     entry: CallSite | None = None
     "The stepped function."
     events: tuple[str, ...] = ()
-    "Names of what may happen between replays."
+    "Names of the target's events between replays."
     platform: Platform = field(default_factory=Platform)
     declared: Declaration | None = None
 
@@ -49,7 +49,7 @@ class Varied:
     unvaried: tuple[str, ...] | None = None
     "None if that could not be determined."
     unvaried_host: tuple[str, ...] | None = None
-    "The ones on the host. Python may decide by them, and a graph keeps that decision."
+    "The unvaried inputs on the host. Python may decide by them, and a graph freezes the decision."
 
 
 @dataclass(frozen=True, slots=True)

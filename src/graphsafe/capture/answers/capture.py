@@ -11,7 +11,7 @@ from graphsafe.report.probes.replay import Check
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The event that made the capture fail; None where the device cannot tell without a second attempt."""
+    """The event that made the capture fail; None if the device cannot tell it without a second attempt."""
 
     event: StepEvent | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Declaration:
     level: str | None
-    "The level; None where the declaration is code that could not be called."
+    "The level; None if the declaration is code that could not be called."
     words: str
     "The declaration as text: `_cudagraph_support = ALWAYS of FlashBuilder`."
     path: str | None = None

@@ -16,7 +16,7 @@ StepEventKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One thing that an eager step did, with the user's frames, outermost first; the last frame is to blame.
+    """One act of an eager step, with the user's frames, outermost first; the last frame is to blame.
 
     `graphsafe.capture.shared.frames.user_frames()` makes `frames` and `span` from the live stack.
     """
@@ -41,7 +41,7 @@ class CaptureFailure(Error):
     """Why a capture attempt failed: the first error of the exception chain, with the user's frames of that error."""
 
     event: StepEvent | None = None
-    "The act of the guilty line; None where the device cannot tell without a second attempt."
+    "The act of the guilty line; None if the device cannot tell it without a second attempt."
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ class Given:
     """Steps of the target with its own graphs, compared with the reference."""
 
     reason: str | None = None
-    "Why they do not do what eager steps do."
+    "Why their results differ from those of eager steps."
     different: tuple[str, ...] = ()
 
 
@@ -38,6 +38,6 @@ class OwnGraphs:
     """The CUDA graphs of the target itself."""
 
     replays: tuple[tuple[CallSite, ...], ...] = ()
-    "The calls at which it replays graphs."
+    "The calls at which the target replays graphs."
     compiled: bool = False
     "Whether these graphs are Inductor's, or would be if Inductor had not skipped them."

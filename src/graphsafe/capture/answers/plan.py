@@ -11,7 +11,7 @@ from graphsafe.report.model import CallSite, Span
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A plan, as far as it was made: its keys are those of a report's plan."""
+    """The parts of a plan that were made so far, with the keys of a report's plan."""
 
     plan: Mapping[str, Any] = field(default_factory=dict)
 
@@ -45,6 +45,6 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Why emitted code does not do what eager steps do, or None."""
+    """Why the results of emitted code differ from those of eager steps, or None."""
 
     reason: str | None

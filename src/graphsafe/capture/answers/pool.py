@@ -21,7 +21,7 @@ class Capturing:
 
 @dataclass(frozen=True, slots=True)
 class CapturedBucket:
-    """A bucket that was captured, and by how much the pool grew."""
+    """A captured bucket, and the growth of the pool by its capture."""
 
     axes: Axes
     pool_bytes: int | None

@@ -1,4 +1,4 @@
-"""Answers of the step child beside its probes: what an eager step does, line by line."""
+"""Answers of the step child beside its probes: the acts of an eager step, by line."""
 
 from __future__ import annotations
 

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_UNITS = 256.0
-"Results that differ by more units in the last place than this do not repeat: the order of a sum does not explain more."
+"""Results that differ by more units in the last place than this do not repeat: the order of a sum cannot explain a
+larger difference."""
 _MOST_SHARE = 0.05
 """Results that differ by more than this share of their largest value do not repeat either (in bfloat16, 256 units are
 the value itself)."""
 _MARGIN = 4.0
-"A few runs show only part of what chance and rounding can do, so the next run may well differ this many times more."
+"""A few runs show only part of what chance and rounding can do, so a further run may differ by this many times the
+largest difference seen."""
 
 _WORSE: tuple[Outcome | None, ...] = ("equal", "rounding", None, "different")
 
@@ -107,7 +109,7 @@ class Spread:
 
 
 def worse(check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None) -> Check:
-    """Return a check with one more comparison: the worst of them is kept."""
+    """Return a check with one more comparison; a check keeps its worst comparison."""
     if apart.equal:
         return check
     result = _outcome(apart, floor, rounding)

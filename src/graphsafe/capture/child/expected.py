@@ -43,9 +43,9 @@ class Stepped:
     state: Mapping[str, str] = field(default_factory=dict)
     "Path -> digest after the step."
     values: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    "The state that is not as it was after the warm-up."
+    "The values of state that has changed since the warm-up."
     advance: int | None = None
-    "The number by which the step moved the generator."
+    "How far the step moved the generator."
     written: Sequence[str] = ()
     "The inputs that the step changed."
 
@@ -62,7 +62,7 @@ class Expected:
     start: Mapping[str, torch.Tensor]
     "The state that construction left and that steps change."
     first_step: Stepped | None
-    "The first step on the inputs of replay 1; None where the first step is like the others."
+    "The first step on the inputs of replay 1; None if the first step is like the others."
     events: Sequence[Stepped]
     "The steps after the target's events."
 

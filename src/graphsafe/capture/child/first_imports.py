@@ -1,4 +1,5 @@
-"""Finds the imports that a factory makes before it does anything else: made earlier, they give the same modules."""
+"""Finds the imports that a factory makes before it does anything else: these can be made earlier with the same
+result."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether a function of the module is what its source says, so that a call of it runs these statements."""
+    """Return whether a function of the module still has the code of its source, so that a call runs these
+    statements."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno

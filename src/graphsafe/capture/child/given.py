@@ -18,7 +18,7 @@ def build_given(file: str, device: torch.device, axes: Mapping[str, Any]) -> Any
     """Return what a factory returns: the step and its arguments, or the answer of the factory that was written.
 
     Tensors that were on the one GPU of the writing process are put on `device`. If all tensors were on the host,
-    because there was no GPU, all of them are put there: code that only uses the host would give nothing to capture.
+    because there was no GPU, all of them are put on `device`, because code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)

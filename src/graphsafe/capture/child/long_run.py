@@ -2,8 +2,8 @@
 
 Between replays the values of changed tensors are put back, because a cache must not overflow. Names keep their
 bindings, because that is where a refresh leaks. At ten points garbage is collected, memory is measured, freed memory is
-overwritten (which shows a graph that still reads it), and the replay is compared with an eager step. If the inputs
-repeat in turn, the outputs of each replay are compared with earlier outputs for the same inputs.
+overwritten (which shows a graph that still reads it), and the replay is compared with an eager step. If the same inputs
+come again periodically, the outputs of each replay are compared with earlier outputs for the same inputs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _TIMED = 5
 _WATCHED = 20
 "Number of replays for finding the lines that keep memory."
 _MOST_SURPRISES = 50
-"""Number of replays that differ from an earlier one and are compared with an eager step; a step with float atomics has
-many."""
+"""The largest number of replays that are compared with an eager step because they differ from an earlier replay; a step
+with float atomics has many of these."""
 _STATM = "/proc/self/statm"
 
 
@@ -121,13 +121,15 @@ class _LongRun:
 
     @property
     def _comes_back(self) -> bool:
-        """Return whether inputs repeat in turn."""
+        """Return whether the same inputs come again periodically."""
         return self._session.subject.refresh is None
 
     @property
     def _compares_each(self) -> bool:
-        """Return whether each replay is compared. With several ranks none is: they would have to agree each time
-        whether to make an eager step."""
+        """Return whether each replay is compared.
+
+        With several ranks replays are not compared, because the ranks would have to agree each time on an eager step.
+        """
         return self._comes_back and self._session.ranks.size == 1
 
     def _inputs_of(self, number: int) -> int:
@@ -141,7 +143,7 @@ class _LongRun:
             self._compare_with_before(number)
 
     def _compare_with_before(self, number: int) -> None:
-        """Compare with earlier outputs. A different result is wrong only if an eager step does not give it either."""
+        """Compare with earlier outputs. A different result is wrong only if an eager step differs from it too."""
         session, k = self._session, self._inputs_of(number)
         outputs = session.outputs_of(self._recording.outputs).tensors
         digests = session.device.digests(outputs)
@@ -228,7 +230,7 @@ class _LongRun:
             points=tuple(self._points),
             keeping=self._keeping,
             moved=moved,
-            # A drift that shows later is not due to state that moved before an earlier check.
+            # State that moved before an earlier check cannot be the cause of a later drift.
             drifts=tuple(
                 replace(one, moved=tuple(each.path for each in moved if each.replay == one.replay))
                 for one in self._drifts.values()

@@ -1,4 +1,4 @@
-"""Counts how much memory a step or a graph holds at once, and which lines allocated it."""
+"""Computes how much memory a step or a graph holds at most, and which lines allocated it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _by_line(live: dict[int, tuple[Place, int]]) -> Counter[Place]:
 
 
 def pool_memory_held(events: Sequence[MemoryEvent]) -> Held:
-    """Return the same for the memory that a capture took from a graph's own pool."""
+    """Return the largest memory, in all and by line, that a capture took from its graph's pool."""
     return memory_held([event for event in events if event.private or not event.nbytes])
 
 

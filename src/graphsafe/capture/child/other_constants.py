@@ -1,7 +1,7 @@
 """Proposes other constants for inputs whose elements are all alike: a scale, a flag, a step size, one token.
 
-Such an input cannot be redrawn within the range seen, because the range is one point. Everything here works on host
-copies.
+An input of equal elements cannot be redrawn within the range seen, because the range is one point. All functions work
+on host copies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def constants(
     """Yield tensors of one repeated value each, where all elements of `values` are alike or `far` is asked for.
 
     The nearest constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants
-    outside them are left out, as are those that the dtype cannot hold.
+    outside of `bounds`, or outside of the dtype's range, are left out.
     """
     import torch
 
@@ -51,7 +51,10 @@ def constants(
 
 
 def _near_float(value: float, draw: float) -> float:
-    """Return a constant at most 40 % away, on either side; a fraction stays one (0.7 to 0.9). `draw` is in [0, 1)."""
+    """Return a constant at most 40 % away, on either side; a fraction stays between 0 and 1 (0.7 becomes 0.9).
+
+    `draw` is in [0, 1).
+    """
     if value == 0.0:
         return 0.1 + 0.9 * draw
     factor = 0.6 + 0.3 * draw if draw < 0.5 else 0.9 + 0.4 * draw
@@ -60,7 +63,7 @@ def _near_float(value: float, draw: float) -> float:
 
 
 def _near_integers(value: int) -> tuple[int, ...]:
-    """Return the nearest integers; none for a negative one, which is padding."""
+    """Return the nearest integers, or none for a negative value, which is padding."""
     return (value - 1, value // 2, value + 1) if value > 0 else (1,) if value == 0 else ()
 
 

@@ -1,4 +1,4 @@
-"""Makes imports once for all children, in a process that they fork from, if that changes nothing for them.
+"""Makes imports once for all children, in the process from which they fork, if this changes nothing for the children.
 
 A fork copies memory and one thread. So imports are shared only if they left CUDA untouched, started no thread that a
 fork would lose and no process, opened no file, and left torch's random numbers alone. Else every child imports for
@@ -38,13 +38,18 @@ _NOT_INITIALIZED = 3
 "CUDA_ERROR_NOT_INITIALIZED"
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
-"""Environment variables that say nothing of the factory: the first is set below, the second by torch 2.11 when it
-starts CUDA, which each child does."""
+"""Environment variables that the factory did not set.
+
+The first is set below; torch 2.11 sets the second when it starts CUDA, which each child does anyway.
+"""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
-"""The names that threads give themselves. The allocator that pyarrow brings, and so pandas, scikit-learn and, if it is
-installed, transformers, handles forks: in the child it works without its thread (jemalloc, background_thread.c)."""
+"""The names of threads that a fork may lose.
+
+The allocator of pyarrow (which pandas, scikit-learn and transformers import) supports forks: in the child it works
+without its thread (jemalloc, background_thread.c).
+"""
 
 
 class NotShareable(Exception):
@@ -129,7 +134,8 @@ def note_modules() -> None:
 
 
 def tell_imports(folder: Path) -> None:
-    """Tell what a build child has imported since its start, if there are libraries that its siblings can share."""
+    """Write down the imports of a build child since its start, if they include libraries that its siblings can
+    share."""
     modules = {name: _origin(name) for name in list(sys.modules) if name not in _modules_at_start}
     if any(map(_is_library, modules.values())):
         write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
@@ -149,7 +155,7 @@ def follow(folder: Path) -> None:
                 try:
                     importlib.import_module(name)
                 except BaseException:
-                    continue  # import it as the build child did, or it will be missing below
+                    continue  # import it as the build child did; the comparison below reports a missing module
     new = [name for name in list(sys.modules) if name not in before]
     different = [name for name in new if name not in origins or origins[name] != _origin(name)]
     if different:
@@ -164,7 +170,8 @@ def follow(folder: Path) -> None:
 
 @contextmanager
 def _watched(device: Device | None) -> Iterator[None]:
-    """Raise NotShareable if the code inside leaves something that forked children would lack or share."""
+    """Raise NotShareable if the code inside changes the process in a way that a fork does not preserve (a thread, a
+    file, CUDA)."""
     process = os.getpid()
     files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
     try:
@@ -172,7 +179,7 @@ def _watched(device: Device | None) -> Iterator[None]:
             yield
     finally:
         if os.getpid() != process:
-            leave(0)  # a copy of this process that the module has forked
+            leave(0)  # this is a copy of the process that the module has forked
     if has_children():
         raise NotShareable("it starts a process")
     if _open_files() - files:
@@ -181,7 +188,7 @@ def _watched(device: Device | None) -> Iterator[None]:
         raise NotShareable("it seeds torch or draws random numbers from it")
     if _cuda_started():
         raise NotShareable("it starts CUDA")
-    # Compare after a fork, because OpenBLAS, for one, ends its threads before it.
+    # Compare after a fork, because some libraries (OpenBLAS) end their threads before a fork.
     new = _thread_names()[threads:]
     if threading.active_count() > threads or new:
         raise NotShareable(f"it starts a thread ({new[-1]})" if new else "it starts a thread")
@@ -189,8 +196,8 @@ def _watched(device: Device | None) -> Iterator[None]:
 
 @contextmanager
 def asking_without_cuda() -> Iterator[None]:
-    """Let modules ask whether there is a GPU without starting CUDA here: torch then asks only the driver's management
-    library."""
+    """Let modules ask whether there is a GPU without starting CUDA here: torch then asks only NVML, the driver's
+    management library."""
     before = os.environ.get(_NVML)
     os.environ[_NVML] = "1"
     try:
@@ -239,7 +246,7 @@ def _thread_names() -> list[str]:
 
 
 def _open_files() -> set[str]:
-    """Return open files by number and name, without those that several processes may read alike."""
+    """Return open files by number and name, without files that several processes can read independently."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -284,7 +291,7 @@ def _random_digest() -> str:
 def _origin(name: str) -> str | None:
     try:
         return str(sys.modules[name].__spec__.origin)  # type: ignore[union-attr]
-    except Exception:  # a module may be any object
+    except Exception:  # an entry of `sys.modules` may be any object
         return None
 
 

@@ -1,12 +1,12 @@
 """A process that children fork from, with a keeper for each child.
 
-The first server has imported torch and none of the user's code: a child forked there starts in a third of a second
-where a fresh one takes four. Nothing in it may ask torch about CUDA (`torch.cuda.is_available()` is enough), for forked
-children could not use it afterwards. Others branch off from it: one for each target, so that targets do not wait for
-each other.
+The first server has imported torch and none of the user's code: a child forked from it starts in a third of a second, a
+fresh process in four. No code in a server may ask torch about CUDA (even by `torch.cuda.is_available()`), because
+forked children could not use CUDA afterwards. Further servers branch off from the first, one for each target, so that
+targets do not wait for each other.
 
-Between a server and each child stands a keeper: it adopts processes that the child's descendants leave behind, daemons
-too, and ends them all with the child.
+Between a server and each child stands a keeper: it adopts all processes that the child's descendants leave behind, even
+daemons, and ends them with the child.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MESSAGE_BYTES = 1 << 20
 
 
 def start(descriptor: int, prepare: Callable[[], None], folder: str | None = None) -> NoReturn:
-    """Serve the parent at the other end of this socket, and leave nothing behind when it is gone.
+    """Serve the parent at the other end of this socket, and clean up when the parent is gone.
 
     `folder` holds the parent's temporary files. The server removes it if the parent was killed and cannot.
     """
@@ -64,7 +64,7 @@ def start(descriptor: int, prepare: Callable[[], None], folder: str | None = Non
 def serve(parent: socket.socket) -> bool:
     """Serve the parent's requests: `job` forks a child, `branch` forks a server that imports more.
 
-    Return True when the parent asks for the end, False when it has ended without asking for that.
+    Return True when the parent asks the server to end, False if the parent ends without asking.
     """
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 REPLAYS = 3
 "Number of replays on changed inputs."
 PAIR = REPLAYS + 1
-"The number of the inputs and the seed for the two steps that are made without seeding in between."
+"The number of the inputs and of the seed for two successive steps without seeding in between."
 CAPTURE_SEED = 7_777
 "The seed at capture, and at no other time."
 FIRST_SEED = 1_000
@@ -52,11 +52,14 @@ class Session:
     capture_path: bool = False
     "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer yes."
     asked: Callable[[Asked], None] | None = None
-    "Called each time that the user's code asks in `path_step` whether a capture is under way."
+    "The function to call when the user's code asks in `path_step` whether a capture is under way."
     factory: Callable[..., Any] | None = None
     "The factory that made the subject."
     generators: Reach | None = None
-    "All generators to seed, if set: for steps that are made too often to search for them each time."
+    """All generators to seed, or None to search for them in each step.
+
+    Frequent steps set this, since a search takes time.
+    """
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side; they decide together about further steps."
 
@@ -134,7 +137,7 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
     """Enter the device and build the target. Raises TargetError.
 
     Captures that the constructor itself makes are added to `watched`. Without `watched`, a generator that the
-    constructor left capturing is repaired, so that a child can go on and find further faults.
+    constructor left capturing is repaired, so that the child can find further faults.
     """
     channel.phase("open the device")
     with ExitStack() as stack:

@@ -30,7 +30,7 @@ Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """The user's code failed eagerly. `line` is the one line for stderr; `stage` says how far it came."""
+    """The user's code failed eagerly. `line` is the one line for stderr; `stage` says in which stage it failed."""
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)
@@ -58,10 +58,10 @@ class Subject:
 
 @contextmanager
 def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Iterator[None]:
-    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line; that is where
-    the code is `written` if it cannot even be called.
+    """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line, or the place
+    `written` if the code cannot even be called.
 
-    If the user's code forks this process, the copy ends where it returns from that code; otherwise it would go on with
+    If the user's code forks this process, the copy ends when it returns from that code, before it could continue
     graphsafe's work.
     """
     process = process_id()
@@ -124,10 +124,11 @@ def build(
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
-    """Return whether the factory takes the device as its first argument: one that is required, or that is named so."""
+    """Return whether the factory takes the device as its first argument: an argument that is required or is named
+    `device`."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
-    except Exception:  # a callable of the user's whose signature is broken
+    except Exception:  # the user's callable has a broken signature
         return True
     first = next((p for p in parameters if p.kind is not p.KEYWORD_ONLY and p.kind is not p.VAR_KEYWORD), None)
     if first is None or first.name in axes:
@@ -241,7 +242,7 @@ def _import_file(path: Path) -> Any:
         sys.path.insert(0, str(folder))
     if package:
         return importlib.import_module(".".join([*reversed(package), path.stem]))
-    # A file with the name of an imported module (`json.py`) must not replace it for other code.
+    # A file with the name of an imported module (`json.py`) must not replace that module for other code.
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
     name = f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem
     spec = importlib.util.spec_from_file_location(name, path)

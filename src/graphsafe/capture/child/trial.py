@@ -33,8 +33,8 @@ _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs a
 
 
 class Broken(Exception):
-    """New values for this input broke the process itself (a device-side assertion): the child has to run again without
-    them."""
+    """Raised if new values for an input break the process itself (a device-side assertion); the child has to run again
+    without them."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -43,9 +43,11 @@ class Broken(Exception):
 
 @dataclass
 class Tried:
-    """The result of the trial. `limits` go into the report. `unvaried` are inputs that keep their values although
-    outputs may follow them. `unvaried_host` are those of them on the host, by which Python may decide; a graph keeps
-    that decision."""
+    """The result of the trial.
+
+    `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
+    `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a graph freezes the decision.
+    """
 
     limits: list[Limit] = field(default_factory=list)
     unvaried: list[str] = field(default_factory=list)
@@ -119,8 +121,10 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return the proposal of this number for replay `k`; None if there are fewer, and for an input of another
-        rank."""
+        """Return the proposal of this number for replay `k`;
+
+        None if there are fewer proposals, or if the input belongs to another rank.
+        """
 
         if path not in self.original:
             return None
@@ -157,7 +161,7 @@ class _Trial:
         return self._session.ranks.all(self.outcome(new, what) is not None)
 
     def together(self, paths: Sequence[str]) -> list[str]:
-        """Return those of many inputs whose new values the step takes, found by halving."""
+        """Return the inputs, of many, whose new values the step takes, found by halving."""
         if self.runs(self.new(dict.fromkeys(paths, 0), 1), TOGETHER if len(paths) > 1 else paths[0]):
             return list(paths)
         if len(paths) == 1:
@@ -190,8 +194,8 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps: the first may not show what an input does (an empty cache), nor the second (a plan made in the
-        first)."""
+        """Run two steps: an input may have no effect in the first step (an empty cache) or in the second (a plan made
+        in the first)."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False
@@ -211,7 +215,7 @@ class _Trial:
         outputs = session.outputs_of(session.step())
         with users_code("step", "the step failed"):
             state = session.device.digests(reach_of(session.subject).tensors)
-            # An input that the step leaves as it was given says nothing about the step.
+            # An input that the step leaves unchanged is no result of the step.
             changed = {path: digest for path, digest in state.items() if given.get(path) != digest}
             digests = {**session.device.digests(outputs.tensors), **outputs.hosts, **changed}
             results = list(host_values(session.device, outputs.tensors).values())

@@ -3,9 +3,9 @@
 Floats are redrawn within the finite range seen; infinities, NaN and the dtype's extremes (masks) stay in place.
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers
 in order, and integers that are all different (offsets, positions, slots, block tables), carry meaning in their order:
-they get other legal values of several kinds, and the caller finds out which of them the step takes. An input whose
-elements are all alike (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the
-host gets far constants too, because Python may compare it with a threshold. Everything here works on host copies.
+they get proposals of several kinds, and the caller finds out which proposal the step takes. An input whose elements are
+all alike (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the host gets far
+constants too, because Python may compare it with a threshold. All functions work on host copies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def generator_for(name: str) -> torch.Generator:
 def proposals(
     values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (None, None), far: bool = False
 ) -> Iterator[torch.Tensor]:
-    """Yield new tensors of the same shape and dtype, the one that changes most first; none where nothing can be varied.
+    """Yield new tensors of the same shape and dtype, first the tensor that changes most; nothing if the values cannot
+    be varied.
 
     `far` adds constants far from the values seen: for inputs on the host.
     """
@@ -41,7 +42,7 @@ def proposals(
         return
     seen = [values]
     for new in chain(_proposed(values, generator, bounds), constants(values, generator, bounds, far)):
-        # `equal` takes NaN for unequal: a tensor of NaN alone would be offered as new.
+        # `equal` treats NaN as unequal, so an unchanged tensor of only NaN would be proposed as new.
         if all(not _alike(new, known) for known in seen):
             seen.append(new)
             yield new
@@ -114,7 +115,7 @@ def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Return another order if there is one: every second permutation of two elements is the old one."""
+    """Return another order if possible: a random permutation of two elements is the old order half of the time."""
     import torch
 
     drawn = flat[torch.randperm(flat.numel(), generator=generator)]

@@ -1,4 +1,4 @@
-"""The one protocol behind which CUDA and the simulated device stand; no probe names either.
+"""The protocol that CUDA and the simulated device implement; a probe uses only this protocol.
 
 An implementation lives in one child process, is entered once, and makes at most one capture attempt. Everything of the
 user's (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through
@@ -56,7 +56,7 @@ class Kernels:
 
 
 class NotComparable(RuntimeError):
-    """The device does not show what a recording holds, so recordings cannot be compared."""
+    """Raised if the device does not show the contents of a recording, so that recordings cannot be compared."""
 
 
 class Recording(Protocol):
@@ -76,8 +76,10 @@ class Recording(Protocol):
     def pool_bytes(self) -> int | None: ...
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Compare two recordings of one step node by node, and return what Python froze differently. The places are
-        those of `other`, if it is a traced recording. Empty if the recordings are the same graph."""
+        """Compare two recordings of one step node by node, and return the values that Python froze differently.
+
+        The places are those of `other`, if it is a traced recording. Empty if the recordings are the same graph.
+        """
         ...
 
     def opaque_nodes(self) -> int:
@@ -174,13 +176,17 @@ class Device(Protocol):
         ...
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
-        """Give a list that holds, when the context ends, the allocations and releases inside it, in order. The
-        allocator behaves as it does without it."""
+        """Yield a list that, when the context ends, holds the allocations and releases inside it, in order.
+
+        The allocator's behaviour does not change.
+        """
         ...
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
-        """Tell code that asks whether a capture is under way that it is, and tell `asked` where. Nothing is
-        captured."""
+        """Answer True to code that asks whether a capture is under way, and report the place to `asked`.
+
+        Nothing is captured.
+        """
         ...
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
@@ -193,7 +199,7 @@ class Device(Protocol):
         ...
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races in a recording of `step`. The step may be captured again for it, under a watch.
+        """Return the races in a recording of `step`. To find them, the step may be captured again under a watch.
 
         Raises NotComparable if the device does not show the order of nodes or the memory that they use.
         """
@@ -254,8 +260,11 @@ class Device(Protocol):
         ...
 
     def reuse_freed(self) -> None:
-        """Overwrite memory that has no owner any more, even if a graph goes on using it. It is stronger than `churn`,
-        and hides causes: use it only in runs after which nobody looks for the cause of a difference."""
+        """Overwrite memory that has no owner any more, even if a graph still uses it.
+
+        This is stronger than `churn`, but hides causes: use it only in runs whose differences are not explained
+        afterwards.
+        """
         ...
 
     def memory(self) -> DeviceMemory: ...
@@ -269,8 +278,8 @@ class Device(Protocol):
         ...
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
-        """Run a step, perhaps twice, and return what the host asked for and what the device did: in order, with times
-        if the device has a clock. Files may be written to `folder`. Lines are absolute paths."""
+        """Run a step, perhaps twice, and return the host's calls and the device's work in order, with times if the
+        device has a clock. Files may be written to `folder`. Lines are absolute paths."""
         ...
 
     def values_asked(self) -> int:
@@ -278,8 +287,10 @@ class Device(Protocol):
         ...
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """Answer, inside this context, Python's questions about values that were not computed: with True, one and all
-        of a mask, or with the opposite."""
+        """Let Python read made-up values inside this context where no values were computed:
+
+        True, one and all of a mask, or the opposite.
+        """
         ...
 
     def unknown_operations(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MOST_RACES = 16
 _MOST_ELEMENTS = 1 << 26
-"Strided views that together span more elements than this count as overlapping if their outer bounds do."
+"Strided views that together span more elements than this count as overlapping if their outer bounds overlap."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
         return None
     try:
         address = tensor.data_ptr()
-    except RuntimeError:  # a tensor class without memory of its own
+    except RuntimeError:  # a wrapper subclass has no memory of its own
         return None
     return (
         Access(address, tensor.element_size(), tuple(tensor.shape), tuple(tensor.stride()), writes) if address else None

@@ -1,7 +1,7 @@
 """Marks tensors whose values are not computed: shapes mode knows their shapes, dtypes and shared memory.
 
-The mark sits on the Python object of the tensor's storage, so views share it. Most such memory lies on torch's meta
-device, and takes no room; memory that was real keeps its room, but its values no longer count.
+The mark sits on the Python object of the tensor's storage, so views share it. Most marked memory lies on torch's meta
+device and takes no room. Real memory that is marked keeps its room, but its values no longer count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def is_valueless(tensor: torch.Tensor) -> bool:
         return False
     try:
         return hasattr(tensor.untyped_storage(), _MARK)
-    except (RuntimeError, NotImplementedError):  # a tensor class without memory of its own
+    except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
         return False
 
 

@@ -1,4 +1,4 @@
-"""Runs a child again with what its earlier runs have taught."""
+"""Runs a child again with the lessons of its earlier runs."""
 
 from __future__ import annotations
 

@@ -137,8 +137,8 @@ class DeviceProof:
         self._add(*sharing.findings(seen.told[Built].entry, self._book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return bytes that the graph of each bucket holds in a pool of its own; with several ranks, the largest of
-        them."""
+        """Return the bytes that the graph of each bucket holds in its own pool; with several ranks, the largest
+        number."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self._rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
@@ -162,8 +162,8 @@ def _bucket(axes: Axes, seen: Seen) -> Bucket:
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
-    """Add the time that this run took, in all and per child, what the children did meanwhile, and why they did not
-    share imports, if they did not."""
+    """Add the time that this run took, in all and per child, the children's phases, and the reason if the children did
+    not share imports."""
     timing = replace(
         seen.probes.timing,
         seconds=round(seconds, 2),

@@ -20,8 +20,10 @@ _RECORDED = re.compile(
 
 
 def environment(built: Sequence[Platform], facts: str, extra: Sequence[str]) -> Environment:
-    """Return the report's environment. `built` is what each build child told of its torch and its device; `extra` are
-    configured names of variables."""
+    """Return the report's environment.
+
+    `built` has each build child's torch and device; `extra` are further names of variables from the configuration.
+    """
     first = next(iter(built), Platform())
     settings = {name: value for name, value in os.environ.items() if _RECORDED.fullmatch(name) or name in extra}
     return Environment(

@@ -17,7 +17,7 @@ Key = tuple[str, str, int]
 
 
 class FindingTable:
-    """Collects findings, and limits for facts of which no line of the user's code is known."""
+    """Collects findings, and limits for facts without a known line of the user's code."""
 
     def __init__(self, seen: Seen, book: Rulebook) -> None:
         self._seen = seen
@@ -40,8 +40,11 @@ class FindingTable:
         region: Region | None = "captured",
         here: str = "",
     ) -> None:
-        """Add a finding at the last of `frames`. If the line has a finding of the same code, the two become one, at the
-        severer level and with the data of both."""
+        """Add a finding at the last of `frames`.
+
+        If the line has a finding of the same code, the two become one, at the more severe level and with the data of
+        both.
+        """
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
@@ -88,8 +91,8 @@ def lowered(level: Level, seen: Seen) -> Level:
 
 
 def at_configured_levels(findings: Iterable[Finding], seen: Seen, book: Rulebook) -> list[Finding]:
-    """Return the findings with the levels that the configuration gives to rules, lowered where replay proved them
-    harmless."""
+    """Return the findings with the levels that the configuration gives to rules, lowered if a correct replay proved
+    them harmless."""
     return [replace(one, level=lowered(book.rules[one.code].level_of(one.level), seen)) for one in findings]
 
 

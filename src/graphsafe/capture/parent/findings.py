@@ -1,6 +1,6 @@
-"""Makes findings, in the words of the rulebook, from what children saw of one device and bucket.
+"""Makes findings, in the words of the rulebook, from the children's answers about one device and bucket.
 
-Findings explain a verdict and never make it: `report/verdict.py` reads the probes.
+Findings explain a verdict and never decide it: `report/verdict.py` reads the probes.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class _Writer:
 
     @property
     def _entry(self) -> tuple[CallSite, ...]:
-        """The function that the factory returned, for findings that cannot be blamed on one of its lines."""
+        """Return the function that the factory returned, for findings without a known line."""
         entry = self._told[Built].entry
         return () if entry is None else (entry,)
 
@@ -162,8 +162,8 @@ class _Writer:
     def _level_of(self, how: str) -> Level:
         """Return the level of a change of state to which no pair of captures attributes a difference.
 
-        A number without effect on the graph is a note at most. Memory is a warning: the graph goes on using the memory
-        of the capture.
+        A number without effect on the graph is at most a note. Moved memory is a warning, because the graph still uses
+        the memory of the capture.
         """
         if how == "cached":
             return "warning"
@@ -174,8 +174,10 @@ class _Writer:
         return "error" if self._differs else "warning"
 
     def frozen(self) -> None:
-        """Add findings for values that Python decided at capture and that changed later. Captures that differ prove
-        them."""
+        """Add findings for values that Python decided at capture and that changed later.
+
+        Differing captures prove this.
+        """
         if self._twin.status != "fail" or not self._twin.differences:
             return
         first = self._twin.differences[0]
@@ -204,7 +206,7 @@ class _Writer:
             self.add("GS702", change.frames, level="error", data=data, here=here)
         grown = [one for one in changes.values() if one.how == "grows" and _is_line(one.frames, first.frames)]
         for change in grown:
-            # The line keeps a tensor of each step, so that the next one lies elsewhere.
+            # The line keeps a tensor of each step alive, so that the next step's tensor has another address.
             data = {"attribute": change.name, **_known(before=change.before, after=change.after), "froze": froze}
             self.add("GS402", change.frames, value=f"`{change.name}`", level="error", data=data)
         if not calls and not hidden and not grown:
@@ -215,8 +217,10 @@ class _Writer:
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here)
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step. If only one thing can decide, the finding is at
-        the line that does, else at the operation that changed."""
+        """Add a finding if Python decides differently in a later step.
+
+        If there is a single possible cause, the finding is at its line, else at the operation that changed.
+        """
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
@@ -226,7 +230,8 @@ class _Writer:
         self.add(blamed.code, frames, span, expr=blamed.expr, level="error", data=blamed.data, here=here)
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
-        """Return whether the long run has found the same tensor replaced, and the line between replays that does it."""
+        """Return whether the long run also found the tensor replaced, with the line that replaces it between
+        replays."""
         growth = self._probes.memory.growth
         moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
         return rebound_by(departure) in moved
@@ -273,8 +278,7 @@ class _Writer:
         own = self._told[OwnGraphs]
         replays = next(iter(own.replays), None)
         if replays is not None:
-            # A compiled function that is captured with instruments runs as it was written, which would name another
-            # cause.
+            # With instruments a compiled function runs uncompiled, so they would name another cause.
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
@@ -297,7 +301,7 @@ class _Writer:
         return self._by_text(message) or code_of_failure(event, self._book.ops)
 
     def _by_text(self, message: str) -> str | None:
-        """Return the one rule that lists the error's text, if there is just one."""
+        """Return the rule that lists the error's text, if exactly one rule does."""
         codes = [rule.code for rule in self._book.rules.values() if any(text in message for text in rule.error_text)]
         return codes[0] if len(codes) == 1 else None
 
@@ -329,7 +333,7 @@ class _Writer:
         growth = self._probes.memory.growth
         drifts = () if growth is None else growth.drifts
         if drifts and all(drift.moved for drift in drifts) and len(wrong) == len(drifts):
-            return  # state that was replaced between replays: `growth.py` reports it
+            return  # `growth.py` reports state that was replaced between replays
         if any(
             code in _EXPLAIN_REPLAYS and finding.level == "error" for (code, _, _), finding in self.table.found.items()
         ):

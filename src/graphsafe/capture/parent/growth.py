@@ -22,7 +22,7 @@ from graphsafe.rulebook.book import Rulebook
 Value = TypeVar("Value", int, float)
 
 _MOST_SETTLING = 0.75
-"A cache or a pool settles. Memory that grows in more than this share of the intervals keeps growing."
+"A cache or a pool stops growing. Memory that grows in more than this share of the intervals counts as a leak."
 _HOST_NOISE = 8 << 20
 "Growth of host memory that Python and the driver may cause by themselves."
 _KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
@@ -36,12 +36,12 @@ class Trend:
 
     device_bytes: int | None
     host_bytes: int | None
-    "Growth from the first point to the last; None where it was not measured."
+    "Growth from the first point to the last; None if it was not measured."
     leaks: str | None
     "The memory that keeps growing: `device` or `host`, or None."
     pool_bytes: int | None = None
     slows: bool | None = None
-    "Whether steps take longer and longer; None where no time was measured."
+    "Whether steps take longer and longer; None if no time was measured."
 
 
 def growth_of(points: Sequence[Point]) -> Trend:
@@ -107,7 +107,7 @@ def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory,
 
 def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
     """Return the findings and limits of a long run: a leak, at the line that keeps memory; replaced state that makes
-    replays wrong, at the refresh, else at the step; and the reason why the run ended early."""
+    replays wrong, at the refresh (or without a refresh, at the step); and the reason why the run ended early."""
     growth, run = seen.probes.memory.growth, seen.told.get(LongRun)
     said: list[Finding | Limit] = []
     if growth is None or run is None:

@@ -30,7 +30,7 @@ class Predictions:
         self._made: list[tuple[list[Path], Config, Sequence[Finding]]] = []
 
     def of(self, files: list[Path], config: Config) -> Sequence[Finding]:
-        """Return what scan finds in these files."""
+        """Return the findings of scan in these files."""
         from graphsafe.scan.api import scan_paths
 
         for known, given, findings in self._made:
@@ -48,8 +48,10 @@ def joined(
     ready: bool,
     predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
-    """Return capture's findings with their status, then those that only scan has. `lines`: file -> the lines that ran;
-    `ready`: whether the step is ready."""
+    """Return capture's findings with their status, then the findings that only scan has.
+
+    `lines`: file -> the lines that ran; `ready`: whether the step is ready.
+    """
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
     files = [Path(file) for file in lines if _is_of_project(file)]
     if not files:
@@ -58,7 +60,7 @@ def joined(
         predicted = predictions.of(sorted(files), config)
     except ImportError as error:
         return list(findings), [Limit("join", "scan", f"scan could not be loaded: {error}")]
-    except Exception as error:  # a fault of scan must not cost the measured results
+    except Exception as error:  # an error of scan must not lose the measured results
         return list(findings), [Limit("join", "scan", f"scan failed: {type(error).__name__}: {error}")]
     proven = list(findings)
     alone: list[Finding] = []
@@ -118,8 +120,10 @@ def _is_of_project(file: str) -> bool:
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
-    """Return whether any line in the body of the function around a place ran. Other functions say nothing about this
-    step."""
+    """Return whether any line in the body of the function around a place ran.
+
+    If none ran, the finding does not concern this step.
+    """
     around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
     if not around:
         return False

@@ -18,8 +18,10 @@ _MAY_DECIDE = ("host", "grows", "opaque")
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The line to blame. `frames` is empty if several things may have decided: then only the line of the changed
-    operation is sure."""
+    """The line to blame.
+
+    `frames` is empty if several causes are possible: then only the line of the changed operation is certain.
+    """
 
     code: str
     frames: Sequence[CallSite]
@@ -52,8 +54,10 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
 
 
 def rebound_by(departure: Departure) -> str | None:
-    """Return the path of the tensor in whose place a later step reads another one. A view that starts elsewhere in the
-    same tensor does not count: there a number of Python has changed."""
+    """Return the path of a tensor that was replaced, so that a later step reads another tensor.
+
+    A view at another offset of the same tensor does not count, because only a Python number has changed then.
+    """
     if departure.what != "memory":
         return None
     before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))

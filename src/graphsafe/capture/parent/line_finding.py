@@ -24,7 +24,7 @@ def finding_at(
 ) -> Finding | Limit:
     """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
 
-    `how` selects the rule's message and `words` fill its placeholders; `because` says what was seen here; `why`
+    `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
     replaces the rule's own reason.
     """
     match = next((match for match in rule.matches if how in match.how), None)

@@ -1,6 +1,7 @@
-"""Finds out without importing a target that its file, its module or its factory is missing.
+"""Finds out, without importing a target, whether its file, its module or its factory is missing.
 
-Only certain answers are given. A module that may define names dynamically gets no answer: only its import can tell.
+Only certain answers are given. There is none for a module that may define names dynamically, because only its import
+shows the names.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from pathlib import Path
 from graphsafe.errors import nearest
 
 _COMPUTING = frozenset({"globals", "locals", "vars", "exec", "eval", "setattr", "modules"})
-"A module that uses one of these names may hold names that no line of it binds."
+"A module that uses one of these names may define names dynamically."
 
 _MOST_NAMED = 5
-"Functions that a message lists."
+"The largest number of functions that a message lists."
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
@@ -42,7 +43,7 @@ def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
 
 
 def _without_name(target: str, configured: Iterable[str]) -> str:
-    """Say that a target without a factory is not configured either, and guess the intended name."""
+    """Return a message that a target without a factory is not configured either, with a guess of the intended name."""
     path = Path(target.removesuffix(":"))
     if path.suffix == ".py" and path.is_file():
         return f"name the factory too: {path}:FACTORY{_functions_of(path)}"
@@ -58,8 +59,10 @@ def _python_files(folder: Path) -> list[str]:
 
 
 def _module_without_factory(module: str, name: str) -> str | None:
-    """Return the reason why a module lacks the factory, or None. Parent packages are looked at, never imported; finders
-    that do not search paths are asked."""
+    """Return the reason why a module lacks the factory, or None.
+
+    Parent packages are searched for and never imported; finders that do not search paths are asked.
+    """
     path: list[str] | None = [os.getcwd(), *sys.path]
     parts = module.split(".")
     for depth, part in enumerate(parts):
@@ -115,21 +118,20 @@ def _computes_names(tree: ast.Module) -> bool:
 
 
 def _imported(body: list[ast.stmt]) -> Iterator[str]:
-    """Give the names bound to modules by `import`, which are not factories. A name imported from a module may be
-    one."""
+    """Yield the names that `import` binds to modules. Unlike names imported from a module, they cannot be factories."""
     for node in body:
         if isinstance(node, ast.Import):
             yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
 
 
 def _bound(body: list[ast.stmt]) -> Iterator[str]:
-    """Give the names that statements at module level bind, in any branch; `*` for a star import."""
+    """Yield the names that statements at module level bind, in any branch; `*` for a star import."""
     left: list[ast.AST] = list(body)
     while left:
         node = left.pop()
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             yield node.name
-            # The body has a scope of its own; decorators and defaults may still bind by `:=`.
+            # The body has its own scope, but decorators and defaults may bind module-level names by `:=`.
             left += [*node.decorator_list, *(node.bases if isinstance(node, ast.ClassDef) else [node.args])]
             continue
         if isinstance(node, ast.Lambda):

@@ -1,4 +1,4 @@
-"""Puts the probes into the form of a report: places instead of frames, and no path of this machine."""
+"""Puts the probes into the form of a report: places instead of frames, and no absolute paths."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def by_line(events: Iterable[SeenEvent]) -> tuple[Line, ...]:
 
 
 def place_of(frames: Sequence[CallSite]) -> str | None:
-    """Return `model.py:12` for the line to blame, which is the last; None where no line is known."""
+    """Return `model.py:12` for the line to blame, which is the last frame; None without a known line."""
     return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else None

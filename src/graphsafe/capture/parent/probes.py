@@ -1,4 +1,4 @@
-"""The probes of one run: what children told, and how a child ended in the middle of one."""
+"""The probes of one run, from the children's answers, or from the end of a child that ended during a probe."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: E
 
 
 def with_reference(replay: Replay, told: Told) -> Replay:
-    """Return the probe with the reference's checks, and with how many replays got changed inputs."""
+    """Return the probe with the reference's checks, and with the number of replays on changed inputs."""
     reference, inputs = told[Reference], told[Varied]
     replay = replace(replay, varied=reference.varied, unvaried=inputs.unvaried, unvaried_host=inputs.unvaried_host)
     return with_checks(replay, reference.checks)
@@ -101,7 +101,7 @@ def memory_of(held: StepMemory, capture: Capture) -> Memory:
 
 
 def measured(memory: Memory, told: Memory) -> Memory:
-    """Return the probe `memory` with what the measuring child told."""
+    """Return the probe `memory` with the answer of the measuring child."""
     return replace(
         memory,
         status=told.status,

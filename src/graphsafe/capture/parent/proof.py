@@ -46,7 +46,7 @@ class Proof:
         self._support: Support | None = None
         self.limits: list[Limit] = []
         self.fault: Exception | None = None
-        "Failures of graphsafe itself, outside of children."
+        "An error of graphsafe itself in the parent process, or None."
         self._interrupted = False
         self._directory = os.getcwd()
         self._all_points = _points(request.buckets)
@@ -68,7 +68,7 @@ class Proof:
         return self._request.nproc is not None
 
     def is_impossible(self) -> bool:
-        """Return whether a look at the target shows that it cannot be run; the report then says why."""
+        """Return whether the target's files already show that it cannot be run; the report then says why."""
         missing = what_is_missing(self._request.target, self._request.config.targets)
         if missing is not None:
             self.limits.append(Limit(BAD_REQUEST, self.target, missing))
@@ -77,7 +77,7 @@ class Proof:
     def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
         """Prove the target. `supervisor` makes one supervisor per device; `present` are the GPUs of this machine.
 
-        Never raises, so that a fault with this target does not stop the next one.
+        Never raises, so that an error with this target does not stop the next target.
         """
         try:
             self._run(supervisor, present, folder)
@@ -92,7 +92,8 @@ class Proof:
         self.limits.append(Limit(INTERRUPTED, self.target, "stopped by the user before it was done"))
 
     def _run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Run independent devices side by side, as many as the machine has cores for, and ranks all at once."""
+        """Run independent devices side by side, as many as the machine has cores for, and run all ranks at the same
+        time."""
         folder.mkdir()
         size = self._request.nproc
         names = self._device_names(present) if size is None else self._rank_devices(size, present)
@@ -169,7 +170,10 @@ class Proof:
         return list(dict.fromkeys(names))
 
     def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
-        """Return a device for each rank: the named ones, or the first ones. Too few devices become a limit."""
+        """Return a device for each rank: the named devices, or else the first of the machine.
+
+        Too few devices become a limit.
+        """
         asked = self._request.devices or (("cuda",) if present else ("sim",))
         if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
             return list(dict.fromkeys(self._device_names(present)))
@@ -185,8 +189,11 @@ class Proof:
         return list(present[:size]) if len(present) >= size else []
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report in every case. If graphsafe fails while it makes findings, it is a report without them;
-        after an interruption it leaves out scan's findings, which take time."""
+        """Return the report in every case.
+
+        If graphsafe fails while it makes findings, the report has no findings; after an interruption it has no findings
+        of scan, which take time.
+        """
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())
@@ -233,7 +240,7 @@ class Proof:
 
 
 def _evidence(devices: Sequence[str]) -> Literal["measured", "predicted"] | None:
-    """Return what kind of evidence a run on these devices is; None if nothing ran."""
+    """Return the kind of evidence that a run on these devices gives; None if nothing ran."""
     if not devices:
         return None
     return "predicted" if any(device.startswith("sim") for device in devices) else "measured"

@@ -54,16 +54,16 @@ if TYPE_CHECKING:
 
 _TRIES = "try "
 _MOST_BUILDS = 4
-"The first run, and three more, in which inputs whose new values broke it keep their values."
+"The largest number of build children; each later one leaves out inputs whose new values broke a process."
 _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
-"The step without its own graphs is not what the user asked about."
+"A request that is wrong only for the step without its own graphs is not the user's mistake."
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
 
 class Run:
-    """The proof of one bucket. `prove()` returns what was seen; `limits` then holds what could not be seen."""
+    """The proof of one bucket. `prove()` returns the children's answers; `limits` then says which facts are unknown."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Run:
 
     @property
     def not_shared(self) -> str | None:
-        """The reason why children did not share imports, or None."""
+        """Return the reason why children did not share imports, or None."""
         return self._supervisor.why_not_shared(self._job("build"))
 
     def prove(self) -> Seen:
@@ -122,7 +122,7 @@ class Run:
         judged = verdict(self._probes, self._planned)
         probes = self._probes
         if judged == "ready" and probes.state.status == "fail":
-            # Replays follow the changes that the step makes.
+            # Whether replays are right depends on the changes of state that the step makes.
             probes = replace(probes, state=replace(probes.state, status="pass"))
         return Seen(
             device=self.device,
@@ -143,7 +143,7 @@ class Run:
         return job_of(self._request, child, self._folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Ended:
-        """Record what a child told before it ended, and return how it ended."""
+        """Record the answers of an ended child, and return how it ended."""
         told, end = child.told, child.ended
         self._divergence = self._divergence or self._rank.coordinator.divergence(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
@@ -171,8 +171,10 @@ class Run:
         return f"{self._rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add why the request is wrong. With several ranks only the first that failed says so, since the others failed
-        because of it."""
+        """Add the reason why the request is wrong.
+
+        Of several ranks only the first to fail adds it.
+        """
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
@@ -272,7 +274,7 @@ class Run:
         return free is None or peak is None or count * peak < _SHARE_OF_DEVICE * (free + peak)
 
     def _read(self, child: Child) -> None:
-        """Put together what the step, the reference and the capture child told; `child` is the last of them."""
+        """Combine the answers of the step, the reference and the capture child; `child` is the capture child."""
         told, end = self._told, child.ended
         capture = capture_of(told, end, child.phase)
         if end.how == "target" and capture.status != "pass":
@@ -324,7 +326,7 @@ class Run:
         return child.told.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
-        """Compare the replays after events, in a build of its own. They count as the other replays do."""
+        """Compare the replays after events, in a separate child. They count as much as the other replays."""
         end = self._ended(self._supervisor.run(self._job("events")))
         failed = self._told[Reference].event_failed
         if end.how == "target" and failed is None:
@@ -333,8 +335,10 @@ class Run:
         self._probes = replace(self._probes, replay=replay)
 
     def _blame_target(self) -> None:
-        """Say what failed in the reference: a refresh, an event, a later step. The request is then wrong, unless the
-        verdict holds without the reference, or the step asked whether a capture is under way and was told so."""
+        """Add a failure of the reference: in a refresh, an event or a later step.
+
+        The request is then wrong, unless the verdict holds without the reference or the step asked about a capture.
+        """
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed
         if why is None or ran_out_of_memory(why):

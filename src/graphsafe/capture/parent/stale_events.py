@@ -13,7 +13,7 @@ Frames = Sequence[CallSite]
 
 
 def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Give the frames and the words of each finding. `entry` is for an event that is not the user's own code."""
+    """Yield the frames and the words of each finding. `entry` is used if an event is not the user's own code."""
     for event in events:
         wrong = [check.name for check in differing(event.checks)]
         if not wrong:

@@ -1,4 +1,4 @@
-"""Words findings about captures: pure functions from what probes saw to text."""
+"""Words findings about captures: pure functions from probes to text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Words(defaultdict[str, str]):
 
 
 def what_was_frozen(one: Difference) -> str:
-    """Return a sentence that follows others: two captures, and what each of them froze."""
+    """Return a sentence about two captures and the value that each of them froze, to follow other sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
         return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step's plan. `report.plan` is the plan as in a report; `code` applies it, or is None if there is none."""
+    """A step's plan.
+
+    `report.plan` is the plan as in a report; `code` is the text that applies the plan, or None if it could not be
+    written.
+    """
 
     report: Report
     code: str | None
@@ -22,8 +26,8 @@ class Planned:
     def apply(self) -> ModuleType:
         """Replace the target's functions that have breaks, in this process.
 
-        The returned module has `capture(fn, args, kwargs)`, which gives the step as graphs. Raises RequestError if
-        there is no code.
+        The returned module has `capture(fn, args, kwargs)`, which returns the step as captured graphs. Raises
+        RequestError if there is no code.
         """
         from graphsafe.errors import RequestError
 
@@ -41,8 +45,8 @@ class Planned:
 def plan(target: str, device: str | None = None) -> Planned:
     """Plan a target (`FILE.py:FACTORY` or `package.module:FACTORY`) in separate processes.
 
-    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target importable under the name
-    that its file has. Raises RequestError where there is no torch.
+    `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target must be importable under
+    its file's name. Raises RequestError where there is no torch.
     """
     import tempfile
 

@@ -1,4 +1,4 @@
-"""Keeps the functions that a child needs to answer, before the user's code is imported and may replace them.
+"""Keeps references to the functions that a child needs for its answer, because the user's code may replace them later.
 
 A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process; the child's answer must
 still get out. Import this module before the user's code.

@@ -20,8 +20,7 @@ _LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_
 
 
 def blamed_on_target(error: BaseException) -> str | None:
-    """Return a line that names the change which the target made to this process, if it explains this error of
-    graphsafe's.
+    """Return a line that names a change of this process by the target, if the change explains graphsafe's error.
 
     Changes count from the import of this module on. Returns None if the error may have another cause.
     """

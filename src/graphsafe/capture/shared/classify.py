@@ -1,4 +1,4 @@
-"""Finds the rule that an event of a step falls under: by its operation, the torch call around it, and its expression.
+"""Finds the rule for an event of a step, by its operation, the torch call around it, and its expression.
 
 Pure functions over events and the user's source; the parent applies them to the children's answers.
 """
@@ -53,8 +53,7 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
 
 
 def code_of_failure(event: StepEvent, ops: OpTable) -> str:
-    """Return the rule that an event which broke a capture falls under; GS607 if its operation is not known to break
-    any."""
+    """Return the rule for an event that broke a capture; GS607 if its operation is not known to break captures."""
     known = ops.aten(event.op) or ops.python(event.via or "")
     plain = event.kind == "hidden-sync" and (known is None or not any(effect.rule for effect in known.effects))
     return "GS607" if plain else code_of(event, ops) or "GS607"

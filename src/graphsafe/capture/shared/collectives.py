@@ -1,4 +1,4 @@
-"""Names PyTorch's collectives, and the file in which a child notes those that it issues."""
+"""The names of PyTorch's collectives, and the file in which a child notes the collectives that it issues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Call:
     frames: tuple[CallSite, ...]
     span: Span | None
     extra: bool = False
-    "Whether no other rank reaches such a line."
+    "Whether no other rank reaches the call's line."
 
 
 OF_GROUPS: Mapping[str, str] = {

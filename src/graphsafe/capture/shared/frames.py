@@ -92,8 +92,10 @@ def _position(code: CodeType, instruction: int) -> Span | None:
 
 
 def _tested(code: CodeType, offset: int) -> int:
-    """Return the instruction that made the value which a jump tests; every other instruction is returned as it is. The
-    position of a jump is that of the whole `if`, whichever of its operands is tested."""
+    """Return the instruction that made the value which a jump tests; every other instruction is returned as it is.
+
+    The position of a jump is the whole `if`, even if only one of several operands is tested.
+    """
     before = [one for one in dis.get_instructions(code) if one.offset <= offset]
     if not before or not before[-1].opname.startswith(_ASKS):
         return offset

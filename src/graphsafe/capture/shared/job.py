@@ -31,7 +31,7 @@ FAILED = 70
 CAPTURE = "capture"
 "The phase of a child that captures the step."
 WAITS_FOR_RANKS = "wait for the other ranks"
-"The phase of a child that has made all its steps so far and waits for the results of other ranks."
+"The phase of a child that waits for the results of other ranks after it has made its own steps."
 GONE = "reference.gone"
 "The file by which the parent tells the capture child that there will be no reference."
 OWN_INPUTS = "the step's own inputs"
@@ -144,13 +144,16 @@ class Channel:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
     def _end_a_copy(self) -> None:
-        """End this process if the target has forked it from the child: it would answer a second time."""
+        """End this process if the target has forked it from the child: the copy would answer a second time."""
         if process_id() != self._process:
             leave(0)
 
 
 def tell_alone(job: Job, *, shared: bool) -> None:
-    """Tell a child that waits in `wait_to_be_alone` to go on; `shared` says that other children use the device too."""
+    """Tell a child that waits in `wait_to_be_alone` to continue;
+
+    `shared` says that other children use the device too.
+    """
     Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 
 
@@ -165,7 +168,7 @@ def _line(phase: str) -> bytes:
 
 
 def read_told(folder: Path, child: str) -> Told:
-    """Return what a child has told so far."""
+    """Return the answers that a child has written so far."""
     try:
         return Told(decode(read_text(f"{folder}/{child}.result")))
     except (OSError, ValueError):

@@ -18,8 +18,8 @@ def render_junit(reports: Sequence[Report]) -> str:
     """Return the test cases. Errors of a scan fail; suppressed findings are skipped; warnings and notes pass, with
     their text as output.
 
-    A device or bucket fails when it is not ready and is in error when the verdict is inconclusive. One that is ready
-    with breaks is skipped: the target's configuration decides whether that is good enough, and a report lacks it.
+    A device or bucket fails when it is not ready and is in error when the verdict is inconclusive. If it is ready with
+    breaks it is skipped, because only the target's configuration decides whether this is a success.
     """
     root = xml.Element("testsuites", name="graphsafe")
     for report in reports:

@@ -21,7 +21,7 @@ _LEAST = 2
 class _Property:
     name: str
     letter: str
-    "The beginning of the names of its classes."
+    "The beginning of the names of the filter's classes."
     of: Callable[[Finding], str]
 
 
@@ -47,7 +47,7 @@ class Filters:
         }
 
     def classes(self, *findings: Finding) -> str:
-        """Return the classes of an element that holds these findings, but for those of their files."""
+        """Return the classes of an element that holds these findings, without the classes of their files."""
         of = [each for each in _PROPERTIES if each.name != _FILE]
         return " ".join(sorted({self._classes[each.name][each.of(finding)] for each in of for finding in findings}))
 
@@ -83,8 +83,8 @@ class Filters:
                     else ("~ section article", "~ details article", "~ details")
                 )
                 for name in classes.values():
-                    # The rule asks only about the boxes: otherwise the whole page would be searched for each of
-                    # hundreds of files.
+                    # The rule's selector looks only into the boxes; otherwise a browser would search the whole page for
+                    # each file.
                     chosen = f".filters:has(option.{name}:checked)"
                     rules.append(f"{', '.join(f'{chosen} {one}:not(.{name})' for one in hidden)} {{display:none}}\n")
         return "".join(rules)

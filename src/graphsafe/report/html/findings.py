@@ -1,4 +1,4 @@
-"""The findings of a page: those to act on, then fresh buffers, folded, and suppressed findings."""
+"""The findings of a page: first the findings to act on, then folded fresh buffers (GS401) and suppressed findings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lin
 
 
 def _articles(findings: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return a section per file: hiding these costs a browser less than hiding each of thousands of findings."""
+    """Return a section per file: a browser hides a section faster than thousands of findings."""
     parts = []
     for path, group in groupby(findings, lambda finding: finding.location.path):
         lines = source(path)

@@ -20,7 +20,8 @@ _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z
 def timeline_html(picture: Picture, title: str = "Timeline", scales: tuple[float, float] | None = None) -> str:
     """Return a picture of the lanes; nothing if there are none.
 
-    `scales` is the length of the whole width, for lanes in time and for others; by default the end of the last bar.
+    `scales` are the lengths that the whole width shows, for lanes in time and for lanes in operations; by default, up
+    to the end of the last bar.
     """
     if not picture.lanes:
         return ""
@@ -60,7 +61,7 @@ def _bar(kind: str, begin: float, length: float, text: str, of: float) -> str:
 
 
 def _share(part: float, of: float) -> float:
-    """Return a share of the width. A report that somebody has changed may have any number."""
+    """Return a share of the width. A report that somebody has edited may contain any number."""
     share = part / of * _WIDTH if of > 0 else 0.0
     return min(max(share, 0.0), _WIDTH) if math.isfinite(share) else 0.0
 

@@ -28,7 +28,7 @@ def paragraphs(text: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return a table of cells that are already HTML; where it is wider than the page, it scrolls by itself."""
+    """Return a table of cells that are already HTML; a table wider than the page scrolls by itself."""
     cells = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
     return f'<div class="wide"><table>{cells}</table></div>'
 

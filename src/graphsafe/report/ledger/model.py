@@ -32,10 +32,10 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Memory outside a graph's pool that its replays read or write, and its fate."""
+    """Memory outside a graph's pool that the graph's replays read or write, and what has become of the memory."""
 
     what: str
-    "Its name in the user's code (`model.layers.0.weight`), else shape and type."
+    "The memory's name in the user's code (`model.layers.0.weight`), else its shape and type."
     bytes: int
     made: Location | None
     access: Access
@@ -99,7 +99,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """The share of time in which the GPUs of a process ran no kernel, whichever process's."""
+    """The share of time in which the GPUs of a process ran no kernel of any process."""
 
     share: float
     seconds: float

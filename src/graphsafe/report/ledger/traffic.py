@@ -13,7 +13,7 @@ from graphsafe.report.text import count, listed
 LONGEST = 24
 "Length of the longest bar."
 _MOST = 24
-"Number of rows: of more sizes, those that ran most often are shown."
+"The largest number of rows; the sizes that ran most often are shown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ def left_out(data: Mapping[str, Any]) -> int:
 
 
 def advice(sizes: Sequence[int] | None, waste: float | None) -> str:
-    """Say which further sizes would cover all steps, and what padding wastes then; nothing if that is not known."""
+    """Say which further sizes would cover all steps, and how much padding would waste then; empty if this is not
+    known."""
     if sizes is None or waste is None:
         return ""
     padding = f"; padding would be {100 * waste:.2g} % of their work" if waste else ", without padding"

@@ -43,11 +43,14 @@ class Probes:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Probes:
-        """Return the probes of a report's data. Missing keys are not known; other keys are ignored."""
+        """Return the probes of a report's data.
+
+        A missing key means that the value is unknown; other keys are ignored.
+        """
         return read(Probes, data)
 
     def with_found(self, find: Callable[[type[Probe]], Probe | None]) -> Probes:
-        """Return the probes with those that are found by their type, in place of the earlier ones."""
+        """Return the probes, each replaced by the probe of the same type that `find` returns, if any."""
         found: dict[str, Any] = {name: find(kind) for name, kind in PROBES.items()}
         return replace(self, **{name: probe for name, probe in found.items() if probe is not None})
 

@@ -10,8 +10,8 @@ from graphsafe.report.probes.probe import PLACE, Probe, unreported
 from graphsafe.report.text import count
 
 Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
-"""The change made before the step: none but its number, the clocks, inputs on the host, or host memory that the step
-itself writes."""
+"""The condition that changed before the step: only its number, the clocks, inputs on the host, or host memory that the
+step itself writes."""
 Aspect = Literal["operation", "count", "number", "shape", "memory"]
 
 
@@ -36,9 +36,9 @@ class Horizon(Probe):
     """Further eager steps: whether their operations stay those that a capture records.
 
     `fail`: a later eager step runs other operations than the captured one, or gives them other numbers, shapes or
-    lasting memory; or an eager step does so once the host's clocks have moved on, an input on the host has another
-    value, or host memory that the step writes (a pinned flag) holds another value. `skipped`: no further step could be
-    made; `crashed`: the process died in one.
+    lasting memory; or an eager step does so after a change of the host's clocks, of an input on the host, or of host
+    memory that the step writes (a pinned flag). `skipped`: no further step could be made; `crashed`: the process died
+    in one.
     """
 
     steps: int | None = None

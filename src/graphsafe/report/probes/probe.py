@@ -22,12 +22,12 @@ ABSOLUTE: Mapping[str, object] = {"absolute": True}
 
 
 def later(default: Any = None) -> Any:
-    """Make a field that older reports lack. New reports have it, with null if it is not known."""
+    """Make a field that older reports lack. New reports contain it, with null if the value is unknown."""
     return field(default=default, metadata=LATER)
 
 
 def unreported(default: Any = None) -> Any:
-    """Make a field that a child tells its parent, and that reports leave out."""
+    """Make a field that a child reports to its parent and that reports leave out."""
     return field(default=default, metadata={**LATER, "unreported": True})
 
 
@@ -91,16 +91,16 @@ class Probe:
         return self.status in ("pass", "fail")
 
     def told(self) -> str:
-        """Return in one line what the probe saw, or why it saw nothing; empty if neither is known."""
+        """Return the probe's result in one line, or the reason why there is none; empty if neither is known."""
         why = first_line(self.reason or "")
         return (self.text() or why) if self.answered else why
 
     def text(self) -> str:
-        """Return in one line what the probe saw."""
+        """Return the probe's result in one line."""
         return ""
 
     def sentences(self) -> Sequence[str]:
-        """Return the sentences that follow that line on a terminal."""
+        """Return the sentences that follow the result's line on a terminal."""
         return ()
 
     def tables(self) -> Sequence[Table]:

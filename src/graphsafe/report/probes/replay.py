@@ -19,8 +19,8 @@ NO_REFERENCE = "no reference"
 class Check:
     """One output or piece of state, compared at several steps; the worst result.
 
-    `floor` is how far eager runs lie apart by chance, `rounding` how far one unit in the last place of the inputs moves
-    them, where that was measured.
+    `floor` is the difference of eager runs by chance; `rounding` is the change of the result if inputs change by one
+    unit in the last place, if measured.
     """
 
     name: str
@@ -67,8 +67,8 @@ class Replay(Probe):
     reference: Literal["independent"] | None = None
     "Whether the reference child delivered the values to compare with."
     checks: tuple[Check, ...] | None = None
-    """A check of every output and every piece of state, over all replays, against the same steps of the reference,
-    which runs along the path of captures; and of that path against plain eager steps."""
+    """Checks of every output and every piece of state, over all replays, against the same steps of the reference, which
+    runs along the path of captures; also checks of that path against plain eager steps."""
     varied: int | None = None
     "Number of replays in which the changed inputs changed the reference's outputs or state."
     unvaried: tuple[str, ...] | None = None

@@ -45,7 +45,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which no stream of the device worked, between two that did."""
+    """A time in which no stream of the device worked, between two pieces of work."""
 
     cause: GapCause
     place: str | None = field(metadata=ABSOLUTE)
@@ -61,7 +61,7 @@ class Timeline(Probe):
     step_us: float | None = None
     "The time from the step's first line to the end of its last work."
     busy_us: float | None = None
-    "The time that the device works in it, which the same work would take without gaps."
+    "The time in which the device works during the step; without gaps the same work would take this time."
     operations: tuple[Operation, ...] | None = None
     "The operations in the order in which they begin."
     gaps: tuple[Gap, ...] | None = None

@@ -1,4 +1,4 @@
-"""How long an eager step and a replay take, and what the proof itself took."""
+"""How long an eager step, a replay and the proof itself take."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Twin(Probe):
     """Captures of the step, some steps apart, compared with each other.
 
     `fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each capture,
-    and a replay keeps the decisions of its own.
+    and a replay keeps the decisions of its capture.
     """
 
     captures: int | None = None
@@ -53,7 +53,7 @@ class Twin(Probe):
     "Whether the graphs are the same, node by node, as far as the driver shows every node."
     differences: tuple[Difference, ...] | None = None
     causes: tuple[str, ...] | None = later()
-    "The paths of the state that makes the differences."
+    "The paths of the state that causes the differences."
     elsewhere: str | None = later()
     "The place of the cause if it is not state."
     first_error: Error | None = later()

@@ -236,7 +236,10 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _shapes(code: CodeType, values: dict[str, Any]) -> Shapes:
-    """Return the shapes of the tensors among a call's arguments, only of device tensors if there are any."""
+    """Return the shapes of the tensors among a call's arguments, only of device tensors if there are any.
+
+    Symbolic shapes are left out: reading them would change the trace.
+    """
     with torch._C.DisableTorchFunction():
         tensors = [tensor for name in _parameters(code) for tensor in _tensors(values.get(name))]
         tensors = [tensor for tensor in tensors if not tensor.is_cpu] or tensors

@@ -1,4 +1,4 @@
-"""Reads the support for CUDA graphs that the classes behind a step declare, in the words of their engine.
+"""Reads the support for CUDA graphs that the classes behind a step declare, in each engine's own form.
 
 vLLM's attention metadata builders have `_cudagraph_support`, read through `get_cudagraph_support`. SGLang's attention
 backends support graphs by implementing the methods that prepare a capture, which their base class refuses. Others have
@@ -33,7 +33,8 @@ _REFUSES = "NotImplementedError"
 
 
 def declaration_of(subject: Subject) -> Declaration | None:
-    """Return the lowest level declared behind the step, as an engine takes the lowest of its parts."""
+    """Return the lowest level that a class behind the step declares: an engine also takes the lowest level of its
+    parts."""
     found = list(_declarations(objects_of(subject)))
     known = [one for one in found if one.level is not None]
     lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
@@ -77,7 +78,7 @@ def _asked(kind: type, value: Any) -> Any:
     try:
         names = list(inspect.signature(method.__func__).parameters)[1:]
         return method.__func__(kind, *(own.get(name) for name in names))
-    except Exception:  # it needs a configuration that this process does not have
+    except Exception:  # the method needs a configuration that this process does not have
         return None
 
 

@@ -1,4 +1,4 @@
-"""One bucket beside others in a process: its step, its graph in the shared pool, and its state put back."""
+"""One of several buckets in a process: its step, its graph in the shared pool, and the restoring of its state."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Member:
     session: Session
     axes: Mapping[str, Any]
     noise: Spread
-    "The differences of its eager steps that are due to chance."
+    "The differences between repeated eager steps of the bucket, which are due to chance."
     built: Mapping[str, str]
     recording: Recording | None = None
     pool_bytes: int | None = None
@@ -67,7 +67,7 @@ class Member:
     hosts: Mapping[str, Any] = field(default_factory=dict)
     "The host values after construction, by path."
     inherits: bool = False
-    "Whether other buckets left something that this bucket found and that its own steps leave as it is (`Found`)."
+    "Whether the bucket found state of other buckets that its own steps do not change (`Found`)."
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
@@ -116,8 +116,10 @@ class Member:
         return host_values(self.session.device, outputs.tensors)
 
     def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the names of outputs that differ by more than `noise`, by default the bucket's chance. Outputs that do
-        not repeat are not compared."""
+        """Return the names of outputs that differ by more than `noise`, by default the bucket's own noise.
+
+        Outputs that do not repeat are not compared.
+        """
         differing = []
         with outside_modes():
             for name, value in theirs.items():
@@ -141,7 +143,10 @@ class Found:
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
-        """Return what a bucket finds; None if others have changed tensors that it shares with them by design."""
+        """Return the state that a bucket finds;
+
+        None if others have changed tensors that it shares with them by design.
+        """
         tensors, reach = _state(member)
         if any(tensors.get(path) != digest for path, digest in member.built.items()):
             return None
@@ -153,8 +158,8 @@ class Found:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether the bucket's own warm-up leaves some of this state as it was: then it is a plan, not a cache
-        of keys."""
+        """Return whether the bucket's own warm-up leaves some of this state unchanged, which then decides the step like
+        a plan."""
         tensors, reach = _state(member)
         now = {**tensors, **reach.hosts}
         stayed = any(now.get(path) == value for path, value in self.born.items())

@@ -1,10 +1,10 @@
 """Replays with fewer requests than were captured: the values in padding rows must not reach the live requests.
 
 The padding rows are filled in several ways, as engines do or forget to. `stale` fills them with rows of another batch,
-which are there if a refresh writes only the live rows; integers get the largest value that the input has had. `zeros`,
-and `dummy` (a repeated request), are what engines fill padding with. `nan` stands for memory that nobody has written.
-Each filling is replayed twice, because a row that writes into a cache shows in the next step. If results depend on the
-filling, an eager step on the live requests alone tells which filling is right.
+which are there if a refresh writes only the live rows; integers get the largest value that the input has had. `zeros`
+and `dummy` (a repeated request) are the values with which engines fill padding. `nan` stands for memory that nobody has
+written. Each filling is replayed twice, because a padding row that writes into a cache only affects the next step. If
+results depend on the filling, an eager step on the live requests alone tells which filling is right.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"In this order: an index or NaN that breaks the process must not keep the other fillings from being tried."
+"The fillings in the order of trial: a filling whose index or NaN may break the process comes late."
 _ROUNDING = Spread(units=64.0)
 "Tolerance: a step on fewer rows may use other kernels than a step on all rows."
 
@@ -82,9 +82,10 @@ class _Rows:
                 self._right[tried] = wrong
 
     def answer(self) -> Padded:
-        """Return what is known so far."""
+        """Return the results so far."""
         nan = self._results.get(NAN)
-        breaks_with_others = self.error is not None and DUMMY in self._results  # an index, say, that no live row has
+        # For example an index that no live row has
+        breaks_with_others = self.error is not None and DUMMY in self._results
         return Padded(
             self.member.axes,
             self.live,

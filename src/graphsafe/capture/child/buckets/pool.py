@@ -112,9 +112,9 @@ def _captured(members: Sequence[Member], channel: Channel) -> bool:
 def _unlike_fresh(members: Sequence[Member]) -> list[Different]:
     """Return the buckets whose first replay differs from a build in a fresh process.
 
-    Then another bucket left a plan or a table behind, in a variable of a module or in the cache of a function, or
-    changed a number that this one reads. Steps may share state on the device by design. So only those buckets are
-    checked whose construction differs from the fresh process, or that found something that no step changes (`Found`).
+    In that case another bucket left a plan or a table behind, in a module's variable or a function's cache, or changed
+    a number that this bucket reads. Steps may share state on the device by design. So a bucket is only checked if its
+    construction differs from the fresh process, or if it found state that no step changes (`Found`).
 
     Nothing is reported if even the first bucket differs from its reference after construction (parameters that no seed
     repeats).

@@ -13,9 +13,9 @@ from graphsafe.report.probes.step import Left
 
 _SKIP = re.compile(r"^(?:skipping|disabling) cudagraphs? (?:for backward )?due to (?P<reason>.*)", re.DOTALL)
 _PARTITION = re.compile(r"^cudagraph partition due to (?P<reason>.*)", re.DOTALL)
-"Up to torch 2.11, one message that contains the stack."
+"The form up to torch 2.11: one message that contains the stack."
 _NODE = re.compile(r"^\s+\w+: reason=(?P<reason>.*?), ir=")
-"In later versions, a line for each operation, with its stack on the following lines."
+"The form of later versions: a line for each operation, with its stack on the following lines."
 _AGAIN = re.compile(r"Re-recording .*?reason[ =:](?P<reason>.*)", re.DOTALL)
 _SIZE = re.compile(r"[Rr]ecording cudagraph tree for symint key (?P<key>.*)")
 _FOUND = re.compile(r"\.?\s*Found from\s*:?\s*")

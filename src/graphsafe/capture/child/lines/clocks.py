@@ -1,4 +1,4 @@
-"""Lets host clocks run ahead, for code that decides by the time.
+"""Sets host clocks ahead, to test code that depends on the time.
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
 classes, and in attributes (`from time import monotonic`, `self.clock = time.time`). A reference inside a tuple (a
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 A_DAY = 90_061.0
-"Seconds to run ahead: a day, an hour, a minute and a second, so that the time of day changes too."
+"The number of seconds to set clocks ahead: a day, an hour, a minute and a second, so that the time of day changes too."
 _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 
 
@@ -26,7 +26,7 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
     ahead = {id(original): shifted for original, shifted in _shifted(seconds)}
     before, later = datetime.datetime, _datetime_ahead(seconds)
     gc.unfreeze()  # also search objects that were frozen before the fork
-    # One search for all of them: it goes through everything that is alive.
+    # A single search finds all clocks, because a search visits every live object.
     for holder in gc.get_referrers(*_clocks(), before):
         names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
         if type(names) is not dict:
@@ -59,7 +59,7 @@ class _Clock:
     """A clock that runs ahead. It is not a function, because a function in a class variable would become a method."""
 
     def __init__(self, original: Callable[[], Any], ahead: float) -> None:
-        self._read = (original,)  # inside a tuple, so that it is not replaced itself
+        self._read = (original,)  # kept inside a tuple, so that this reference is not replaced
         self._ahead = ahead
 
     def __call__(self) -> Any:

@@ -1,4 +1,4 @@
-"""Records which lines of the user's code ran, and from where each line that stores something was reached."""
+"""Records which lines of the user's code ran, and the calls that led to each line that stores a value."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Executed:
     lines: dict[str, set[int]] = field(default_factory=dict)
     stores: dict[tuple[str, int], tuple[CallSite, ...]] = field(default_factory=dict)
     callers: dict[CodeType, tuple[CallSite, ...]] = field(default_factory=dict)
-    "A function that ran -> the user's frames that called it first."
+    "A function that ran -> the user's frames of its first call."
 
     def caller_of(self, function: Any) -> tuple[CallSite, ...]:
         """Return the frames that called a plain Python function; empty if it did not run."""
@@ -122,7 +122,7 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 @functools.cache
 def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
-    """Line -> the places that outlive the call and that statements on the line store to: attributes, elements, and
+    """Return for each line the places that outlive the call and that its statements store to: attributes, elements, and
     variables declared global or nonlocal."""
     try:
         tree = ast.parse(Path(file).read_bytes())

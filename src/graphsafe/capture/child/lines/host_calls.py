@@ -76,7 +76,8 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> Iterator[None]:
 
 
 def _kind(function: Any) -> Literal["clock", "random"] | None:
-    # Only the object that a builtin is bound to is looked at: an attribute of the user's objects could run their code.
+    # Only the object to which a builtin is bound is read, because reading attributes of the user's objects could run
+    # their code.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, random.Random) or type(owner).__module__.startswith("numpy.random"):
         return "random" if function.__name__ not in ("seed", "getstate", "setstate") else None

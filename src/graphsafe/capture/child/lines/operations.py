@@ -75,7 +75,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 
 class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Hands each operation of the device to `sink` while it runs, so that the sink can look at the running stack."""
+    """Passes each operation of the device to `sink` while it runs, so that the sink can read the current stack."""
 
     supports_higher_order_operators = True
 
@@ -95,7 +95,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: being skipped would import dynamo, which takes seconds."""
+        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
@@ -121,7 +121,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 seen.on_device = seen.on_device or on_device
                 seen.shapes.append(f"{value.dtype} {list(value.shape)}")
                 seen.memory.append(self._place(value))
-                # Each replay reads pinned memory anew for a copy, while a kernel keeps the value it was given.
+                # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
                 if value.numel() == 1 and type(value) is torch.Tensor and not copies and self._is_readable(value):
                     seen.numbers.append(f"{value.item()} on the host")
             elif isinstance(value, (list, tuple)):
@@ -143,6 +143,6 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _place(self, tensor: torch.Tensor) -> str:
         try:
             path = self._lasting.get(memory_key(tensor))
-        except (RuntimeError, NotImplementedError):  # a tensor class without memory of its own
+        except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
             return ""
         return "" if path is None else f"{path} from element {tensor.storage_offset()}"

@@ -1,4 +1,4 @@
-"""Finds functions that the target has marked: to run eagerly between graphs, or to be a graph of their own."""
+"""Finds functions that the target has marked: as running eagerly between graphs, or as separate graphs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def eager_marks() -> tuple[Mark, ...]:
     package = sys.modules.get(_PACKAGE)
     if package is None or package.__file__ is None:
         return ()
-    gc.unfreeze()  # otherwise objects that were imported before this process was forked are not listed
+    # Objects that were imported before this process was forked are frozen, and frozen objects are not listed
+    gc.unfreeze()
     wrappers = [
         found
         for found in gc.get_objects()
@@ -68,8 +69,8 @@ def judged(
     causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
 ) -> tuple[list[Cause], list[Mark]]:
     """Return the causes on lines that the marks leave in a graph, one per line, and the functions that are marked to
-    run eagerly although nothing in them has to. `running` holds the frames of everything that a step does; a mark that
-    none of them passes through is ignored."""
+    run eagerly although nothing in them has to. `running` holds the frames of a step's operations; a mark outside of
+    all these frames is ignored."""
     eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
 
     def is_left(cause: Cause) -> bool:

@@ -1,5 +1,8 @@
-"""Builds the target without its own CUDA graphs: `torch.compile` and `make_graphed_callables` return what they are
-given. Both promise the same results as the code that they are given."""
+"""Builds the target without its own CUDA graphs:
+
+`torch.compile` and `make_graphed_callables` are replaced and return their argument. Both promise the same results as
+their argument.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,10 @@ graphed: list[Any] = []
 
 @contextmanager
 def left_out() -> Iterator[None]:
-    """Leave out graphs while the target is built. The functions themselves are changed, because its module may have
-    been imported before and have bound their names."""
+    """Leave out graphs while the target is built.
+
+    The functions' own code is changed, because the target's module may already have imported them by name.
+    """
     from torch.cuda import graphs
 
     make: Any = graphs.make_graphed_callables

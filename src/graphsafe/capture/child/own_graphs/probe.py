@@ -27,7 +27,7 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            return  # no fault is known
+            return  # without a reference, no fault can be found
         built, reference = given
         with session.device.capture_stream():
             session.warm_up()

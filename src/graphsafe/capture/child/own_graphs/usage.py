@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def own_graphs_watched(session: Session) -> Iterator[Callable[[], OwnGraphs]]:
-    """Watch steps for graphs that they replay. Give a function that returns what was seen so far."""
+    """Watch the graphs that steps replay. Yield a function that returns the usage seen so far."""
     replays: list[tuple[CallSite, ...]] = []
     with session.device.watch_replays(replays.append):
         yield lambda: OwnGraphs(tuple(dict.fromkeys(replays)), bool(replays or _skips()) and _has_trees())

@@ -1,1 +1,1 @@
-"""One module per probe. Each runs in a child and returns what it saw as plain data."""
+"""One module per probe. Each probe runs in a child process and returns its observations as plain data."""

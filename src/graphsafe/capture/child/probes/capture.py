@@ -1,6 +1,7 @@
 """The plain attempt: warm up on the capture stream, capture, replay on changed inputs, compare with the reference.
 
-Nothing here is instrumented, because an instrument changes the program; this child decides, the others explain.
+Nothing here is instrumented, because an instrument changes the program; this child decides the verdict, and the other
+children explain it.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
 
 
 def _comes(session: Session, name: str) -> bool:
-    """Wait for a file of the reference; return False where it will not come."""
+    """Wait for a file of the reference; return False if it will not come."""
     folder = session.channel.folder
     while not (folder / name).exists():
         if (folder / GONE).exists():
@@ -135,7 +136,7 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
     """Return the tensors that construction left, with the reference's values, and the reference; None if replays cannot
     be compared with one.
 
-    For children that replay something else than the plain capture.
+    Children that replay something else than the plain capture use this.
     """
     session.load_sets()
     built = reach_of(session.subject).tensors
@@ -175,8 +176,8 @@ class Replays:
         restart: Callable[[], None] = lambda: None,
         tell: Callable[[Replay], None] = lambda replay: None,
     ) -> None:
-        """`restart` puts back the other state of construction that a replay may read; a plain graph reads memory
-        alone. `tell` is given the probe each time that more of it is known."""
+        """`restart` puts back state of construction besides memory that a replay may read; a plain graph reads only
+        memory. `tell` is called with the probe each time that it has grown."""
         self._session = session
         self._recording = recording
         self._restart = restart
@@ -258,7 +259,7 @@ class Replays:
         return self._reported()
 
     def _replay(self) -> int | None:
-        """Replay once, with poisoned outputs and after the allocator was used; return how far the generator moved."""
+        """Replay once, with poisoned outputs and after other allocations; return how far the generator moved."""
         session, device = self._session, self._session.device
         device.churn()
         kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
@@ -307,8 +308,11 @@ class Replays:
             return difference(ours, value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
-        """Add a comparison. A difference counts if chance does not explain it. Plain eager steps may choose other
-        kernels: against them it counts if rounding does not explain it."""
+        """Add a comparison.
+
+        A difference counts if chance does not explain it. If the reference consists of plain eager steps, which may
+        choose other kernels, a difference counts if rounding does not explain it either.
+        """
         path, noise, spread = name.removeprefix("state "), self._reference.noise, self._reference.rounding
         with outside_modes():
             floor = None if path in noise.unbounded else 0.0 if value is None else noise.bound(path, value)
@@ -331,8 +335,8 @@ class Replays:
         return tuple(reported)
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
-        """Check that replays advance the generator as eager steps do, and that two in a row differ exactly if two eager
-        ones do."""
+        """Check that replays advance the generator as eager steps do, and that two successive replays differ exactly if
+        two successive eager steps do."""
         steps = self._reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]

@@ -1,4 +1,4 @@
-"""The build child: finds what construction did to the device (generators, own captures, current device and stream,
+"""The build child: finds how construction changed the device (generators, own captures, current device and stream,
 threads)."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(job: Job, channel: Channel) -> None:
     try:
         _look(job, channel, attempts, threads)
     except TargetError as error:
-        # A constructor that leaves a capture open often fails later, elsewhere, for that very reason.
+        # A constructor that leaves a capture open often fails later, on another line, because of it.
         if attempts and error.stage != "step":
             channel.tell(Construct("fail", built=False, captures=tuple(attempts)))
         raise
@@ -65,7 +65,7 @@ def _look(job: Job, channel: Channel, attempts: list[Attempt], threads: set[thre
 
 
 def tell_built(session: Session, attempts: list[Attempt], threads: set[threading.Thread]) -> None:
-    """Tell what was built, and what construction left behind."""
+    """Report the built target, and the state that construction left behind."""
     device = session.device
     declared = declaration_of(session.subject)
     entry = written_at(code_of(session.subject.fn))

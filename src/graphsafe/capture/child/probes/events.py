@@ -48,7 +48,7 @@ def run(job: Job, channel: Channel) -> None:
             session.device.reuse_freed()
             after = _places(session)
             if number >= len(reference.events):
-                return  # what failed there in the eager reference is known
+                return  # the failure in the eager reference is already reported
             moved = tuple(path for path, place in before.items() if path in after and after[path] != place)
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))

@@ -1,8 +1,8 @@
 """Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
-A counter, a schedule, an iterator or a clock may decide differently a hundred steps later. Values are not compared
-here, so nothing is computed twice: a step is known by its operations, their shapes and their numbers. State on the
-device is put back after each step, so that positions do not run out of their buffers; state of the host goes on.
+A counter, a schedule, an iterator or a clock may decide differently a hundred steps later. Values are not compared, so
+each step runs once: steps are compared by their operations, with shapes and numbers. State on the device is put back
+after each step, so that positions do not run out of their buffers; host state keeps changing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STEPS = 256
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step begins after this much CPU time of the process, or this much time in all."
 _EARLY = 3
-"Number of first steps whose changes are left to twin captures, which know whether a change has an effect."
+"Number of first steps whose changes are left to twin captures, which also check whether a change has an effect."
 _SEED = 50_000
 _CLOCK_STEPS = 2
 _MOST_PROPOSALS = 8
@@ -107,7 +107,7 @@ class _Ahead:
             try:
                 self._compared_step()
             except TargetError as error:
-                # An index on the host ran past its buffer. Eager code would have been told to start again.
+                # An index on the host ran beyond its buffer. A real program would have reset it before.
                 return Horizon("pass", f"step {number} ahead failed: {error.line}", steps=held)
             if session.ranks.any(self._departure is not None):
                 return self._departed(held)
@@ -126,7 +126,7 @@ class _Ahead:
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps that there was time for differs from run to run; a report must not.
+        # The number of steps for which there was time differs from run to run, but the report must be the same.
         return Horizon("pass", steps=1 << (held.bit_length() - 1) if held else 0)
 
     def _departed(self, held: int) -> Horizon:
@@ -135,10 +135,11 @@ class _Ahead:
         return Horizon("fail", steps=held, departure=self._departure)
 
     def _change_host_values(self) -> None:
-        """Give other values to inputs on the host, and to host memory that the step writes from the device."""
+        """Change inputs on the host, and host memory that the step writes from the device."""
         session = self._session
         if session.subject.refresh is None:
-            # Objects of the user's own class may be settings of a request as well as state, so they are changed, too.
+            # Objects of the user's own classes may be settings of a request, so the host tensors in them are changed
+            # too.
             found = with_objects(session.subject)
             on_host = {path: one for path, one in found.items() if not self._is_on_gpu(one)}
             self._change("other inputs on the host", on_host)
@@ -157,19 +158,19 @@ class _Ahead:
                 self._given = {path: (tensor, new)}
                 try:
                     self._compared_step()
-                except TargetError:  # the values were not legal, so what ran before the error proves nothing
+                except TargetError:  # the new values were illegal, so the operations before the error prove nothing
                     self._departure = None
                     if not self._works():
                         return
                 if self._departure is not None and self._departure.after in _NOT_FINITE:
-                    self._departure = None  # nor were these legal: shares of a sum of zero, for one
+                    self._departure = None  # these values were illegal too (for example shares of a sum of zero)
                 if self._departure is not None:
                     return
             self._given = {}
             self._session.device.store(tensor, original)
 
     def _works(self) -> bool:
-        """Return whether the device still does: an assertion in a kernel, such as of an index, ends its use."""
+        """Return whether the device still works, since a failed assertion in a kernel (of an index) ends its use."""
         try:
             self._session.device.synchronize()
         except RuntimeError:
@@ -189,7 +190,8 @@ class _Ahead:
 
     def _step(self, sink: Callable[[Operation], None]) -> None:
         session = self._session
-        # A refresh may load weights or change a choice in a later round; new inputs of ours would decide nothing here.
+        # Only a refresh may act differently in a later round; without one, new values of inputs would decide nothing
+        # here.
         round_of_inputs = 1 if session.subject.refresh is None else max(self._number, 1)
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():

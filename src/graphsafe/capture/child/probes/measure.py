@@ -58,5 +58,5 @@ def run(job: Job, channel: Channel) -> None:
         if job.replays is not None:
             channel.phase(f"{job.replays} replays")
             state.put_back()
-            del state  # it would keep tensors alive that the target drops
+            del state  # the variable would keep tensors alive that the target drops
             channel.tell(long_run(session, recording, job.replays))

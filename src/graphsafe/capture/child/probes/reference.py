@@ -1,11 +1,11 @@
 """The eager twin that replays are compared with: built in a process of its own, and stepped like the subject.
 
-It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` answers yes, because
-code that asks may choose another kernel (masks do), and only results of the same kernels can be compared bit for bit.
-If the step asks, the same steps also run as plain eager ones, and the two have to agree within rounding.
+It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` returns True, because
+code that asks may choose another kernel (for masks, for example), and only results of the same kernels can be compared
+bit for bit. If the step asks, the same steps also run as plain eager ones, and the two have to agree within rounding.
 
 Two files are shared with the capture child: `given.pt` (values after construction that differ between builds) and
-`reference.pt` (outputs and state of every step, how far eager runs lie apart, the first step on new inputs).
+`reference.pt` (outputs and state of every step, the spread of eager runs, the first step on new inputs).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Runs:
         self.events = self._events()
 
     def answer(self) -> Reference:
-        """Return what the parent is told."""
+        """Return the answer for the parent."""
         return Reference(
             self.varied,
             tuple(self.lazy),
@@ -118,7 +118,7 @@ class _Runs:
         )
 
     def expected(self) -> Expected:
-        """Return what replays are compared with."""
+        """Return the results with which replays are compared."""
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
         return Expected(self.first.steps, self.noise, self.rounding, self.refused, start, self.first_step, self.events)
 
@@ -127,7 +127,7 @@ class _Runs:
         return frozenset(inputs_of(self._session.subject))
 
     def _first_run(self) -> _Series:
-        """Run along the path of captures; as plain steps if only those can be run eagerly."""
+        """Run the first series along the path of captures, or as plain steps if the path cannot be run eagerly."""
         series = _Series(self._session, self._start)
         error = None
         try:
@@ -233,7 +233,7 @@ class _Series:
     filled: dict[str, int] = field(default_factory=dict)
     "Caches of functions that were empty before step 1 -> how many results they keep after it."
     settled: dict[str, str] = field(default_factory=dict)
-    "The same attributes at the end of the series."
+    "Attributes created in step 1 -> digest of their values at the end of the series."
     changed: set[str] = field(default_factory=set)
 
     def run(self, name: str, vary: bool = True) -> None:
@@ -248,7 +248,7 @@ class _Series:
             self.born = _born(session, before, after)
             sizes = {path: size for path, (_, size) in after.caches.items() if size}
             self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
-            del after  # it would keep tensors alive that the target drops
+            del after  # the variable would keep tensors alive that the target drops
         session.warm_up(done=1)
         session.channel.phase(name)
         self._warm = warm = session.device.digests(reach_of(session.subject).tensors)
@@ -302,7 +302,7 @@ class _Series:
 
 
 def spread_of(runs: list[_Series]) -> Spread:
-    """Return how far runs of the same steps lie apart."""
+    """Return the spread of runs of the same steps."""
     spread = Spread()
     for left, right in itertools.combinations(runs, 2):
         add_run(spread, left, right)
@@ -326,7 +326,8 @@ def compared(path: _Series, plain: _Series, noise: Spread, rounding: Spread) -> 
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
         plain_name = name.removeprefix("state ")
         floor = None if plain_name in noise.unbounded else 0.0 if value is None else noise.bound(plain_name, value)
-        # A value that one unit in the last place moves without bound (an argmax) says nothing about the path.
+        # A value that changes without bound if inputs move by one unit in the last place (an argmax) says nothing about
+        # the path.
         moved = None if value is None else rounding.bound(plain_name, value)
         floor = None if plain_name in rounding.unbounded else floor
         checks[name] = worse(checks.get(name, _check(name)), step, apart, floor, moved)

@@ -1,7 +1,7 @@
 """Predicts a step from its shapes: builds and steps it without weights or values, records it twice and compares.
 
-The operations alone tell whether a capture is refused, and what two recordings freeze differently. They do not tell
-whether a replay computes the same as an eager step, so this never proves a step ready.
+The operations alone show whether a capture is refused, and which frozen values differ between two recordings. They do
+not show whether a replay computes the same as an eager step, so this probe never proves a step ready.
 """
 
 from __future__ import annotations
@@ -64,8 +64,10 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _stopped(session: Session, error: TargetError) -> None:
-    """Tell what the step did before it failed. If Python had read an unknown value there, a capture refuses that read;
-    else the step fails by itself."""
+    """Report the step up to its failure.
+
+    If Python had read an unknown value, a capture would refuse that read; otherwise the step fails by itself.
+    """
     if not session.device.values_asked():
         raise error
     events: list[StepEvent] = []
@@ -105,7 +107,7 @@ def _look_the_other_way(session: Session, seen: Seen) -> None:
         with session.device.answering(0):
             more = watched(session)
     except TargetError:
-        return  # values that no step would compute
+        return  # the opposite values may be impossible in a real step
     Seen([*seen.warm, *_only_there(more, seen)], seen.first).tell(session)
 
 
@@ -115,8 +117,10 @@ def _only_there(more: list[StepEvent], seen: Seen) -> list[StepEvent]:
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:
-    """Return the probe `memory`, from the sizes that real tensors would have. Of what the allocator adds to a pool,
-    only the rounding to its unit is known."""
+    """Return the probe `memory`, from the sizes that real tensors would have.
+
+    The allocator's rounding to its unit is included; its other overhead in a pool is not known.
+    """
     return Memory(
         "skipped" if held.step is None else "pass",
         peak_bytes=session.device.memory().peak,

@@ -30,7 +30,7 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
     found: dict[tuple[str, bool], Change] = {}
 
     def add(path: str, how: str, before: object = None, after: object = None, function: Any = None) -> None:
-        # One entry per cause: the first that was found, which stands for an object's own parts too.
+        # One entry per cause: the first path found also stands for the parts of its object.
         born = how == "born"
         known = [name for name, is_birth in found if is_birth == born]
         if not any(is_within(path, outer) for outer in known):
@@ -54,13 +54,14 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
         if size and path in start.caches and not start.caches[path][1]:
             add(path, "born", 0, size, cache.__wrapped__)
     for path in three.opaque:
-        if ran.writer_of(path):  # other positions exist, which no step moves
+        if ran.writer_of(path):  # only positions that a step moved count
             add(path, "opaque")
     return State("fail" if found else "pass", changed=tuple(found.values()))
 
 
 def _grown_tensors(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, int, int]]:
-    """Yield the path of each tensor that both further steps made larger, and its bytes before and after the last."""
+    """Yield the path of each tensor that both further steps made larger, and its bytes before and after the last
+    step."""
     for path, tensor in three.tensors.items():
         if path in two.tensors and tensor.nbytes > two.tensors[path].nbytes > one.tensors.get(path, tensor).nbytes:
             yield path, two.tensors[path].nbytes, tensor.nbytes

@@ -1,5 +1,5 @@
-"""Watches an eager step for what a graph cannot do: every wait, copy, data-dependent extent and allocation, by line, in
-one run, without stopping the step; and how the state that it reaches changes."""
+"""Watches an eager step for work that a graph cannot do: every wait, copy, data-dependent extent and allocation, by
+line. This takes one run and does not stop the step. The probe `state` tells how the reached state changes."""
 
 from __future__ import annotations
 
@@ -97,8 +97,10 @@ def observe(session: Session) -> Seen:
 
 
 def held_by_step(session: Session) -> StepMemory:
-    """Return the device memory that a step takes, by line. If the device cannot look into a graph's pool, a step along
-    the path of captures stands for it."""
+    """Return the device memory that a step takes, by line.
+
+    If the device cannot inspect a graph's pool, the memory of a step along the path of captures stands for the pool's.
+    """
     held = StepMemory()
     session.channel.phase("a warm step, its memory watched")
     for name in ("step", "pool") if session.device.evidence == "predicted" else ("step",):
@@ -108,7 +110,7 @@ def held_by_step(session: Session) -> StepMemory:
             with session.device.watch_memory() as events:
                 outputs = session.path_step()
                 if name == "step":
-                    del outputs  # a graph's pool holds its outputs as long as it lives
+                    del outputs  # a graph's pool holds the graph's outputs as long as the graph lives
         except TargetError as error:
             return replace(held, failed=error.line)
         found = memory_held(events)

@@ -1,6 +1,6 @@
 """Profiles an eager step and a replay over time, in a process of its own, which has the device alone.
 
-The simulated device has no clock: there the step child reports only the order of events.
+The simulated device has no clock, so its step child reports only the order of events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Captures one step again some steps later: if the two graphs differ, Python froze something that changes.
+"""Captures a step again some steps later: if the two graphs differ, Python froze a value that changes.
 
 This compares no values, so no input has to be varied, and it works for values that no reference can repeat (a clock).
 Another kernel or another size is proof by itself. Another number or address is proof only if the two graphs also
-compute something else from the same state: bytes between the arguments of a kernel may differ without meaning anything.
+compute different results from the same state, because unused bytes between a kernel's arguments may differ.
 
 The change is then found by trial: the state that steps changed is put back, first all of it, then piece by piece, and
 the step captured again. The piece that makes the difference go away is the cause.
@@ -42,13 +42,13 @@ Values = Mapping[str, "torch.Tensor"]
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"Enough captures to meet Python code that does something else in one of eight steps."
+"The largest number of captures, enough to meet Python code that does something else in one of eight steps."
 _SECONDS = 2.0
 "After the least number of captures, none begins later than this many seconds."
 _MAY_BE_CHANCE = ("scalar", "address")
-"Unwritten bytes between arguments keep old contents: numbers, and addresses of earlier calls."
+"""Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."""
 _REPEATS = 3
-"Replays of each graph on the same inputs: float atomics do not differ every time."
+"Number of replays of each graph on the same inputs, since float atomics do not differ every time."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
@@ -59,14 +59,14 @@ class _Before:
     def __init__(self, session: Session) -> None:
         self.reach: Reach = reach_of(session.subject)
         self.bindings = Bindings(self.reach, clear_caches=False)
-        # A view stays with its memory, even if the tensor is given other memory later (`.data =`).
+        # A detached view keeps the memory of now, even if the tensor later gets other memory (`.data =`).
         with outside_modes():
             self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
 
 
 def compare_captures(session: Session, decisive: Recording, constants: Constants) -> Twin:
     """Capture the step again and again, and compare with the recording that was replayed. Return the probe `twin`. It
-    goes on changing the session's state, and is the last thing a child does with it.
+    changes the session's state further, so a child does this last.
 
     Of the state before the decisive capture only the `constants` of the host are kept, such as numbers: memory that the
     graph reads and nobody owns must be free for others to overwrite.
@@ -165,9 +165,10 @@ class _Twins:
             return self._session.device.record(self._session.subject, traced)
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
-        """Return the differing numbers and addresses with which the two graphs compute different things.
+        """Return the differing numbers and addresses with which the two graphs compute different results.
 
-        With several ranks, one at a time replays its second graph: a value that another rank has frozen shows here too.
+        Of several ranks one at a time replays its second graph: a value that one rank froze also changes others'
+        results.
         """
         session = self._session
         if not session.device.computes:
@@ -197,8 +198,7 @@ class _Twins:
     def _compute_different(self, ours: Sequence[Values], theirs: Sequence[Values], noise: Spread) -> bool:
         """Return whether the results of two graphs lie further apart than repeated replays of each graph do.
 
-        Sums of atomics differ in their last bits from replay to replay of one graph: that is not a difference between
-        graphs.
+        Sums of atomics differ in their last bits from replay to replay of one graph, which does not count.
         """
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):
@@ -274,7 +274,7 @@ class _Twins:
         causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
         if causes:
             return decided, causes, None
-        # Two buffers that change places can only be tried together. They are of one kind, which the difference names.
+        # Two buffers that swap can only be put back together. They have the same kind, which the difference names.
         likely = "tensor" if any(one.what == "address" for one in decided) else "attribute"
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
@@ -317,7 +317,7 @@ class _Twins:
             start.reach.tensors[change.path].data = self._before.views[change.path]
 
     def _put_back(self, change: Cause, start: _Before) -> None:
-        """Put back this change alone, as it was before the first capture."""
+        """Put back only this change, to its state before the first capture."""
         earlier = self._before.reach
         if change.kind == "attribute":
             put_back_host(start.reach, change.path, earlier.values[change.path])
@@ -337,7 +337,7 @@ class _Twins:
         start.bindings.put_back()
         try:
             change()
-        except (StateError, RuntimeError):  # a container that refuses: this piece cannot be tried
+        except (StateError, RuntimeError):  # a container refuses the change, so this piece cannot be tried
             return None
         again = self._record(seed)
         if isinstance(again, CaptureFailure):
@@ -348,8 +348,8 @@ class _Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether it lies in the arguments of NCCL's kernels, which hold NCCL's own count of launches. If that count
-    differs, another rank may be the reason."""
+    """Return whether a difference lies in NCCL's arguments: its count of launches may differ because of another
+    rank."""
     return one.op.startswith("nccl") and one.what in _MAY_BE_CHANCE
 
 
@@ -391,7 +391,7 @@ def _memory(tensor: Any) -> tuple[int, int, int]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Stop garbage collection: blocks freed in the middle of one capture only would make the two pools differ."""
+    """Stop garbage collection: blocks freed in the middle of only one capture would make the two pools differ."""
     gc.collect()
     gc.disable()
     try:

@@ -1,7 +1,8 @@
-"""A child's place among the ranks of its target: the process group that it joins, and decisions that all make alike.
+"""A child's place among the ranks of its target: the process group that it joins, and the decisions in which all ranks
+have to agree.
 
-Every rank runs the same children. One that took another way than its peers (tried other inputs, ran a step more) would
-leave them waiting in a collective, so whatever decides about a further step is asked of all ranks.
+Every rank runs the same children. A rank that departs from its peers (tries other inputs, runs a further step) would
+leave them waiting in a collective, so all ranks take part in each decision about a further step.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Ranks:
 
 @contextmanager
 def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
-    """Give the process group of all ranks that run this child, made and warm. Raises RuntimeError.
+    """Yield the process group of all ranks that run this child, initialised and warmed up. Raises RuntimeError.
 
     The group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The
     process ends at once when all ranks are done with their steps.
@@ -116,7 +117,7 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
         )
         ranks = Ranks(job.rank, job.ranks, device, channel, PrefixStore("graphsafe", store))
         device.meet()
-        if job.child != "measure":  # noting takes time
+        if job.child != "measure":  # noting collectives takes time, which would be measured
             ranks.issued = stack.enter_context(issued_noted(job, channel))
         yield ranks
     if not ranks.gone:

@@ -37,8 +37,7 @@ class Issued:
     beside: list[Call] = field(default_factory=list)
     "Collectives issued during the capture on a stream that was not captured."
     alone: bool = False
-    """Whether this rank captures while the others do not: its collectives do not count as a difference between the
-    ranks."""
+    """Whether only this rank captures, so that its collectives do not count as a difference between the ranks."""
     _pending: dict[int, tuple[weakref.ref[Any], Call]] = field(default_factory=dict)
     _lost: list[Call] = field(default_factory=list)
 
@@ -62,7 +61,8 @@ class Issued:
 
 @contextmanager
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
-    """Note each collective that this process issues; those over all ranks in a file that the parent reads."""
+    """Note each collective that this process issues; collectives over all ranks are also written to a file that the
+    parent reads."""
     import torch
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
@@ -118,7 +118,8 @@ def _passes_on(file: str) -> bool:
 
 
 def _is_called_directly() -> bool:
-    """Return whether the user's code itself has called torch.distributed, not a library that knows how to wait."""
+    """Return whether the user's code called torch.distributed directly, and not through a library, which would wait by
+    itself."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and _passes_on(frame.f_code.co_filename):
         frame = frame.f_back

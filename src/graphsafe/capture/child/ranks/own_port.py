@@ -1,7 +1,7 @@
-"""Gives a target with a process group of one process, at a fixed port, a store of its own.
+"""Gives each child its own store, if the target makes a process group of one process at a fixed port.
 
-The target's children run side by side, and only one could have the port. With one process nobody else has to find it,
-so each child gets its own store in place of the port.
+A target's children run concurrently, and only one child could have the port. No other process has to find a group of
+one process, so the port is not needed.
 """
 
 from __future__ import annotations

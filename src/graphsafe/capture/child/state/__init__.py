@@ -1,8 +1,8 @@
 """Finds what a step can reach and change (every tensor, host value, generator and container behind its callable and its
 arguments), by path, and puts it back.
 
-Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, no `__repr__`), with one exception: a
-tensor that wraps others is asked for them by `__tensor_flatten__`.
+Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, no `__repr__`), with one exception: the
+inner tensors of a wrapper subclass are read by `__tensor_flatten__`.
 """
 
 from graphsafe.capture.child.state.containers import MISSING, StateError, held_at, put_at, put_back_host

@@ -130,7 +130,7 @@ def _refill_base(base: Any, container: Any, before: Any) -> None:
 
 
 def _base(kind: type) -> Any:
-    """Return the base class of Python's (or numpy's) own that keeps the elements."""
+    """Return the base class, Python's or numpy's own, that stores the elements."""
     for base in bases_of(kind):
         if base in (OrderedDict, dict, deque, set, list, bytearray, array) or (
             base.__name__ == "ndarray" and module_name(base) == "numpy"

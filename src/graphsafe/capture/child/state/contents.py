@@ -1,4 +1,4 @@
-"""Lists what lies behind an object of each kind: its values, and the objects to look at next."""
+"""Lists the contents of an object of each kind: its values, and the objects to visit next."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _take_enum(walk: Walk, path: str, value: Any) -> None:
     name = (attributes_of(value) or {}).get("_name_")
     walk.reach.hosts[path] = f"{type(value).__name__}.{name if type(name) is str else '?'}"
     walk.reach.values[path] = value
-    # There is one object per member, so the next attribute that holds it counts too.
+    # An enumeration has one object per member, so another attribute that holds the same member must be visited too.
     walk.forget(value)
 
 
@@ -265,7 +265,7 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
             continue
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    # Of code that was put in the place of the function's own, fewer names may be known.
+    # If the function's code was replaced, it may have fewer parameters than there are defaults.
     for name, default in [*zip(named, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]:
         if not issubclass(type(default), SCALARS):
             walk.look_at([(f"{dot}{name}", default, None, None)])
@@ -297,7 +297,7 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_script_module(walk: Walk, path: str, value: Any) -> None:
-    """Take the state on TorchScript's own side, and the Python modules around it."""
+    """Take the state inside the TorchScript module, and the Python modules around it."""
     import torch
 
     of_torch: Any = torch._C

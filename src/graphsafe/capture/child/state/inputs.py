@@ -31,7 +31,7 @@ def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
 
 
 def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
-    """Return what `inputs_of` does, and the tensors of the user's plain objects among the arguments in any case."""
+    """Return the result of `inputs_of`, always with the tensors of the user's plain objects among the arguments."""
     return _tensors_of(subject, in_objects=True)
 
 
@@ -88,7 +88,7 @@ def _holds_fields(kind: type) -> bool:
 
 
 def _is_plain_object(kind: type) -> bool:
-    """Return whether a class is the user's own, and neither a module nor something that is called."""
+    """Return whether a class is the user's own, and its objects are neither modules nor callable."""
     import torch
 
     is_called = any("__call__" in namespace_of(base) for base in bases_of(kind))

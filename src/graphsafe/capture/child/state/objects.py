@@ -46,7 +46,7 @@ def file_of(module: Any) -> str | None:
 
 def module_name(kind: type) -> str:
     try:
-        name = _MODULE(kind)  # NumPy's array, written in C, does not have it among its own variables
+        name = _MODULE(kind)  # NumPy's array, written in C, has no `__module__` of its own
     except AttributeError:
         return ""
     return name if type(name) is str else ""
@@ -61,8 +61,8 @@ def is_users_class(kind: type) -> bool:
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state: those of the user's own classes, of optimisers, and plain
-    namespaces; not locks, loggers, streams or types."""
+    """Return whether objects of this class hold state: objects of the user's own classes, optimisers and plain
+    namespaces do; locks, loggers, streams and types do not."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:

@@ -35,7 +35,7 @@ def is_opaque(kind: type) -> bool:
 
 
 def count_text(counter: Any) -> str | None:
-    """`count(5)`; None if it counts in objects of another library."""
+    """Return the text of a counter, such as `count(5)`; None if it counts in objects of another library."""
     return repr(counter) if are_scalars(gc.get_referents(counter)) else None
 
 

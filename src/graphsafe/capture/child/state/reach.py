@@ -27,7 +27,7 @@ class Reach:
     tensor) is in here once, as an alias."""
     hosts: dict[str, HostValue] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
-    "The objects of those `hosts` that are small and immutable."
+    "The objects of those host values that are small and immutable."
     owners: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a host value or a tensor -> the container that holds it, and the key: a dict and its key (attributes and
     variables of modules too: the dict that holds them), a list, deque or tuple and the index, a class and the name of
@@ -36,7 +36,7 @@ class Reach:
     "Tuples have an owner too, so that a new tuple can replace one whose element changed."
     generators: dict[str, torch.Generator] = field(default_factory=dict)
     host_generators: dict[str, Any] = field(default_factory=dict)
-    "`random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`."
+    "Objects of `random.Random`, `numpy.random.Generator` and `numpy.random.RandomState`, by path."
     lengths: dict[str, int] = field(default_factory=dict)
     "The number of elements of lists, tuples, sets and dicts."
     sized: dict[str, Any] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Reach:
     "Objects with a position or other state that cannot be seen: running generators, most iterators."
 
     def constants(self) -> Constants:
-        """Return the host values that are small and immutable. They keep nothing else alive."""
+        """Return the host values that are small and immutable. Holding them keeps no other object alive."""
         return {path: (self.hosts[path], value) for path, value in self.values.items() if path in self.hosts}
 
     def seed(self, value: int) -> None:

@@ -29,7 +29,7 @@ def reach_with_refresh(subject: Subject) -> Reach:
 
 
 def generators_of(subject: Subject) -> Reach:
-    """Return the generators alone of a step and its refresh, so that nothing else is kept alive."""
+    """Return only the generators of a step and its refresh, so that no other object is kept alive."""
     reach = reach_with_refresh(subject)
     return Reach(generators=reach.generators, host_generators=reach.host_generators)
 
@@ -48,7 +48,10 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh. If the walk takes long, seed those found at the first call."""
+    """Seed the generators of a step and its refresh.
+
+    If a walk takes long, later calls seed the generators that the first call found.
+    """
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))
@@ -61,7 +64,8 @@ def seed_generators(subject: Subject, value: int) -> None:
 def walk(roots: Mapping[str, Any]) -> Reach:
     import torch
 
-    # Objects that the walk finds stay alive: searching them for garbage again and again would take most of the time.
+    # All objects that the walk finds stay alive, and repeated garbage collections over them would take most of the
+    # time.
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Presents tensors of every kind as plain ones over the same memory, which a device can read, write and hash."""
+"""Presents tensors of every kind as plain tensors over the same memory, which a device can read, write and hash."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Unreadable(Exception):
 
 
 def parts_of(tensor: torch.Tensor) -> Parts:
-    """Suffix of the path -> plain tensor: the tensor itself under "", or the parts of a sparse, nested or wrapping one.
-    Raises Unreadable. Call it with torch functions disabled."""
+    """Return plain tensors by the suffix of their path: the tensor itself under "", or the parts of a sparse, nested or
+    wrapper tensor. Raises Unreadable. Call it with torch functions disabled."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -39,7 +39,8 @@ def parts_of(tensor: torch.Tensor) -> Parts:
 
 
 def _is_given_back(tensor: torch.Tensor) -> bool:
-    """Return whether a storage was resized to nothing while the tensor kept its shape, as weights are between uses."""
+    """Return whether a storage was resized to nothing while the tensor kept its shape, as FSDP does with weights
+    between uses."""
     import torch
 
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or not tensor.numel():
@@ -142,7 +143,7 @@ def _wrapped(tensor: torch.Tensor) -> Parts:
     except Exception as error:
         raise Unreadable(f"a {kind.__name__}, whose __tensor_flatten__ raised {type(error).__name__}") from error
     for name, part in inner.items():
-        if type(part).__name__ == "DeviceMesh":  # the mesh of a DTensor, which no step changes
+        if type(part).__name__ == "DeviceMesh":  # the mesh of a DTensor is left out, because no step changes it
             continue
         if not issubclass(type(part), torch.Tensor):
             raise Unreadable(f"a {kind.__name__}, whose {name} is not a tensor")

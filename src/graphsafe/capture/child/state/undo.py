@@ -28,7 +28,7 @@ class Undo:
     that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
-        """Put them back for the first time. Raises StateError."""
+        """Put the values back for the first time. Raises StateError."""
         changed = [path for path in before.changed() if path in before.values]
         before.put_back_values(changed)
         tensors = [before.tensors[path] for path in changed]

@@ -67,7 +67,8 @@ class Walk:
         return reach
 
     def forget(self, value: Any) -> None:
-        """Look at an object again wherever it is held: a member of an enumeration is one object for all."""
+        """Look at an object again wherever it is held: a member of an enumeration is a single object with several
+        holders."""
         self._seen.discard(id(value))
 
     def take_tensor(self, path: str, tensor: torch.Tensor) -> None:

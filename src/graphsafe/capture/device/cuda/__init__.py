@@ -77,7 +77,7 @@ class CudaDevice:
             generator = torch.cuda.default_generators[index]
             try:
                 states[f"cuda:{index}"] = RandomState(generator.initial_seed(), generator.get_offset())
-            except RuntimeError:  # a capture was left open, so the generator does not answer
+            except RuntimeError:  # an open capture was left behind, so the generator's state cannot be read
                 states[f"cuda:{index}"] = RandomState(0, 0)
         return states
 
@@ -133,8 +133,8 @@ class CudaDevice:
 
     @contextmanager
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
-        # `torch.cuda.is_current_stream_capturing` looks this name up, so code that imported the function gets this
-        # answer too.
+        # `torch.cuda.is_current_stream_capturing` looks this name up, so a copy of it that was imported earlier gives
+        # this answer too.
         graphs: Any = torch.cuda.graphs
 
         def answer() -> bool:

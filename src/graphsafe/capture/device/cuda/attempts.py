@@ -19,7 +19,7 @@ from graphsafe.report.probes.construct import Attempt
 
 @contextmanager
 def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
-    """Watch the two methods that `torch.cuda.graph` and everything built on it call."""
+    """Watch the two methods of `CUDAGraph` that every kind of capture calls."""
     graph = torch.cuda.CUDAGraph
     begin, end = graph.capture_begin, graph.capture_end
     open_attempts: dict[int, tuple[str, tuple[CallSite, ...], Span | None]] = {}
@@ -56,5 +56,5 @@ def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
 def _nodes(graph: Any) -> int | None:
     try:
         return sum(node_counts(graph.raw_cuda_graph()).values())
-    except RuntimeError:  # without keep_graph there is nothing left to count
+    except RuntimeError:  # without keep_graph, torch has already destroyed the graph
         return None

@@ -1,7 +1,7 @@
 """Finds the guilty line of a failed capture: repeats the attempt and reads the stream's status after every operation.
 
 The status turns from capturing to invalidated at the guilty operation, even where the user's code swallowed the
-exception; for a swallowed query or a wait on the legacy stream it turns before the next operation.
+exception; after a swallowed query or a wait on the legacy stream, the change shows before the next operation.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class _Detective:
 
 def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
     if "torch._dynamo" in sys.modules:
-        # With the modes on, compiled functions run as they were written, and call libraries for the first time that
-        # compiled code has not called yet. Their set-up would be taken for the cause.
+        # Under the modes compiled functions run uncompiled, and may call libraries for the first time. The set-up of
+        # these libraries would be blamed.
         with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
             step()
         torch.cuda.synchronize()
@@ -99,7 +99,8 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 
 
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
-    """Return the operation that raised, if it left the capture intact: PyTorch's own check spoke before CUDA did."""
+    """Return the operation that raised, if it left the capture intact: one of PyTorch's own checks raised before CUDA
+    saw the operation."""
     from graphsafe.capture.shared.frames import root_error, traceback_frames
 
     root, _ = root_error(error)

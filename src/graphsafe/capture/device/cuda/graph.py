@@ -39,8 +39,8 @@ class CudaRecording:
     def differences(self, other: Recording) -> tuple[Difference, ...]:
         """Return the differences from another recording. Raises NotComparable if the driver does not show the nodes."""
         assert isinstance(other, CudaRecording)
-        # A traced recording may hold other nodes than a plain one, because a dispatch mode changes what compiled code
-        # launches. Then its places belong to other nodes.
+        # A traced recording may have other nodes than a plain recording, because a dispatch mode changes the launches
+        # of compiled code. Its places then belong to other nodes.
         pools = (tuple(self._graph.pool()), tuple(other._graph.pool()))
         return differences(self._nodes, other._nodes, pools, Segments.now(), other._places)
 
@@ -63,8 +63,10 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return nothing: a plain capture does not know of such work. `diagnose` looks for it if a replay went
-        wrong."""
+        """Return nothing: a plain capture does not know of such work.
+
+        `diagnose` looks for such work if a replay gives wrong results.
+        """
         return ()
 
 
@@ -86,7 +88,7 @@ class CudaPieces:
         assert self._graph is not None
         graph, self._graph = self._graph, None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an empty piece is no reason for a warning
+            warnings.simplefilter("ignore")  # PyTorch warns of an empty graph, but an empty piece is fine
             graph.capture_end()
         self._ended.append(graph)
         recording = CudaRecording(graph, None)
@@ -103,7 +105,7 @@ class CudaPieces:
 
 
 def failure_of(error: BaseException) -> CaptureFailure:
-    """Describe the first error of the chain, which the error that reaches the user hides."""
+    """Describe the first error of the chain, which is hidden by the error that reaches the user."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     return CaptureFailure(

@@ -34,14 +34,14 @@ _KINDS: Sequence[tuple[tuple[str, ...], OperationKind]] = (
 )
 "Beginnings of the names of calls, after `cuda` or `cu`."
 _LEAST_GAP_US = 1.0
-"Kernels that follow each other at once are at most this far apart."
+"Kernels without a gap between them are at most this far apart."
 
 
 def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
     """Return the timeline of the step that was profiled as `plain`.
 
-    `named` is another profile of the same step, with marks around the lines that `places` lists. Its times are useless,
-    but its calls give the lines of the calls in `plain`, as far as both made the same calls.
+    `named` is another profile of the same step, with marks around the lines that `places` lists. The times of `named`
+    are useless, but it gives the lines of those calls that both profiles have.
     """
     step = _step(plain)
     if step is None:
@@ -134,7 +134,7 @@ def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
 
 
 def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]) -> list[str | None]:
-    """Return each call's line, as far as the other profile has the same calls at its beginning and its end."""
+    """Return each call's line, as far as both profiles begin and end with the same calls."""
     step = _step(named)
     if step is None:
         return [None] * len(calls)
@@ -151,9 +151,9 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield the numbers of the calls at the beginning that are the same.
+    """Yield pairs of numbers of the equal calls with which both lists begin.
 
-    Allocations may be missing in either: they depend on what is left in the caches of PyTorch and of libraries.
+    Allocations may be missing in one list, because they depend on the caches of PyTorch and of libraries.
     """
     at = other = 0
     while at < len(calls) and other < len(others):
@@ -226,7 +226,7 @@ def _gaps(
     calls: Sequence[_Span],
     lines: Sequence[str | None],
 ) -> Iterable[Gap]:
-    """Yield the times without work before and between work, with what the host did in them."""
+    """Yield the times without work before and between work, with the host's call during each."""
     first_at = {one.begin: one for one in reversed(work)}
     numbers = {call.correlation: number for number, call in enumerate(calls)}
     idle = zip([begin, *(until for _, until in busy)], (since for since, _ in busy), strict=False)
@@ -243,7 +243,8 @@ def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[Ga
     if launch is None or calls[launch].begin <= since:
         return "device", launch
     meanwhile = list(takewhile(lambda number: calls[number].end >= since, range(launch - 1, -1, -1)))[::-1]
-    for number in meanwhile:  # a copy that began before the device ended, and ended after it, has waited for it
+    # A copy that began before the device's work ended, and ended after it, has waited for that work
+    for number in meanwhile:
         if calls[number].kind == "wait" or (calls[number].kind == "copy" and calls[number].begin < since):
             return "wait", number
     allocating = [number for number in meanwhile if calls[number].kind == "allocation"]

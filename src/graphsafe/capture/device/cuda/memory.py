@@ -32,8 +32,10 @@ def poison(tensor: torch.Tensor) -> None:
 
 
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. An
-    address that the graph still reads although nobody owns it then holds NaN."""
+    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks.
+
+    If a graph still reads freed memory, it then reads NaN.
+    """
     for stream in (torch.cuda.current_stream(device), *streams):
         with torch.cuda.stream(stream):
             blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
@@ -45,7 +47,7 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """Overwrite every block that the allocator keeps and nobody owns, on the streams on which the step may have freed
-    blocks. Requests of exactly the size of a free block get it, until none is left."""
+    blocks. Each request has the size of a free block, and so gets that block, until no free block is left."""
     segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
     own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)

@@ -1,7 +1,7 @@
 """Finds the user's line that launched each node of a capture, by counting the nodes around every operation.
 
-A dispatch mode watches the operations, so the capture is not a plain one. Its places explain a difference and never
-make one.
+A dispatch mode watches the operations, so the capture is not a plain one. The places explain differences; the recording
+is never compared itself.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class NodePlaces:
         return outputs
 
     def _before(self, name: str, args: Sequence[Any]) -> None:
-        # Nodes launched since the last operation without one of torch's (a Triton kernel, an extension) have no known
-        # place.
+        # Nodes that no torch operation launched (a Triton kernel, an extension) have no known place.
         self._fill(None)
 
     def _after(self, name: str, args: Sequence[Any]) -> None:

@@ -31,8 +31,11 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node. `launch` holds the values that fix how much is done (grid, block, bytes). `words` holds the arguments in
-    pieces of eight bytes."""
+    """A node.
+
+    `launch` holds the values that determine the amount of work (grid, block, bytes). `words` holds the arguments in
+    pieces of eight bytes.
+    """
 
     kind: str
     name: str
@@ -41,7 +44,7 @@ class GraphNode:
     opaque: bool = False
     "Whether the driver hides the arguments."
     pointers: tuple[int, ...] = ()
-    "Words that are an argument by themselves, or an end of a copy, and not padding of a larger argument."
+    "Words that are a whole argument, or an address of a copy, and not part of a larger argument."
 
 
 Pool = tuple[int, ...]
@@ -81,8 +84,8 @@ def differences(
     """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where
     known.
 
-    An address in the first graph's pool may become any in the second one's: each capture allocates its own results. An
-    address outside has to stay.
+    An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
+    its own results. An address outside of the pools has to stay the same.
     """
     found: list[Difference] = []
     if len(first) != len(second):
@@ -93,7 +96,7 @@ def differences(
             break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
-            break  # later nodes are shifted against the first graph, and differ everywhere
+            break  # later nodes are shifted against the first graph, so all would differ
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
@@ -139,7 +142,7 @@ def _named(node: GraphNode) -> str:
 
 
 def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segments) -> tuple[str, str]:
-    """Describe two addresses by what they belong to, since the numbers differ between processes."""
+    """Describe two addresses by the memory that contains them, since the numbers differ between processes."""
 
     def memory(address: int, own: Pool) -> str:
         pool = segments.pool(address)
@@ -323,8 +326,8 @@ def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
     nodes = (c_void_p * count.value)()
     _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), nodes, byref(count)), "cuGraphGetNodes")
     numbers = {handle: number for number, handle in enumerate(nodes)}
-    # The second version of the call also returns the kind of an edge (eight bytes); the first one refuses graphs with
-    # such edges.
+    # The second version of the call also returns the kind of an edge (eight bytes); the first version refuses graphs
+    # with such edges.
     ask = driver.cuGraphGetEdges_v2
     edges = c_size_t(0)
     _ask(ask(c_void_p(raw_graph), None, None, None, byref(edges)), "cuGraphGetEdges")

@@ -1,7 +1,7 @@
 """Finds races among the nodes of a CUDA graph: its own edges give the order, a watched capture the memory of each node.
 
-The driver shows the arguments of a kernel but not which of them it writes. PyTorch's operators do so in their schemas,
-so the step is captured again under a dispatch mode. Kernels that no operator launches are not checked.
+The driver shows the arguments of a kernel but not which of them the kernel writes. The schemas of PyTorch's operators
+show the writes, so the step is captured again under a dispatch mode. Kernels that no operator launches are not checked.
 """
 
 from __future__ import annotations
@@ -57,15 +57,18 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
     nodes = touched.nodes
 
     def ordered(first: int, second: int) -> bool:
-        # It is not known which of its nodes touches the memory. NCCL records events beside its kernel, for which
-        # nothing in the graph waits (torch 2.11, NCCL 2.28).
+        # It is not known which node of the operation touches the memory. NCCL adds event nodes beside its kernel, for
+        # which nothing in the graph waits (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
     return races_in(touched.work, ordered)
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
-    """Node -> all nodes that some path leads to from it. A capture adds nodes after those that they wait for."""
+    """Node -> all nodes that some path leads to from it.
+
+    A capture adds each node after the nodes for which it waits.
+    """
     following: dict[int, list[int]] = {}
     for one, other in edges:
         following.setdefault(one, []).append(other)

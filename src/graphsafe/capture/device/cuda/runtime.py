@@ -44,7 +44,7 @@ def node_counts(raw_graph: int) -> dict[str, int]:
     count = ctypes.c_size_t(0)
     if library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), None, ctypes.byref(count)):
         raise RuntimeError("cudaGraphGetNodes failed")
-    if not count.value:  # asked for no nodes, the runtime notes an error that the next kernel launch would raise
+    if not count.value:  # if asked for zero nodes, the runtime notes an error that the next kernel launch would raise
         return {}
     nodes = (ctypes.c_void_p * count.value)()
     library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))

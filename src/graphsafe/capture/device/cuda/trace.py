@@ -1,4 +1,4 @@
-"""Tracks what runs right now: the Python-level torch call, and the aten op inside it.
+"""Tracks the running Python-level torch call and the aten op inside it.
 
 A function mode sees `tensor.__bool__` and `torch.zeros` by name; a dispatch mode sees every aten op with its arguments.
 Neither sees what a C++ extension does inside an op, nor the autograd engine's own threads.
@@ -62,7 +62,7 @@ class Running:
         self.reported = False
         "Whether the running op has been reported already, so that a wait inside it is not reported again."
         self.inside: str | None = None
-        "A call that has been reported as a whole, so that nothing inside it is."
+        "A call that has been reported as a whole, so that events inside it are not reported."
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
@@ -89,7 +89,8 @@ class Running:
         if self.op in _INDEXES:
             self.report("extent", self.op, mask=True)
         elif self.op is None and via in _SUBSCRIPTS:
-            # Report before the op itself: a list among the indices is first made a tensor and sent to the device.
+            # Report the copy before the op itself: PyTorch first turns a list among the indices into a tensor and
+            # copies it to the device.
             self.report("copy-to-device", via, index=True, pinned=False, non_blocking=False)
         else:
             self.report(kind, self.op or via or "cudaStreamSynchronize", literal=via in _LITERALS)
@@ -182,7 +183,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: being skipped would import dynamo, which takes seconds (see `_ops`)."""
+        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds (see `_ops`)."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -199,8 +200,10 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _ops(running: Running) -> TorchDispatchMode:
-    """Return the mode that sees operations. It keeps dynamo out of itself if dynamo is loaded already: a step that
-    compiles would trace the mode too."""
+    """Return the mode that sees operations.
+
+    If dynamo is already loaded, it must not trace the mode's own code when a step compiles.
+    """
     if "torch._dynamo" not in sys.modules:
         return _Ops(running)
 

@@ -1,9 +1,9 @@
 """Finds every line of an eager step that waits for the device, copies, or asks for its progress, in one run.
 
-`torch._C._activate_gpu_trace` calls back before each wait of PyTorch's own, with the live Python stack: a superset of
-what sync-debug mode warns of. It is silent for queries, which are patched here, and for pageable copies with
+`torch._C._activate_gpu_trace` calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode
+warns of a subset of these waits. It does not report queries, which are patched here, or pageable copies with
 `non_blocking=True`, which the dispatch mode sees. It cannot be switched off again, which is one reason why the step
-child is a process of its own.
+child is a separate process.
 """
 
 from __future__ import annotations

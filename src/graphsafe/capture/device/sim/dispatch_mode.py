@@ -61,8 +61,7 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.world.bypassed:
             return func(*args, **kwargs)
         wrapper = next((kind for kind in types if is_wrapper_class(kind)), None)
-        # A fake tensor has only a shape and stands for no device
-        if wrapper is not None and wrapper.__name__ == "FakeTensor":
+        if wrapper is not None and wrapper.__name__ == "FakeTensor":  # it has a shape and no device
             return func(*args, **kwargs)
         if wrapper is not None:
             # The subclass's own method calls the operations on the tensors inside, which stand for the device.
@@ -75,8 +74,7 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if not isinstance(func, torch._ops.OpOverload):
                 return run_opaque(self.world, func, args, kwargs)
             if _is_composite(func):
-                # C++ decomposes the operation, as on a GPU. `func.decompose` may prefer Python, and would import sympy
-                # amid the user's step.
+                # C++ decomposes the operation, as on a GPU: `func.decompose` may import sympy amid the user's step.
                 with SimDispatchMode(self.world):
                     return func._op_dk(_COMPOSITE, *args, **kwargs)
             return run(self.world, func, args, kwargs)
@@ -84,10 +82,7 @@ class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Return whether an operation consists of others.
-
-    Autograd decomposes such an operation before this mode sees it; inference mode does not.
-    """
+    """Return whether an operation consists of others. Autograd decomposes it before this mode, inference mode not."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -392,8 +387,7 @@ def _kind(
     if entry is not None and not entry.launches:
         return None
     mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
-    # The host knows the answer, as for `equal` of different shapes
-    if not mutable and not outputs and func._schema.returns:
+    if not mutable and not outputs and func._schema.returns:  # the host knows the answer (`equal`)
         return None
     if not mutable and outputs:
         before = {storage._cdata for tensor in inputs for storage in storages(tensor)}

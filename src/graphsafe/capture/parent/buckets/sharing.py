@@ -39,7 +39,7 @@ class Candidate:
     axes: Axes
     folder: Path
     alone_bytes: int | None
-    "Bytes that its graph holds in a pool of its own."
+    "Bytes that the bucket's graph holds if it has its own pool."
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Sharing:
         return None if failed is None else failed.axes
 
     def _pool(self, child: Child, buckets: Sequence[Candidate]) -> dict[str, Any]:
-        """Return the report's `pool`, from what this child told."""
+        """Return the report's `pool`, from this child's answer."""
         told, end = child.told, child.ended
         captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
         entries = () if padding is None else padding.entries or ()
@@ -138,7 +138,7 @@ class Sharing:
         }
 
     def _status(self, child: Child, padding_began: bool) -> tuple[ProbeStatus, str | None]:
-        """Return the status of the pool as far as the child's end tells it, and the reason."""
+        """Return the status of the pool that follows from the child's end, and the reason."""
         end = child.ended
         if end.how in ("target", "state", "fault"):
             return "skipped", end.why
@@ -211,8 +211,10 @@ _PADDINGS: tuple[tuple[str, Level, str], ...] = (
 
 
 def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
-    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between. Without a number,
-    all."""
+    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between.
+
+    Without a number, return all.
+    """
     if number is None or number >= len(points):
         return list(points)
     by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))

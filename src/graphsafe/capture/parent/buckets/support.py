@@ -34,7 +34,7 @@ class Tried:
     axes: Mapping[str, Any]
     verdict: Verdict
     times: Times | None = None
-    "The times on the first device that has any."
+    "The times on the first device that measured times."
 
     @property
     def query(self) -> Query:
@@ -51,8 +51,8 @@ class Proven:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """Return the support that the buckets prove, or None if no bucket says how many tokens a request has, or the
-    smallest ones are inconclusive."""
+    """Return the support that the buckets prove, or None if no bucket says how many tokens a request has, or if the
+    smallest buckets are inconclusive."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):
@@ -80,8 +80,8 @@ def over_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
 
 
 def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
-    """Return a bucket that is proven although the declaration does not promise it: the one with the most tokens, where
-    a higher level is proven. Under `NEVER`, any ready bucket if no bucket failed."""
+    """Return a bucket that is proven although the declaration does not promise it: the bucket with the most tokens if a
+    higher level is proven; under `NEVER`, any ready bucket if no bucket failed."""
     unused = [one for one in tried if one.verdict == "ready" and _promises(level, one.query) is False]
     proven = proven_by(tried)
     if proven is None:
@@ -91,8 +91,10 @@ def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
 
 
 def _promises(level: str, query: Query) -> bool | None:
-    """Return whether the level promises graphs for such a bucket; None where that depends on something unknown about
-    the bucket."""
+    """Return whether the level promises graphs for a bucket with this query length;
+
+    None if the answer depends on an unknown property of the bucket.
+    """
     if level in (_NEVER, _ALWAYS):
         return level == _ALWAYS
     if query is None:

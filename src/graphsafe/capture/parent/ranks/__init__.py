@@ -1,1 +1,1 @@
-"""Leads several ranks of one target."""
+"""Runs the several ranks of one target."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _GRACE = 2.0
-"Seconds that a child goes on after another rank's child failed: it may fail for the same reason and say so."
+"Seconds that a child may continue after another rank's child failed: the child may report the same failure."
 _LOOK = 0.5
 """Seconds between reads of the collectives that ranks have issued; longer if a read takes more than a twentieth of
 that."""
@@ -60,7 +60,7 @@ class Coordinator:
         return said
 
     def abandon(self) -> None:
-        """Tell the others that one of the threads has ended early."""
+        """Tell the other threads that this thread has ended early."""
         self._barrier.abort()
 
     def started(self, child: Child) -> None:
@@ -107,8 +107,10 @@ class Coordinator:
             return siblings.divergence
 
     def _divergence(self, siblings: _Siblings) -> dict[int, Call | None] | None:
-        """Return the first collectives that do not match. A rank that waits has issued all that it can, so only a rank
-        that has issued more is past the mismatch."""
+        """Return the first collectives that do not match.
+
+        A waiting rank can issue no more collectives, so only a rank that has issued more is beyond the mismatch.
+        """
         if len(siblings.children) < self.size:
             return None
         children = [siblings.children[rank] for rank in range(self.size)]
@@ -127,9 +129,9 @@ class Coordinator:
 
 
 def _first(siblings: _Siblings) -> int | None:
-    """Return the rank that failed first: by its own report, else by when it was ended or what it was last seen doing.
+    """Return the rank that failed first: by its own report, else by the time of its end or of its last sign of life.
 
-    Errors that others report after its end (a closed connection) are due to it.
+    Errors that other ranks report later (a closed connection) follow from the first failure.
     """
 
     def when(rank: int) -> float:

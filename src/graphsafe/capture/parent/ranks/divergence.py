@@ -1,4 +1,4 @@
-"""Compares the collectives that ranks have issued: where they differ, and how that is worded."""
+"""Finds the first difference between the collectives that ranks have issued, and describes it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def read_issued(folder: Path, child: str) -> list[Call]:
 
 
 def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
-    """Return, for each rank, the first collective that does not match those of the others, or None if it issues no
-    more.
+    """Return, for each rank, the first collective that does not match those of the others, or None for a rank that
+    issues no more.
 
-    Returns None if all ranks issue the same collectives. Their lines may differ: a root may call one on another line
-    than the other ranks.
+    Returns None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
+    another line than the other ranks.
     """
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
@@ -43,8 +43,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls, with `extra` set on each whose line no other rank reaches, or on all if there is no such
-    call."""
+    """Return the calls with `extra` set on each call whose line no other rank reaches, or on all calls if there is
+    none."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here
@@ -80,13 +80,13 @@ def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tupl
 
 
 def call_text(call: Call) -> str:
-    """`all_reduce (model.py:31)`"""
+    """Return a call as text: `all_reduce (model.py:31)`."""
     last = call.frames[-1]
     return f"{call.op} ({from_here(last.path)}:{last.line})"
 
 
 def doing_text(call: Call | None) -> str:
-    """Describe what a rank does meanwhile."""
+    """Describe the call in which a rank is."""
     return "issues none" if call is None else f"issues {call_text(call)}"
 
 

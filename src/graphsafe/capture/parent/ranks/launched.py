@@ -1,7 +1,7 @@
 """Ranks that a launcher has started (`torchrun --nproc-per-node 2 -m graphsafe capture ...`).
 
 Rank 0 leads: it starts the children of all ranks and writes the one report. The others hand it their environment, wait,
-and end with its exit code. They find it by a socket in Linux's abstract namespace, which leaves nothing behind.
+and end with its exit code. They connect by a socket in Linux's abstract namespace, which leaves no file behind.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ class Launched:
 
     @staticmethod
     def by(environment: Mapping[str, str]) -> Launched | None:
-        """Return the launch that the environment describes, or None without a launcher or with a single rank. Raises
-        RequestError."""
+        """Return the launch that the environment describes, or None if there is no launcher or only one rank.
+
+        Raises RequestError.
+        """
         said = [environment.get(name, "") for name in _PLACES]
         if not all(text.isdigit() for text in said[:2]):
             return None
@@ -76,7 +78,10 @@ class Launched:
         return Leader(followers, environments)
 
     def follow(self) -> int:
-        """Wait, as another rank, for rank 0 to end, and return its exit code. Raises RequestError if it has none."""
+        """Wait, as another rank, for rank 0 to end, and return its exit code.
+
+        Raises RequestError if rank 0 ends without one.
+        """
         deadline = time.monotonic() + _PATIENCE
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

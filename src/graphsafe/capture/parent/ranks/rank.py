@@ -45,7 +45,7 @@ class Rank:
         return self.coordinator.gather(self.number, value)
 
     def abandon(self) -> None:
-        """Make sure that no rank waits for this one any more."""
+        """Make sure that no other rank waits for this rank any more."""
         self.coordinator.abandon()
 
     def any(self, value: bool) -> bool:

@@ -48,7 +48,7 @@ class Child:
 
     @property
     def ended(self) -> Ended:
-        """How the child ended; to be asked when it has."""
+        """How the child ended; only valid once it has ended."""
         assert self.end is not None
         return self.end
 
@@ -82,7 +82,7 @@ class Child:
         return [line[:400] for line in lines if line.strip()][-count:]
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
-        """Return how the child ended: by its own word, else by what the parent did to it, else by its status."""
+        """Return how the child ended: by its own report, else by the parent's action, else by its exit status."""
         told, complaint = self.told, self._complaint() if self.status == FAILED else None
         if (fault := told.get(Fault)) is not None or complaint is not None:
             return Ended("fault", fault.line if fault is not None else str(complaint))
@@ -140,7 +140,7 @@ class Child:
 
     def drained(self) -> None:
         if self._reader is not None:
-            # A process that left the child's group may hold the pipe open for ever.
+            # A process that left the child's group may keep the pipe open forever.
             self._reader.join(timeout=1.0)
 
     def has_ended(self, status: int | None, killed_as: Ending | None) -> None:

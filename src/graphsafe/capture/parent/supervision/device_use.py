@@ -1,4 +1,4 @@
-"""Decides which children may use a GPU: side by side as far as its memory goes, and alone while times are measured."""
+"""Decides which children may use a GPU: together as long as its memory suffices, and alone while times are measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHARE = 0.8
 _PATIENCE = 10.0
 "Seconds that a child waits to be alone on a device before no other child is let in."
 _LONGEST = 20.0
-"Seconds that it waits at most: another target may take minutes to build on the host."
+"The largest number of seconds that a child waits to be alone: another target may take minutes to build on the host."
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "ALLOC_FAILED")
 
 
@@ -29,7 +29,7 @@ class Stay:
     alone: bool = False
     "Whether no other child may enter."
     shared: bool = False
-    "Whether children of others go on while this one measures."
+    "Whether children of other owners continue while this child measures."
     company: bool = False
     "Whether a child of another owner was on the device at any time."
     idle_since: float | None = None
@@ -63,8 +63,8 @@ class DeviceUse:
     def have_alone(self, stay: Stay) -> bool:
         """Return whether a child that has entered may measure now. Ask again until it may.
 
-        It may when all others on the device wait for the same. So children of several targets prepare side by side and
-        measure one after another. A child that has waited too long measures although others go on (`shared`).
+        It may when all others on the device also wait to be alone. So children of several targets prepare concurrently
+        and measure one after another. A child that has waited too long measures although others continue (`shared`).
         """
         with self._lock:
             stay.idle_since = stay.idle_since or time.monotonic()
@@ -76,7 +76,7 @@ class DeviceUse:
             return stay.alone
 
     def leave(self, stay: Stay) -> None:
-        """Take a child off the device, also one that gave up waiting."""
+        """Remove a child from the device, also if it only waited for it."""
         with self._lock:
             if stay in self._stays:
                 self._stays.remove(stay)

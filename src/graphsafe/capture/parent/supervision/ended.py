@@ -17,17 +17,17 @@ _STATUS: dict[Ending, ProbeStatus] = {"crashed": "crashed", "timeout": "timeout"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a child process ended, and why in one line; empty for one that is done."""
+    """How a child process ended, with the reason in one line, which is empty if it did all its work."""
 
     how: Ending
     why: str = ""
 
     @property
     def by_itself(self) -> bool:
-        """Whether the child told how it ended; others died or were ended in the middle of their work."""
+        """Whether the child itself reported its end, and did not die or get ended in the middle of its work."""
         return self.how in ("done", "target", "state")
 
     @property
     def status(self) -> ProbeStatus:
-        """The status of a probe in whose middle the child ended."""
+        """The status of a probe during which the child ended."""
         return _STATUS.get(self.how, "skipped")

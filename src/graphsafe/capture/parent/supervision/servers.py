@@ -15,7 +15,11 @@ from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.shared.job import Job
 
 Import = Literal["prepare", "ahead", "follow"]
-"The imports of a job: its file, those with which its factory begins, those that its build child has made."
+"""The imports of a job:
+
+`prepare` imports its file, `ahead` also the imports at the beginning of its factory, `follow` the imports that its
+build child has made.
+"""
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 
@@ -27,7 +31,7 @@ class Server:
         self.ready = False
         self.gone = False
         self.refused: str | None = None
-        "The reason why it is of no use: its imports must not be shared."
+        "The reason why the server cannot be used (its imports must not be shared), or None."
         self._socket = connection
         self._process = process
         self._pid: int | None = None
@@ -55,15 +59,16 @@ class Server:
             while not (server.ready or server.gone) and time.monotonic() < deadline:
                 server.messages(0.5)
         finally:
-            if not server.ready:  # also after a signal to end
+            if not server.ready:  # even if a signal ends this process meanwhile
                 server.close()
         return server if server.ready else None
 
     def branch(self, what: Import | None, job: Job | None, output: int, folder: str | None = None) -> Server | None:
-        """Fork another server from this one, alike or with the job's imports made; return None if this one is gone.
+        """Fork another server from this server, with the job's imports if `what` is given; return None if this server
+        is gone.
 
-        The new server works in `folder`, or where this one does. It becomes `ready` or `gone` some time later. Several
-        threads may call this at once.
+        The new server works in `folder`, or in this server's folder. It becomes `ready` or `gone` some time later.
+        Several threads may call this at once.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:

@@ -1,4 +1,5 @@
-"""Holds the servers that all targets of one command fork from: torch is imported once, and each file of targets is."""
+"""Holds the servers from which all targets of one command fork, so that torch and each file of targets are imported
+only once."""
 
 from __future__ import annotations
 
@@ -27,8 +28,11 @@ class SharedServers:
     its own supervisor, may use it."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
-        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object; it
-        may have begun when this process worked in another folder."""
+        """`folder` is where the children write.
+
+        `kept` is a server that has imported torch and outlives this object; it may have been started in another working
+        directory.
+        """
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -57,8 +61,8 @@ class SharedServers:
         return None if self._clean is None else branch(self._clean, None, None)
 
     def with_file(self, job: Job, check: Callable[[], None], wait: Callable[[Server], bool]) -> Server | str | None:
-        """Return a new server that has imported the file of the job's target, or the reason not to share that; None
-        where children cannot fork.
+        """Return a new server that has imported the file of the job's target, or the reason why the import cannot be
+        shared; None if children cannot fork.
 
         Imports with which the factory begins are made too, where they can be shared. The first caller has the file
         imported, and `wait` tells it whether its server became ready. Other callers wait and call `check` now and then,
@@ -99,7 +103,7 @@ def _patient(lock: threading.Lock, check: Callable[[], None]) -> Iterator[None]:
 def _working_folder() -> str | None:
     try:
         return os.getcwd()
-    except OSError:  # it was removed
+    except OSError:  # the file was removed
         return None
 
 

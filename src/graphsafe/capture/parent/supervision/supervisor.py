@@ -35,8 +35,8 @@ Key = tuple[str, str]
 class Supervisor:
     """Runs the jobs of one target in children. Use as a context manager: nothing is left running after it.
 
-    Children fork from the process that saves them most: first one that has imported torch; then one that has also
-    imported the target's module, where that can be shared (`preparation`); after the build child one that has also
+    Children fork from the server with the most imports: at first a server that has imported torch, then one that has
+    also imported the target's module if this can be shared (`preparation`), and after the build child one that has also
     imported the factory's libraries.
     """
 
@@ -61,19 +61,19 @@ class Supervisor:
         self._interrupted = interrupted or threading.Event()
         self._servers: list[Server] = []
         self._first: Server | None = None
-        "The server that has imported none of the user's code; begun when a child needs it."
+        "The server that has imported none of the user's code; it is started when a child needs it."
         self._sources: dict[Key, Server] = {}
-        "The server to fork from, where it is not the first."
+        "The server to fork from, if it is not the first server."
         self._following: dict[Key, Server] = {}
         "The servers that still import the libraries of the build child."
         self._fresh = False
         self._followed: set[Key] = set()
-        "Keys for which that was tried; the imports of one child are enough."
+        "Keys whose libraries were already imported once, or tried; the imports of one child are enough."
         self._running: dict[int, Child] = {}
         self._origins: dict[int, Server] = {}
         self._stays: dict[int, Stay] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
-        "Device -> bytes that the target takes and bytes that there are, as its build child reported."
+        "Device -> bytes that the target takes and bytes of the device, as the target's build child reported."
         self._crowded: list[Child] = []
         "Children that ran out of memory while others were on their device."
         self._given_alone: set[int] = set()
@@ -142,7 +142,7 @@ class Supervisor:
             self._stop_late()
 
     def stop(self, child: Child, ending: Ending = "stopped", why: str = "") -> None:
-        """Kill a child and its whole group; one that has ended already stays as it ended."""
+        """Kill a child and its whole group; a child that has already ended is not changed."""
         child.why_stopped = why
         child.stopped_at = time.monotonic()
         child.ask_for_its_stack()
@@ -261,7 +261,7 @@ class Supervisor:
             self._following[key] = server
 
     def _adopt(self, key: Key, server: Server, deadline: float) -> None:
-        """Fork from this server once it is ready; if it is of no use, from the one before."""
+        """Fork from this server once it is ready; if it cannot be used, keep the previous server."""
         if self._becomes_ready(server, deadline):
             self._servers.append(server)
             self._sources[key] = server
@@ -281,8 +281,10 @@ class Supervisor:
         return self.not_shared.get(_key(job))
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether a build child failed in a way that the imports before its fork may explain. The next one then
-        starts without them."""
+        """Return whether a build child failed in a way that the imports before its fork may explain.
+
+        The next build child then starts without these imports.
+        """
         key, how = _key(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False
@@ -342,7 +344,7 @@ class Supervisor:
             self._crowded.append(child)
 
     def _lose(self, server: Server) -> None:
-        """Handle a server that died. Its children died with it, as they ask the kernel to."""
+        """Handle a server that died. Its children died too: the kernel kills them with it, at their own request."""
         for number in [number for number, origin in self._origins.items() if origin is server]:
             self._end(number, None, None)
         if server is self._first and self.use_fresh_interpreters():

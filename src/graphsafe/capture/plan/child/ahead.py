@@ -1,4 +1,4 @@
-"""Looks at later steps with breaks in place: whether the code between them still does the same."""
+"""Runs later steps with breaks in place, to check that the code between the breaks still does the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def departure(session: Session, search: Search) -> str | None:
     """Return how a later step departs from the first one between the breaks, or None. It changes the state.
 
-    Raises GuardBroken if a break gives captured code another number or size before that.
+    Raises GuardBroken if, before a departure is found, a break gives captured code another number or size.
     """
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
@@ -39,7 +39,7 @@ class _Steps:
         self._handed = search.handed
         self._beyond = beyond(search.regions)
         self._number = len(search.log.visits)
-        "Number of visits in a step."
+        "Number of visits of breaks in a step."
         self._first: list[Call] = []
         "The visits of the first step."
         self._calls: list[Call] = []

@@ -1,5 +1,5 @@
-"""Emitted code for variables that have another value in each step: an object that eager statements put them into and
-take them from."""
+"""Emitted code for variables that have another value in each step: eager statements store them in an object and read
+them from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from graphsafe.capture.plan.shared.statements import begin, stores_in
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Lines in the place of the lines `first` to `last`; before line `first` if `last` is the line before it."""
+    """Lines that replace the lines `first` to `last`, or are inserted before `first` if `last` is the line before
+    it."""
 
     first: int
     last: int
@@ -24,7 +25,7 @@ class Edit:
 class Box:
     name: str
     passing: Mapping[Region, Sequence[str]]
-    "The variables of each break that pass to another one, or from it."
+    "The variables of each break that pass to or from another break."
     bound: Set[tuple[str, int]]
     "Variables that captured code binds to the value of a break, each with the line that binds it."
 
@@ -37,7 +38,7 @@ class Box:
         return sorted(self.returned.union(*self.passing.values()))
 
     def edits(self, source: Function) -> Iterator[Edit]:
-        """Give the lines that make the object, and that note which break returned a variable's value."""
+        """Yield the lines that make the object, and the lines that note which break returned a variable's value."""
         if not self.names:
             return
         head = source.body[1 if ast.get_docstring(source.node) is not None else 0]

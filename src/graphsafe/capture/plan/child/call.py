@@ -1,4 +1,4 @@
-"""One visit of a break: what it is handed, what it hands over, and how it runs again in each replay.
+"""One visit of a break: its inputs, the values that it hands over, and how it runs again in each replay.
 
 The values that a break hands to the next segment live in the tensors of the captured pass: each later run's results are
 copied there.
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class GuardBroken(Exception):
-    """A break gave another value than in the captured pass, for whose value the graphs after it were captured."""
+    """Raised if a break gives another value than in the captured pass, since the graphs after the break hold that
+    value."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -38,10 +39,10 @@ class GuardBroken(Exception):
 class Handed:
     """The values that a break hands to the captured code after it.
 
-    `private`: variables whose memory belongs to the target and changes from step to step, so that they get a buffer.
-    `slots`: paths of state that the break binds to new tensors and that captured code reads. `returns`: no captured
-    code uses what it returns, only other breaks and the caller of the step. `takes`: variables bound to what another
-    break returned, each with the line that binds it.
+    `private`: variables whose memory belongs to the target and changes from step to step; each gets its own buffer.
+    `slots`: paths of state that the break binds to new tensors and that captured code reads. `returns`: whether only
+    other breaks and the caller of the step use the break's return value. `takes`: variables bound to another break's
+    return value, each with the line that binds it.
     """
 
     private: frozenset[str] = frozenset()
@@ -50,7 +51,7 @@ class Handed:
     takes: frozenset[tuple[str, int]] = frozenset()
 
     def with_parts(self, parts: Iterable[Handed]) -> Handed:
-        """Return these values and those of other breaks that have become part of this one."""
+        """Return these values together with the values of other breaks that have become part of this break."""
         held = [self, *parts]
         return Handed(
             frozenset(name for one in held for name in one.private),
@@ -72,11 +73,11 @@ class Call:
     frames: tuple[CallSite, ...]
     "The calls that lead to it."
     beyond: frozenset[str] = frozenset()
-    "Variables that are neither its arguments nor its results."
+    "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
     "Its latest result."
     taken: dict[str, Call] = field(default_factory=dict)
-    "Variables bound to what an earlier break returns."
+    "Variables bound to an earlier break's return value."
     _inputs: dict[str, Any] = field(default_factory=dict)
     _first: dict[str, Any] = field(default_factory=dict)
     _slots: Slots = field(init=False)
@@ -89,8 +90,10 @@ class Call:
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break, the first time between two captures, after `earlier` ones. `handing` is called before the
-        values it hands over are copied."""
+        """Run the break, the first time between two captures, after `earlier` ones.
+
+        `handing` is called before the handed values are copied.
+        """
         cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: content(cell) for name, cell in cells.items()}
         for name, line in self.handed.takes:
@@ -119,12 +122,12 @@ class Call:
         return result
 
     def compare(self, later: Call) -> None:
-        """Raise GuardBroken if the same visit of another step does not give what this one gave."""
+        """Raise GuardBroken if the same visit of another step gives other values than this visit gave."""
         for name, first in self._first.items():
             self._pairs(name, first, later._first[name])
 
     def gives(self, frames: tuple[CallSite, ...], line: int) -> bool:
-        """Return whether it returned something to a call on this line of the function that `frames` lead to."""
+        """Return whether the break returned a value to a call on this line of the function that `frames` lead to."""
         at = len(frames)
         return self.handed.returns and self.frames[:at] == frames and self.frames[at].line == line
 
@@ -201,7 +204,7 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
 def storage_of(tensor: torch.Tensor) -> int:
     try:
         return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # sparse, or without memory
+    except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
         return 0
 
 
@@ -218,7 +221,7 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Copy each source to its target. No copy may overwrite a tensor that a later one reads."""
+    """Copy each source to its target. No copy may overwrite a tensor that a later copy reads."""
     targets = {storage_of(target) for target, _ in pairs}
     for target, source in [(target, new.clone() if storage_of(new) in targets else new) for target, new in pairs]:
         copy(target, source)
@@ -229,7 +232,7 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
 
     with torch.no_grad(), torch.inference_mode(target.is_inference()):
         target, source = target.detach(), source.detach()
-        for dimension in repeated(target):  # expanded: one element stands for all
+        for dimension in repeated(target):  # along an expanded dimension, one element stands for all
             target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
         target.copy_(source)
 

@@ -32,7 +32,7 @@ class Cause:
     frames: tuple[CallSite, ...]
     "The user's calls, outermost first, to the line that is to blame."
     derived: bool = False
-    "Whether it exists because of another cause: its line uses the result of a break."
+    "Whether the cause follows from another cause: its line uses the result of a break."
     guarded: bool = False
     "Whether only some steps reach the line. The line that decides then runs eagerly with it."
     span: Span | None = None
@@ -81,7 +81,7 @@ def _host_state(told: Told) -> Iterator[Cause]:
 def _filled(told: Told) -> Iterator[Cause]:
     changed = _changed(told)
     growing = [change.name for change in changed if change.how == "grows"]
-    # A list that grows in every step gets its first element in step 1, which fills nothing in for later steps.
+    # A list that grows in every step also gets its first element in step 1, but later steps do not depend on that.
     lazy = [path for path in told[Reference].lazy if not any(is_within(path, name) for name in growing)]
     for change in changed:
         name = change.name
@@ -90,7 +90,7 @@ def _filled(told: Told) -> Iterator[Cause]:
 
 
 def without_line(told: Told) -> list[str]:
-    """Return host state that changes in every step by an unknown line."""
+    """Return host state that an unknown line changes in every step."""
     changed = _changed(told)
     return [change.name for change in changed if change.how in ("host", "changes") and not change.frames]
 

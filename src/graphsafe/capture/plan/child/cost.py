@@ -1,7 +1,7 @@
 """Estimates the cost of a plan in launches, to choose between plans without running them.
 
 An operation that runs eagerly costs one launch. So does a segment, and each tensor that a break hands over, because it
-is copied. A break by itself costs the host half a launch. If two plans cost the same, the one with fewer pieces is
+is copied. A break by itself costs the host half a launch. If two plans cost the same, the plan with fewer pieces is
 taken.
 """
 
@@ -28,8 +28,10 @@ class Cost:
 
 
 class Groups:
-    """The groups of a log's operations, by the breaks that the log was made with and by candidates for others. A
-    candidate's share of the frames is found once, because candidates are tried one after the other."""
+    """The groups of a log's operations, by the log's breaks and by candidates for further breaks.
+
+    A candidate's share of the frames is found once, because candidates are tried one after the other.
+    """
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}
@@ -48,7 +50,7 @@ class Groups:
         self._frames = list(numbers)
 
     def of(self, candidates: Sequence[Region]) -> Iterator[tuple[Group, Op | None]]:
-        """Give each operation with its group, and each visit of a break with None."""
+        """Yield each operation with its group, and each visit of a break with None."""
         chosen: dict[int, tuple[int, Group]] = {}
         for region in candidates:
             for number, pair in self._covered_by(region).items():
@@ -57,7 +59,7 @@ class Groups:
             yield chosen[number][1] if number in chosen else group, op
 
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
-        """Return the frames that pass through a region: their number, with the depth at which they do."""
+        """Return the frames that pass through a region: their number, with the depth of the region's function."""
         if region not in self._covered:
             depths = (
                 (number, next((at for at, frame in enumerate(frames) if in_region(frame, region)), None))
@@ -93,8 +95,8 @@ def cost_of(log: Log, candidates: Sequence[Region] = (), groups: Groups | None =
 
 
 def grouped(log: Log) -> Iterator[tuple[Group, Op | None]]:
-    """Give each operation of a step with the visit of a break that it runs in; a visit without operations comes alone,
-    with None."""
+    """Yield each operation of a step with the visit of a break that it runs in; for a visit without operations, None
+    with the visit."""
     return Groups(log).of(())
 
 
@@ -106,10 +108,11 @@ def in_region(frame: CallSite, region: Region) -> bool:
 
 
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Return wider breaks that cost less, or as much with fewer pieces.
+    """Return wider breaks that cost less, or the same with fewer pieces.
 
-    The first to be tried makes the fewest operations eager. Of equal ones a wider break of the same function is taken
-    before the call of that function, then the one with the fewest lines, so that every run chooses alike.
+    Candidates that make the fewest operations eager are tried first. Among equals, a wider break of the same function
+    comes before the call of the function, and then the break with the fewest lines, so that every run makes the same
+    choice.
     """
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)
@@ -145,7 +148,7 @@ def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
 
 
 def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
-    """Return regions that might cost less: around everything between two breaks, and from a break to either end of its
+    """Return wider regions that might cost less: from one break to the next, and from a break to either end of its
     function."""
     found: set[Region] = set()
     visits = log.visits

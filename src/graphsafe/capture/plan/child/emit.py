@@ -1,7 +1,7 @@
 """Emits the code that applies a plan, on `breakable-cuda-graphs`.
 
-Each function with breaks is written anew, with its eager statements in functions of their own, and followed by code
-that captures and replays the step.
+Each function with breaks is rewritten, with its eager statements in separate functions. Code that captures and replays
+the step follows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RUNTIME = ("surroundings.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
-"Names of the runtime that written code uses."
+"Names of the runtime that the generated functions use."
 
 
 _APPLY = '''\
@@ -83,7 +83,7 @@ class _Writer:
         "Name -> the statement that binds it."
         self._modules: set[str] = set()
         self._own: set[tuple[str, str]] = set()
-        "Module and name of each module-level function that is written anew. Calls of it must reach the new one."
+        "Module and name of each rewritten module-level function, whose calls must reach the new version."
         self._installed: list[str] = []
         self._names: set[str] = set()
         "Names of the functions with eager statements."
@@ -119,7 +119,7 @@ class _Writer:
             raise Unemittable(f"{source.name} assigns a variable of the function around it")
         name = source.name.replace(".", "_")
         lines = list(file_lines(source.path) or ())
-        starts = source.node.lineno - 1  # decorators stay where they are
+        starts = source.node.lineno - 1  # decorators are not repeated, because the new code is installed under them
         box = self._box(source, numbers)
         breaks = [self._break(source, number, lines, box) for number in sorted(numbers, key=self._first)]
         bodies = [body for body, _ in breaks]
@@ -142,7 +142,7 @@ class _Writer:
         return "\n\n\n".join([*bodies, with_variables(name, shared, written) if shared else written])
 
     def _install_within(self, function: FunctionType, name: str, shared: Sequence[str]) -> None:
-        """Install a function that another function makes; it is found from the step."""
+        """Install a function that another function makes; the code finds it by searching from the step."""
         own = f"_within(fn, {json.dumps(function.__qualname__)})"
         names = f"({', '.join(map(json.dumps, function.__code__.co_freevars))},)"
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
@@ -300,7 +300,7 @@ def _runtime() -> tuple[list[str], list[str]]:
 
 
 def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the variables that have a value. Raises Unemittable if one has a value in some visits only."""
+    """Return the variables that have a value. Raises Unemittable if a variable has a value only in some visits."""
     names = sorted({name for visit in visits for name in visit if name != "return"})
     order = [argument.arg for argument in (*source.node.args.posonlyargs, *source.node.args.args)]
     names.sort(key=lambda name: order.index(name) if name in order else len(order))

@@ -29,9 +29,9 @@ from graphsafe.capture.plan.child.surroundings import surroundings
 
 
 class PlanBroken(RuntimeError):
-    """Eager code gave another number, structure or size than the graphs after it were captured for.
+    """Eager code gave another number, structure or size than at capture, and the graphs after it hold the captured one.
 
-    The step is half done; put its state back before you go on eagerly.
+    The step is half done; restore its state before you continue eagerly.
     """
 
 
@@ -69,8 +69,10 @@ class _Visit:
             _running.reset(token)
 
     def keep(self, new: Any) -> None:
-        """Keep the first results: all later ones are copied into them. Views of state that moves get memory of their
-        own."""
+        """Keep the first results, into which all later results are copied.
+
+        Views of state whose memory changes are cloned.
+        """
         if self.private:
             parts = new if isinstance(new, tuple) else (new,)
             parts = tuple(_cloned(part) if at in self.private else part for at, part in enumerate(parts))
@@ -91,7 +93,7 @@ class _Visit:
                 pairs.append((held, now))
                 bound.append((owner, name, held))
         targets = {_storage(target) for target, _ in pairs}
-        # No copy may overwrite a tensor that it or a later copy reads.
+        # No copy may overwrite a tensor that the same or a later copy reads.
         pairs = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
         for target, source in pairs:
             _copy(target, source)
@@ -99,7 +101,7 @@ class _Visit:
             setattr(owner, name, held)
 
     def pairs(self, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Return the tensors of the first results with those to copy into them. Raises PlanBroken."""
+        """Return the tensors of the first results, each with the new tensor to copy into it. Raises PlanBroken."""
         if new is None and self.result is None:
             return []
         leaves, shape = _flat(self.result)
@@ -120,7 +122,7 @@ class _Visit:
 
 
 def _flat(value: Any) -> tuple[list[Any], Any]:
-    """Flatten like `tree_flatten`, but quickly if there is nothing to flatten: that function is slow."""
+    """Flatten like `tree_flatten`, but avoid that slow function for plain values."""
     return ([value], None) if isinstance(value, torch.Tensor) else tree_flatten(value)
 
 
@@ -169,9 +171,9 @@ def eager(
 ) -> Any:
     """Run `body(*arguments)` eagerly in every step.
 
-    `private` names results that are views of memory which changes from step to step. `state` names attributes that it
-    binds to new tensors and that graphs read. With `returns`, no graph reads its result, which may be another one in
-    each step.
+    `private` names results that are views of memory which changes from step to step. `state` names attributes that the
+    body binds to new tensors and that graphs read. With `returns`, no graph reads the body's result, so each step may
+    return another object.
     """
     if _running.get() or not is_in_breakable_graph():
         return body(*arguments)
@@ -183,8 +185,10 @@ def eager(
 
 
 def returned(value: Any) -> Any:
-    """Return the object whose `result` is this value: if the last eager break returned it, one whose `result` each
-    replay sets anew."""
+    """Return an object with this value as `result`.
+
+    If the last eager break returned the value, each replay updates `result`.
+    """
     last = _last.get()
     return last if last is not None and last.result is value else SimpleNamespace(result=value)
 
@@ -232,7 +236,7 @@ class PlannedStep:
         return self._outputs.result
 
     def fits(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether the graphs hold for these inputs."""
+        """Return whether the graphs are valid for these inputs."""
         leaves, shape = tree_flatten((args, dict(kwargs)))
         return bool(shape == self._shape) and all(map(_is_like, self._leaves, leaves))
 
@@ -260,7 +264,8 @@ def _is_like(own: Any, other: Any) -> bool:
 
 
 def _within(fn: Any, name: str) -> Any:
-    """Return the function of this name that the step is, wraps, or reaches by its variables and attributes."""
+    """Return the function of this name: the step itself, a function inside it, or one in its variables and
+    attributes."""
     left, seen = [fn], set[int]()
     while left:
         held = left.pop(0)
@@ -296,7 +301,9 @@ def _shared(function: Any, names: tuple[str, ...]) -> dict[str, Any]:
 
 def _replace(original: Any, planned: Callable[..., Any]) -> None:
     """Make every holder of the function `original` (its class, a registry, another module) run `planned` from now on.
-    Decorators of it stay."""
+
+    Its decorators stay.
+    """
     function = inspect.unwrap(getattr(original, "__func__", original))
     name = f"_planned_{planned.__name__}_{id(function):x}"
     function.__signature__ = inspect.signature(function)

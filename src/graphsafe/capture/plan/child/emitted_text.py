@@ -15,8 +15,7 @@ _WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
 
 
 def with_mangled_names(text: str, owner: str) -> str:
-    """Write private names in the form that the class around the code gives them, since emitted code stands outside of
-    it."""
+    """Write private names in the mangled form of the surrounding class, since emitted code is outside of the class."""
 
     def mangled(word: re.Match[str]) -> str:
         return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"

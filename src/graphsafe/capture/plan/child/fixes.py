@@ -1,5 +1,7 @@
-"""The gain of fixing each line to blame, alone and together with those before it. The gain is computed from a step's
-operations; nothing is run."""
+"""The gain of fixing each line to blame, alone and together with the lines before it in the list.
+
+The gain is computed from a step's operations; nothing is run.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,18 @@ if TYPE_CHECKING:
     from graphsafe.capture.plan.child.search import Search
 
 _MOST_OPERATIONS = 1000
-"""Most operations of a step whose pieces are joined. In a larger step one piece is a small share, and joining takes
-seconds."""
+"""The largest number of operations of a step whose pieces are joined.
+
+In a larger step one piece is a small share, and joining takes seconds.
+"""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
-    """Return the lines to blame: first those that make operations run eagerly, and among them the one with the largest
-    gain first. `coverage` is that of a step in which only this line is fixed, `together` with the lines before it fixed
-    too. `planned` is the plan's own coverage."""
+    """Return the lines to blame: first those that make operations run eagerly, largest gain first.
+
+    `coverage` is the coverage if only this line is fixed, `together` if the lines before it are fixed too. `planned` is
+    the plan's own coverage.
+    """
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> the causes in it, by their lines in the files where statements are taken apart."
     for cause in search.causes:

@@ -1,7 +1,7 @@
-"""Finds in the logs of several steps what captured segments would freeze and what has to move into a break.
+"""Finds in the logs of several steps the values that captured segments would freeze and the code that breaks must take.
 
-Pure functions over logs. Each answer is a `Need`; the first kinds are answered before the later ones are asked, because
-a break that grows changes what follows.
+These are pure functions over logs. Each answer is a `Need`. Later kinds of needs are only searched if there are no
+earlier ones, because a break that grows changes the later ones.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A change that the breaks need. `statement`, `block`: the statement of `frames`, or the one around it, runs
-    eagerly. `defined`, `used`: region number `region` grows to the statement that defines `name`, or to the one that
-    reads it. `around`, `caller`: it grows to the statement around it, or to the call of its function. `private`,
-    `slot`: it hands `name` over in another way."""
+    """A change that the breaks need.
+
+    `statement`, `block`: the statement of `frames`, or the one around it, runs eagerly. `defined`, `used`: region
+    number `region` grows to the statement that defines `name`, or to the one that reads it. `around`, `caller`: the
+    region grows to the statement around it, or to the call of its function. `private`, `slot`: the region hands `name`
+    over in another way.
+    """
 
     kind: NeedKind
     code: str
@@ -37,9 +40,9 @@ class Need:
 def needs(
     logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
-    """Give the changes that the breaks need; none if the segments would be the same in all these steps.
+    """Return the changes that the breaks need; none if the segments would be the same in all these steps.
 
-    `assigned` is state that steps bind anew, with the lines that do.
+    `assigned` maps state that steps rebind to the lines that rebind it.
     """
     base, *others = logs
     for find in (_visits, _flows, _changed_containers):
@@ -52,8 +55,10 @@ def needs(
 
 
 def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Compare which breaks the steps visit. If some steps miss a break or reach it another way, the line that decides
-    has to run eagerly."""
+    """Compare which breaks the steps visit.
+
+    If some steps miss a break or reach it by other calls, the line that decides has to run eagerly.
+    """
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
     if one == two:
         return
@@ -65,8 +70,10 @@ def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Nee
 
 
 def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Give the needs of variables that differ. The results of a break come first: the next one's inputs often follow
-    from them."""
+    """Return the needs of variables that differ.
+
+    The results of a break come first: the next one's inputs often follow from them.
+    """
     given = list(_left(base, other, handed))
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
@@ -121,7 +128,7 @@ def _moves(one: Flow, two: Flow) -> bool:
 
 
 def _moved(one: Argument, two: Argument) -> bool:
-    """Return whether at least one is memory from before the step, and the two are different places."""
+    """Return whether at least one of two memories is from before the step and they are different places."""
     if one.memory is None or two.memory is None:
         return False
     if one.memory.born is not None and two.memory.born is not None:
@@ -130,8 +137,8 @@ def _moved(one: Argument, two: Argument) -> bool:
 
 
 def _same_memory(one: Argument, two: Argument) -> bool:
-    """Return whether both may be the same memory, as far as two steps can be compared: the same memory from before the
-    step, or memory of the step in both."""
+    """Return whether two memories may be the same across steps: the same memory from before the step, or in both steps
+    memory that the step allocated."""
     if one.memory is None or two.memory is None:
         return True
     return one.memory.address == two.memory.address
@@ -142,8 +149,11 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Give the lists and iterators that captured Python made and that a break changes. Each is one object for all
-    replays: the list grows with each replay, and the iterator has nothing left in the second."""
+    """Return the needs of lists and iterators that captured Python made and that a break changes.
+
+    Each is one object for all replays: the list grows with each replay, and the iterator has nothing left in the
+    second.
+    """
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
@@ -152,7 +162,7 @@ def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> 
 def _operations(
     base: Log, other: Log, handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Give the operations between breaks that differ in another step, or have other arguments."""
+    """Return the needs of operations between breaks that differ in another step or have other arguments."""
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
@@ -165,7 +175,7 @@ def _operations(
                 ):
                     yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
-    # A view at another place comes first: its readers are right again when a break hands the view over.
+    # A view at another place comes first: once a break hands the view over, its readers no longer differ.
     views = [
         before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
     ]
@@ -187,7 +197,7 @@ def _operations(
 
 
 def _first_apart(frames: tuple[CallSite, ...], there: Set[tuple[CallSite, ...]]) -> tuple[CallSite, ...]:
-    """Return the frames up to the first call that another step does not make; all of them if it makes each."""
+    """Return the frames up to the first call that the other step does not make; all frames if it makes every call."""
     return next((frames[:depth] for depth in range(1, len(frames)) if frames[:depth] not in there), frames)
 
 
@@ -198,7 +208,7 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Give the lines that bind memory from before the step anew in each step: they have to run eagerly, into a fixed
+    """Return the needs of lines that rebind state to new memory in each step: they have to run eagerly, into a fixed
     buffer."""
     path = (left.memory.path if left.memory else None) or (right.memory.path if right.memory else None)
     reason = f"`{path}` is bound to other memory" if path else "it reads other memory in each step"
@@ -225,8 +235,8 @@ def _rebound(
 
 
 def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Give the tensors of a break that a later operation reads although the break does not hand them over: through an
-    object's state."""
+    """Return the needs of a break's tensors that a later operation reads through an object's state, so that the break
+    does not hand them over."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:
@@ -248,7 +258,7 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Give the work that a capture leaves out: on other GPUs, random numbers of the host, and writes to host
+    """Return the needs of work that a capture leaves out: on other GPUs, random numbers of the host, and writes to host
     tensors."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
@@ -259,8 +269,11 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Give the work whose autograd graph is used by a backward in a break. The backward uses that graph up, and only an
-    eager forward makes a new one in each step. Its results pass from break to break, since a copy has no graph."""
+    """Return the needs of work whose autograd graph a backward in a break uses.
+
+    The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
+    to break, since a copy has no graph.
+    """
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
     seen = set(left)

@@ -1,4 +1,4 @@
-"""Finds host state that depends on the inputs, and the user's lines that change host state: looks at the state after
+"""Finds host state that depends on the inputs, and the user's lines that change host state: compares the state after
 every line."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def following(session: Session) -> list[str]:
-    """Run steps on changed inputs; return the host state that they leave with another value, arguments left out."""
+    """Run steps on changed inputs; return the host state that differs afterwards, except for arguments."""
     seen = []
     for k in range(1, REPLAYS + 1):
         session.put_inputs(k)
@@ -61,7 +61,7 @@ class _Lines:
             if value != self._values[path]:
                 self._values[path] = value
                 self.found.setdefault(path, []).append(self._running)
-        # A function that returns leaves the rest to the line that called it.
+        # After a return, further changes belong to the line that called the function.
         self._running, _ = user_frames(frame.f_back if event == "return" else frame)
         return self.line
 

@@ -44,7 +44,7 @@ class ModuleStack:
 
 
 def names_of(subject: Subject) -> dict[int, str]:
-    """Module -> its name: as `named_modules` gives it; with several roots, under the name that leads to it."""
+    """Module -> its name: the name in `named_modules`; with several roots, prefixed by the root's name."""
     found: dict[int, str] = {}
     for prefix, root in _roots(subject):
         for name, module in root.named_modules():

@@ -1,4 +1,4 @@
-"""The plan as the planning child reports it: its pieces in order, modules, times, and what each fix would gain."""
+"""The plan as the planning child reports it: its pieces in order, modules, times, and the gain of each fix."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def _linear(
 
 
 def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Data:
-    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces. From here on this
-    process has the device to itself. Raises GuardBroken and TargetError."""
+    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces.
+
+    From here on no other process uses the device. Raises GuardBroken and TargetError.
+    """
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
     reported: Data = {"eager_ms": eager_times(session, search.start).median}
@@ -117,8 +119,8 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the causes whose line, or a call on the way to it, lies in the region, or else the causes that the region
-    follows from; of each line only the first."""
+    """Return the causes whose line, or a call on the way to it, lies in the region, or else the causes from which the
+    region follows; for each line only the first cause is returned."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -138,8 +140,8 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> list[Data]:
-    """Return every module in which operations run, with the number of all and of captured operations, submodules
-    included."""
+    """Return every module in which operations run, with the numbers of its operations and of its captured operations,
+    submodules included."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:

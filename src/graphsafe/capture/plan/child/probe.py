@@ -1,5 +1,6 @@
-"""Plans, in a child: finds breaks, captures what is between them, replays the whole on changed inputs, and compares
-with the reference as the capture child does. One failed attempt ends the child; the next child starts from its lessons.
+"""Plans, in a child process: finds breaks, captures the code between them, replays the step on changed inputs, and
+compares with the reference as the capture child does. A failed capture ends the child; the next child starts from the
+causes that it found.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     causes += readers(told, [*changed, *inconstant])
     failures = [failure for failure in told[Learned].failures if failure.frames]
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
-    if not eager_marks() and not plain.graphed:  # marks are lines of the target's own functions
+    # Marks refer to the target's own functions, whose statements are not taken apart
+    if not eager_marks() and not plain.graphed:
         running = [op.frames for op in watched(session, (), {}, table)().ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
     search = Search(session, begin, table, rebindings(told), split)
@@ -124,7 +126,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         if recording is None:
             return
         replays = Replays(session, recording, reference, partial(_restart, start, recording))
-        # The plan cannot make the first step: the result says that this is open.
+        # A plan cannot replace the first step, so the result leaves the first step unchecked.
         with contextlib.suppress(TargetError):
             replays.run(built)
         broken = replays.error
@@ -153,7 +155,7 @@ def _changing(search: Search, broken: GuardBroken) -> str:
 
 
 def _judged(search: Search) -> Marks:
-    """Judge the target's own marks: the breaks that they lack, and the functions that are marked without need."""
+    """Judge the target's own marks: the missing breaks, and the functions that are marked unnecessarily."""
     running = [op.frames for op in search.log.ops] + [visit.frames for visit in search.log.visits]
     running, causes = list(map(search.split.original, running)), list(map(search.told, search.causes))
     graphed = [mark for mark in map(mark_of, plain.graphed) if mark is not None]
@@ -192,14 +194,14 @@ def _untested(told: Told) -> str | None:
         return "while it is captured, the step computes something else than an eager step does"
     if not reference.varied:
         return "no changed input changed the reference, so the plan was not put to the test"
-    # Only breaks read values of the device, and each checks that the numbers it gives are the captured ones.
+    # Only breaks read values of the device, and each break checks that it gives the same numbers as at capture.
     if unvaried:
         return f"{', '.join(unvaried[:3])} could not be varied: give a refresh that does"
     return None
 
 
 def _record(session: Session, channel: Channel, search: Search, start: Snapshot) -> PlannedRecording | None:
-    """Capture the plan, in the last step of the warm-up. A failure is told, for the next child."""
+    """Capture the plan, in the last step of the warm-up. A failure is reported, for the next child."""
     start.put_back()
     with session.device.capture_stream():
         for k in range(session.job.warmup - 1):

@@ -1,7 +1,7 @@
 """Rewrites functions so that regions become breaks: the same code, with each region moved into a nested function.
 
-The nested function shares its variables with the function around it (`nonlocal`). So it does what the statements did,
-and its closure shows what flows in and out. Line numbers stay those of the file.
+The nested function shares its variables with the function around it (`nonlocal`). So it does the same as the
+statements, and its closure shows which values flow in and out. Line numbers stay those of the file.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ _NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else
 "Fields of a definition in newer versions of Python."
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
-"""Called in place of region number `n`. It is given the function that runs the region's statements and the names of its
-variables that are read later, and returns that function's result."""
+"""A function that is called instead of region number `n`.
+
+Its arguments are the function that runs the region's statements and the names of the region's variables that are read
+later; it returns that function's result.
+"""
 
 
 class Uncuttable(Exception):
@@ -72,7 +75,7 @@ def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Re
 
 
 _living: dict[Function, tuple[FunctionType, ...]] = {}
-"Function objects that were found. A search through all objects takes a tenth of a second."
+"Function objects found so far; a search through all objects takes a tenth of a second."
 
 
 def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
@@ -88,7 +91,8 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
     for source in sources:
         wanted.setdefault((source.line, source.node.name), []).append(source)
     found: dict[Function, list[FunctionType]] = {source: [] for source in sources}
-    gc.unfreeze()  # otherwise objects that were imported before this process was forked are not listed
+    # Objects that were imported before this process was forked are frozen, and frozen objects are not listed
+    gc.unfreeze()
     for held in gc.get_objects():
         if type(held) is not FunctionType:
             continue
@@ -137,7 +141,7 @@ def _rewritten(source: Function, regions: Mapping[int, Region], original: CodeTy
 
 
 def _named(code: CodeType, name: str) -> CodeType:
-    """Return the code, and that of the functions in it, under the name that it had before it was compiled alone."""
+    """Return the code, and the code of its inner functions, under the original qualified names."""
     inner = [
         _named(held, name + held.co_qualname.removeprefix(code.co_qualname)) if isinstance(held, CodeType) else held
         for held in code.co_consts
@@ -228,8 +232,7 @@ class _Moved(ast.NodeTransformer):
 
 
 class _Mangled(ast.NodeTransformer):
-    """Mangles private names as the class around them would: the class is missing when the function is compiled
-    alone."""
+    """Mangles private names as the class around them would: the function is compiled without its class."""
 
     def __init__(self, owner: str | None) -> None:
         self._prefix = None if owner is None else f"_{owner.lstrip('_')}"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Elsewhere(Exception):
-    """A break was reached inside of backward.
+    """Raised if a break is reached inside of backward.
 
     On a GPU autograd runs it on threads of its own, where no capture can end and begin. (The simulated device has no
     such threads, and predicts for a device that has.)
@@ -54,7 +54,7 @@ class PlannedRecording:
         calls = [item for item in items if isinstance(item, Call)]
         self._outputs = outputs
         self._giver = next((one for one in reversed(calls) if one.handed.returns and one.latest is outputs), None)
-        "The break that returns the outputs anew in each step."
+        "The break that returns the step's outputs, new objects in each step."
 
     @property
     def outputs(self) -> Any:
@@ -65,7 +65,7 @@ class PlannedRecording:
             item.replay()
 
     def settle(self) -> None:
-        """Copy the current state to where the segments read it, after a caller has put back state."""
+        """Copy the current state to the memory that segments read, after a caller has put back state."""
         for item in self.items:
             if isinstance(item, Call):
                 item.settle()
@@ -101,7 +101,7 @@ class PlannedRecording:
 def record(
     session: Session, regions: Sequence[Region], handed: Mapping[int, Handed]
 ) -> PlannedRecording | CaptureFailure:
-    """Capture the step in segments, on the capture stream; it is a step, and changes what steps change.
+    """Capture the step in segments, on the capture stream; the pass is itself a step and changes state as steps do.
 
     Raises GuardBroken and Elsewhere, and what a break raises.
     """
@@ -140,7 +140,7 @@ class _Pass:
         device = self._session.device
         self._beyond = beyond(regions)
         outputs: Any = None
-        # Garbage collected while a piece is captured would free device memory in the middle of it.
+        # A garbage collection during a capture would free device memory in the middle of it.
         with device.capture_stream(), cut(regions, self._visit), uncollected():
             try:
                 self._pieces.begin()
@@ -148,13 +148,13 @@ class _Pass:
                 self._end()
             except Exception as error:
                 return self._failure(self._failed or error)
-        if self._failed is not None:  # the user's code swallowed it
+        if self._failed is not None:  # the user's code swallowed the error
             return self._failure(self._failed)
         device.synchronize()
         return PlannedRecording(outputs, self._items, self._pieces)
 
     def _failure(self, error: BaseException) -> CaptureFailure:
-        """Return the failure; an error without a place of its own gets the place that was reached."""
+        """Return the failure; an error without a place gets the place that the pass had reached."""
         failure = self._pieces.failure(error)
         return replace(failure, frames=self._blamed) if self._blamed else failure
 

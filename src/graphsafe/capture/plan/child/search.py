@@ -1,5 +1,5 @@
-"""Finds the breaks: starts from lines known to fail, and goes outward until several eager steps on changed inputs do
-the same between the breaks."""
+"""Finds the breaks: starts with lines known to fail, and widens the breaks until several eager steps on changed inputs
+do the same between the breaks."""
 
 from __future__ import annotations
 
@@ -32,8 +32,11 @@ class Unplannable(Exception):
 
 
 class Search:
-    """The search. `find()` settles the breaks; `widen(...)` adds what a replay has shown, after which `find()` can be
-    called again."""
+    """The search.
+
+    `find()` determines the breaks; `widen(...)` adds a need that a replay has shown, after which `find()` can be called
+    again.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Search:
         self.coverages: dict[tuple[Region, ...], float] = {}
         "Breaks -> the coverage of the plan with them, where it was computed."
         self._at = 0
-        "The index in `_bare` of the step that `log` is of."
+        "The index in `_bare` of the step that `log` describes."
         self._kept_back: set[Region] = set()
         "Breaks whose results captured code uses."
         self._closed: set[Function] = set()
@@ -70,7 +73,7 @@ class Search:
 
     @property
     def handed(self) -> dict[int, Handed]:
-        """Number of a region -> what it hands over, with all regions that have become part of it."""
+        """Number of a region -> the values that it and all regions inside it hand over."""
         return {
             number: Handed().with_parts(handed for inner, handed in self._handed.items() if _holds(region, inner))
             for number, region in enumerate(self.regions)
@@ -84,7 +87,8 @@ class Search:
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line, or the lines of the causes that it follows from, those in its function first."""
+        """Return the cause's own line, or the lines of the causes from which it follows, first those in its own
+        function."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -109,7 +113,7 @@ class Search:
         return replace(cause, frames=self.split.original(cause.frames))
 
     def find(self) -> None:
-        """Settle the breaks. Raises Unplannable and TargetError."""
+        """Determine the breaks. Raises Unplannable and TargetError."""
         self.coverages = {}
         while True:
             try:
@@ -190,7 +194,7 @@ class Search:
         self._handed[region] = self._handed.get(region, Handed()).with_parts([more])
 
     def _returned(self, region: Region, need: Need, cause: Cause, roots: frozenset[CallSite]) -> bool:
-        """Let other breaks take the value of this one anew in every step; return whether that is possible."""
+        """Let other breaks take this break's new value in every step; return whether that is possible."""
         returning = [one for one, held in self._handed.items() if held.returns and _holds(region, one)]
         found = receivers(need.frames, self._closed)
         if returning or found is None or region in self._kept_back:
@@ -206,12 +210,13 @@ class Search:
         return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
-        """Return the breaks that make fewer operations eager: one, or several between which a variable passes."""
+        """Return the alternative that makes fewer operations eager: one wide break, or several between which a variable
+        passes."""
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function run eagerly, since its code cannot be changed: the function is made anew in
-        every step."""
+        """Make the calls of a function run eagerly, since its code cannot be changed: every step makes the function
+        again."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

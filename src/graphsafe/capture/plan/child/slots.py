@@ -1,4 +1,4 @@
-"""Finds state that a break binds to new tensors, and binds it back after each visit."""
+"""Finds state that a break binds to new tensors, and rebinds it to the captured tensors after each visit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Slots:
         self._paths = paths
         reach = reach_of(subject) if paths else None
         self.before: Mapping[str, torch.Tensor | None] = {}
-        "The tensors that they held at the first visit of the break."
+        "The tensors that the places held at the first visit of the break."
         self._places: dict[str, tuple[Any, Any]] = {}
         if reach is not None:
             self.before = {path: reach.tensors.get(path) for path in paths}
@@ -30,7 +30,7 @@ class Slots:
         self._moving = False
 
     def look(self) -> None:
-        """Find out, after the first visit, which of the places are still where they were."""
+        """Check, after the first visit, which places still exist in the same objects."""
         if not self._paths:
             return
         now = reach_of(self._subject).owners
@@ -39,7 +39,7 @@ class Slots:
         self._moving = not same or in_tuple or len(self._places) < len(self._paths)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors that they hold now."""
+        """Return the tensors that the places hold now."""
         import torch
 
         if self._moving:

@@ -1,4 +1,5 @@
-"""Files in which statements are taken apart (`shared/parts.py`), and the way from their lines to those of the target.
+"""Files in which statements are taken apart (`shared/parts.py`), and the mapping from their lines to the target's
+lines.
 
 Search, captures and emitted code work on these files; the report of a plan has the target's own lines.
 """
@@ -55,7 +56,7 @@ def _loads(node: ast.AST, names: Set[str]) -> TypeGuard[ast.Name]:
 
 
 class Split:
-    """The functions that causes pass through, with the statements on the way taken apart."""
+    """The functions that causes pass through, with the affected statements taken apart."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,8 +65,11 @@ class Split:
         self._written: dict[Function, Function] = {}
 
     def take_apart(self, causes: Iterable[Cause], running: Iterable[Frames], whole: Iterable[Frames]) -> None:
-        """Take the statements apart, and those that call the same functions elsewhere: `running` holds the frames of a
-        step's operations. Functions in `whole` stay as they are, because a capture of their parts has failed."""
+        """Take apart the statements of the causes, and other statements that call the same functions:
+
+        `running` holds the frames of a step's operations. Functions in `whole` stay as they are, because a capture of
+        their parts has failed.
+        """
         marks: dict[Function, set[ast.expr]] = defaultdict(set)
         calls: dict[Function, set[ast.expr]] = defaultdict(set)
         for cause in causes:
@@ -88,8 +92,10 @@ class Split:
             self._write(path, {one: (marks[one], calls[one]) for one in own})
 
     def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
-        """Write the file anew. `marks` has for each function the expressions that break, and the calls on the way to
-        others."""
+        """Rewrite the file.
+
+        `marks` has for each function the expressions that break, and the calls that lead to others.
+        """
         lines = list(file_lines(path) or ())
         changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}
@@ -134,11 +140,11 @@ class Split:
         origins = self._origins[written.path][1]
         lines = range(written.line, (written.node.end_lineno or written.line) + 1)
         expression = None if span is None else expression_at(function, span)
-        if expression is None:  # the statement itself, which follows its parts
+        if expression is None:  # the rest of the statement comes after its parts
             inside = [line for line in lines if origins[line - 1][0] <= frame.line <= origins[line - 1][2]][-1:]
         else:
             inside = [line for line in lines if holds(origins[line - 1], span_of(expression))]
-            if cause is not None and _asked(function, cause):  # the test follows the operation
+            if cause is not None and _asked(function, cause):  # the test comes after the operation
                 own = [line for line in inside if origins[line - 1] == span_of(expression)]
                 inside = own[1:] or [line for line in inside if line not in own] or own
         line = min(inside, key=lambda line: (len_of(origins[line - 1]), line), default=written.line)

@@ -1,5 +1,5 @@
-"""The modes that `with` blocks and decorators set around a break. A replay meets none of them, so each break sets
-them again.
+"""The modes that `with` blocks and decorators set around a break. A replay does not run the `with` statements, so each
+break sets the modes again.
 
 Emitted code has a copy of this text; it imports nothing of graphsafe.
 """
@@ -22,7 +22,10 @@ def _modes() -> tuple[bool, bool, tuple[tuple[bool, torch.dtype], ...]]:
 
 
 def surroundings() -> Callable[[], AbstractContextManager[Any]]:
-    """Return the current modes as a block that sets them again. It costs nothing if they are set already."""
+    """Return the current modes as a block that sets them again.
+
+    Entering it costs nothing if the modes are already set.
+    """
     then = _modes()
     inference, grad, casts = then
 

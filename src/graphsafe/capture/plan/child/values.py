@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 TENSOR = "tensor"
 UNBOUND = object()
-"The value of a variable that has none."
+"Stands for the value of an unbound variable."
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A value as its tensors, in order, and everything else of it that can be compared."""
+    """A value as its tensors, in order, and all its other parts that can be compared."""
 
     tensors: tuple[torch.Tensor, ...]
     hosts: tuple[Any, ...]
@@ -55,7 +55,7 @@ def _is_tensor(value: Any) -> bool:
 def _numpy_text(value: Any) -> str:
     try:
         return f"{value.dtype} {value.shape} {value.tobytes()!r}"
-    except Exception:  # an object array, a module
+    except Exception:  # an object array, for instance, or a module
         return type(value).__qualname__
 
 
@@ -99,7 +99,7 @@ def put(cell: CellType, value: Any) -> None:
     if value is not UNBOUND:
         cell.cell_contents = value
         return
-    with contextlib.suppress(ValueError):  # it had none
+    with contextlib.suppress(ValueError):  # the variable was unbound before
         del cell.cell_contents
 
 

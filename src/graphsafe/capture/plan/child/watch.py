@@ -1,8 +1,8 @@
-"""Runs steps eagerly with breaks in place and logs every operation, to find what a capture of the segments would
+"""Runs steps eagerly with breaks in place and logs every operation, to find the values that captured segments would
 freeze.
 
-`freezes.py` compares several such steps on changed inputs. A dispatch mode changes what compiled code launches, so
-nothing here decides; the capture that follows does.
+`freezes.py` compares several such steps on changed inputs. The logs only propose breaks, because a dispatch mode
+changes the launches of compiled code; the later capture decides.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Memory:
     "The number of the operation of this step that made it; None for memory from before."
     address: int | None
     path: str | None
-    "The path of the state that held it when the step began."
+    "The path of the state that held the tensor when the step began."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +67,22 @@ class Op:
     name: str
     frames: tuple[CallSite, ...]
     visit: int | None
-    "The visit of a break in which it ran; None for an operation that would be captured."
+    "The visit of a break in which the operation ran; None if it would be captured."
     after: int
-    "Number of visits before it."
+    "Number of visits before the operation."
     scalars: tuple[str, ...]
     arguments: tuple[Argument, ...]
     module: str
     launches: bool
     on_device: bool
     elsewhere: bool
-    "Whether it ran on another GPU."
+    "Whether the operation ran on another GPU."
     reads: tuple[int, ...]
     writes: tuple[int, ...]
-    "The storages that it writes."
+    "The storages that the operation writes."
     random: bool
     recorded: bool
-    "Whether autograd keeps it, for a backward."
+    "Whether autograd records the operation."
     backward: bool
 
 
@@ -93,7 +93,7 @@ class Flow:
     hosts: Any
     arguments: tuple[Argument, ...]
     persistent: bool
-    "Whether it is a container that the target's state holds, which a break finds again by itself."
+    "Whether the value is a container in the target's state, which a break finds without being handed it."
 
 
 @dataclass(slots=True)
@@ -105,15 +105,15 @@ class Visit:
     entered: Mapping[str, Flow]
     left: Mapping[str, Flow] = field(default_factory=dict)
     taken: Set[str] = frozenset()
-    "Variables bound to what an earlier break returned."
+    "Variables bound to an earlier break's return value."
     received: bool = False
-    "Whether a later break or the caller of the step has what it returned."
+    "Whether a later break or the caller of the step received the visit's return value."
     changed: tuple[str, ...] = ()
     "Containers among the variables that the break changed, and iterators, which it uses up."
     handed: frozenset[int] = frozenset()
-    "Storages that it hands over."
+    "Storages that the break hands over."
     private: frozenset[int] = frozenset()
-    "Those of them that are copies of the target's own memory."
+    "The handed storages that are copies of the target's own memory."
 
 
 @dataclass

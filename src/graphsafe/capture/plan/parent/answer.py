@@ -30,8 +30,11 @@ KEYS = (
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """Return the failures that the next child starts from. If a statement fails again, it is not taken apart any more;
-    if that does not help, the call around it is to blame, and so on."""
+    """Return the failures that the next child starts from.
+
+    A statement that fails again is no longer taken apart. If that does not help, the call around it is blamed, and so
+    on.
+    """
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]

@@ -1,4 +1,5 @@
-"""Plans one step: which children search, what they learn from each other, and the code that applies the plan."""
+"""Plans one step: runs the children that search, passes each child's failures to the next, and writes the code that
+applies the plan."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Data = Mapping[str, Any]
 
 _MOST_CHILDREN = 8
-"Number of children that plan in turn, each from the failures of captures before it."
+"The largest number of children that plan one after the other, each with the failures of earlier captures."
 
 
 class Planning:
@@ -141,7 +142,8 @@ class Planning:
 
 
 def _taught_by(child: Child) -> SegmentFailure | None:
-    """Return the failed capture of a segment; None if there is a plan, or nothing that another child could use."""
+    """Return the failed capture of a segment, or None if the child found a plan or no failure that helps another
+    child."""
     failure = child.told.get(SegmentFailure)
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 
@@ -155,7 +157,8 @@ def of_plain_step(plan: dict[str, Any] | None, what: str) -> dict[str, Any] | No
 
 
 def compiled_text(compiled: Compiled, plan: Data | None) -> str:
-    """Say in one sentence what ran from Inductor's graphs, and what a plan covers beside it."""
+    """Return one sentence about the share that ran from Inductor's graphs and the further share that the plan
+    covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels

@@ -118,7 +118,8 @@ class _Apart:
         for group in groups:
             before = _cut(self._lines[group[0].lineno - 1], 0, group[0].col_offset)
             if before.strip():
-                if not self._has_mark(_head_of(owner)):  # otherwise it is written with its head
+                # If the head has a mark, these statements are written together with it.
+                if not self._has_mark(_head_of(owner)):
                     yield self._beside_head(group, before)
             elif len(group) > 1:
                 written = [line for statement in group for line in self._written(statement, before)]
@@ -155,7 +156,7 @@ class _Apart:
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
-                # The rest of the function is the other branch, so only the decision is the break.
+                # The rest of the function acts as the other branch, so only the test becomes a break.
                 residual = self._hoisted(ast.copy_location(_truth_of(residual), head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
         else:
@@ -212,15 +213,16 @@ class _Apart:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _alone(self, node: ast.expr) -> ast.expr:
-        """Return the expression over the names of its operands, or its own name if it is one of the calls."""
+        """Return the expression with its operands replaced by their names, or its own name if it is one of the
+        calls."""
         residual = self._residual(node)
         return self._hoisted(residual) if id(node) in self._calls else residual
 
     def _residual(self, node: ast.expr) -> ast.expr:
-        """Return the expression over the names of its hoisted operands, or itself if nothing in it is marked."""
+        """Return the expression with its hoisted operands replaced by their names, or itself if it contains no mark."""
         if not self._has_mark(node):
             return node
-        # Most operations whose truth is tested read it themselves, so they stay in the line of the test.
+        # Most operations whose truth is tested read the device themselves, so they stay in the line of the test.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
         changed = copy.copy(node)
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:

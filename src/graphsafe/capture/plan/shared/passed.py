@@ -31,8 +31,8 @@ def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, fro
 
 
 def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
-    """Return for each break the variables that are neither its arguments nor its results: those that pass from break to
-    break, and those of an enclosing function, which its code reaches by itself."""
+    """Return for each break the variables that are neither its arguments nor its results: variables that pass from
+    break to break, and variables of an enclosing function, which the closure holds."""
     by_function: dict[Function, list[Region]] = {}
     for region in regions:
         by_function.setdefault(function_with(region), []).append(region)
@@ -61,7 +61,7 @@ def occurrences(function: Function, name: str) -> list[Region]:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """A statement that uses what a call returns."""
+    """A statement that uses the return value of a call."""
 
     region: Region
     frames: tuple[CallSite, ...]

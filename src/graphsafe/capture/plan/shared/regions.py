@@ -1,7 +1,7 @@
 """Ranges of statements that can be cut out of a function and run eagerly, as a person would choose them.
 
-A region is one or several whole statements of one block. It only ever grows: over the statement around it, up to the
-whole body of its function.
+A region is one or several whole statements of one block. It can only grow: to the statement around it, and at most to
+the whole body of its function.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Function:
 
     @functools.cached_property
     def nonlocals(self) -> frozenset[str]:
-        """The enclosing function's variables that this function assigns. A break need not be handed them."""
+        """The enclosing function's variables that this function assigns. A break reaches these through its closure."""
         return declared(self.node, ast.Nonlocal)
 
     @functools.cached_property
@@ -220,7 +220,8 @@ class Function:
     def _with_last(
         self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
     ) -> Region | None:
-        """Return the region grown to the last wanted statement outside of it, a preferred one if there is any."""
+        """Return the region grown to the last wanted statement outside of it, or to the last preferred one if there is
+        any."""
         place = self.place(region)
         if place is None:
             return None

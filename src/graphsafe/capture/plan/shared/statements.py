@@ -23,12 +23,12 @@ def stores_in(statements: Sequence[ast.stmt]) -> set[str]:
 
 
 def own_stores(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement assigns itself, in its head but not in its blocks."""
+    """Return the names that the head of a statement assigns, without those in its blocks."""
     return {name for node in _head(statement) for name in _stored_by(node)}
 
 
 def own_loads(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement reads itself, in its head, and those that functions which it defines read."""
+    """Return the names that the head of a statement reads, and the names that a function defined by it reads."""
     heads = _head(statement)
     nodes = [*heads, *(node for top in heads if isinstance(top, _SCOPES) for node in ast.walk(top))]
     return {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
@@ -64,7 +64,7 @@ def _head(statement: ast.stmt) -> list[ast.AST]:
 
 
 def within(statements: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """Give the nodes of these statements, without functions or classes that they define."""
+    """Yield the nodes of these statements, without functions or classes that they define."""
     left = list(statements)
     while left:
         node = left.pop()

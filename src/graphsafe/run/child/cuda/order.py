@@ -152,7 +152,11 @@ def _calls(names: frozenset[str]) -> Frames:
 
 @functools.lru_cache(maxsize=256)
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
-    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`."""
+    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`.
+
+    Only statements up to `line` count, or all if the block begins on `line`, since Python ends a `with` on its first
+    line.
+    """
     blocks = [one for one in ast.walk(file_tree(path)) if isinstance(one, _BLOCKS) and _holds(one, line)]
     block = max(blocks, key=lambda one: one.lineno, default=None)
     found: dict[int, frozenset[str]] = {}
