@@ -32,7 +32,7 @@ class Added:
     "Number of findings that have a comment now."
     files: int
     failures: tuple[str, ...]
-    "Findings that could not get one, with the reason, a line each."
+    "Findings that could not get a comment, with the reason, a line each."
 
 
 @dataclass(frozen=True, slots=True)

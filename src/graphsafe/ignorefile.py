@@ -254,7 +254,7 @@ def problem_of(pattern: str) -> str | None:
 
 
 def _bits(numbers: Sequence[int]) -> int:
-    """Return the number with these bits."""
+    """Return the number whose set bits are `numbers`."""
     held = bytearray(max(numbers, default=-1) // 8 + 1)
     for number in numbers:
         held[number // 8] |= 1 << number % 8

@@ -24,7 +24,7 @@ class Written:
 
     findings: int
     new: int
-    "Number of these that the old baseline did not have."
+    "Number of the findings that the old baseline did not have."
     gone: int
     "Number of the old baseline's findings that are left out, since the scan did not find them."
 

@@ -32,7 +32,7 @@ class BaselineError(RequestError):
 
 
 def read_baseline(path: Path) -> list[Entry] | None:
-    """Return its entries, or None if there is no such file. Raises BaselineError."""
+    """Return the entries of a baseline, or None if the file does not exist. Raises BaselineError."""
     shown = from_here(str(path))
     table = read_toml(path, BaselineError)
     if table is None:

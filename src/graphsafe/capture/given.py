@@ -45,9 +45,9 @@ class Given:
     shown: str
     "The target's name in reports."
     device: str | None
-    "The device of its tensors; None where all are on the host."
+    "The device of the target's tensors; None if all are on the host."
     is_on_host: bool
-    "Whether it has tensors and all of them are on the host."
+    "Whether the target has tensors and all of them are on the host."
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 
 PATIENCE = 60.0
-"Seconds allowed for one call: git would wait forever for a FIFO in place of one of its files."
+"Seconds allowed for one call: git would wait forever if one of its files were a FIFO."
 LINK, SUBMODULE = "120000", "160000"
 "Modes of entries that are not files."
 _NO_PROGRAMS = (
@@ -50,7 +50,7 @@ _PLAIN_DIFF = (
     "--no-index --unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --find-renames "
     "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
 ).split()
-"Options for one hunk per change and nothing else, whatever the user's git is configured to show."
+"Options that override the user's configuration of git, so that the output has one hunk per change and nothing else."
 
 
 class GitError(RequestError):

@@ -78,7 +78,7 @@ def _title(name: str, key: Key, of_several: bool) -> str:
 
 
 def _changes(before: Proven, after: Proven, report: Report, introduced: Introduced) -> Iterator[tuple[str, bool]]:
-    """Yield each change, and whether it is for the worse."""
+    """Yield each change, and whether it is a regression."""
     step = _probes_of(after, report).step
     if before.verdict != after.verdict:
         is_worse = VERDICTS.index(after.verdict) > VERDICTS.index(before.verdict)
@@ -133,7 +133,7 @@ def _probes_of(entry: Proven, report: Report) -> Probes:
 
 
 def _cause(report: Report, kind: str, introduced: Introduced) -> str:
-    """Return the first lines that make such a device worse, or say that the cause is not known."""
+    """Return the first lines that stand in the way on this kind of device, or say that the cause is not known."""
     errors = [
         finding
         for finding in unsuppressed(report)

@@ -37,7 +37,7 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""The values that the use of a name proves to be tensors.
+"""Says which values must be tensors if code uses a tensor's method or attribute of this name on them.
 
 `value`: any value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are
 seldom parameters there). `step-input`: only an argument of a step. Each kind includes the next.
@@ -75,7 +75,7 @@ class Call:
     positional: Sequence[Argument] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
     open: bool = False
-    "Whether it also passes `*args` or `**kwargs`, so that an unlisted argument may be given."
+    "Whether the call also passes `*args` or `**kwargs`, so that an unlisted argument may be given."
     dtype: str | None = None
     "The dtype of the first tensor argument (`float32`), if known."
     inside: frozenset[str] = frozenset()
@@ -119,7 +119,8 @@ class Effect:
     anywhere: bool = False
     "Whether the effect occurs on any device and even without tensors; otherwise a tensor must be on a device."
     pageable: bool = False
-    "Whether its first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees anything."
+    """Whether the operation's first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees
+    anything."""
     only_if_certain: bool = False
     """Whether a "perhaps" is ignored, because nearly every call with unknown arguments lacks the effect."""
 
@@ -181,26 +182,26 @@ class Op:
     pointwise: bool
     "Whether the result has the broadcast shape of the tensor arguments: 0-d from 0-d."
     valueless: bool
-    "Whether it takes only shape, dtype and device from its arguments (`zeros_like`)."
+    "Whether the operation takes only shape, dtype and device from its arguments (`zeros_like`)."
     launches: bool
     "Whether anything runs on the device (`empty` and views launch nothing)."
     ndim: int | Literal["size", "same", "one-more"] | None
     "The dimensions of the result: a number, that of the given `size`, or the first argument's; `None` if unknown."
     attribute: bool
-    "Whether it is an attribute of a tensor, read without a call."
+    "Whether the operation is an attribute of a tensor, read without a call."
     tensor_hint: TensorHint | None
     "Whether using this method or attribute proves that a value is a tensor."
     copies_values: bool
-    "Whether it makes its result from Python values (`torch.tensor([1, 2])`): 0-d from a number."
+    "Whether the operation makes its result from Python values (`torch.tensor([1, 2])`): 0-d from a number."
     takes_tensor: bool
     "Whether the first argument is a tensor or a list of them."
     host_arguments: HostArguments
     host_results: tuple[int, ...]
     "Positions of results that stay on the host, whatever the arguments are."
     checks_on_cpu: bool
-    "Whether it reads values to check them only if they are a CPU's."
+    "Whether the operation checks values, and so reads them, only on the CPU."
     sums_in_any_order: bool
-    "Whether it sums floats in an order, and so with last bits, that differ from run to run on CUDA (atomics)."
+    "Whether the order of the operation's float sums on CUDA, and so their last bits, differ from run to run (atomics)."
     no_kernel: tuple[str, ...]
     "Dtypes of the first tensor for which CUDA has no kernel, although the CPU has one (`int64`)."
     basis: Basis
@@ -209,13 +210,13 @@ class Op:
 
     @cached_property
     def is_factory(self) -> bool:
-        """Whether it makes a tensor from sizes and values (`zeros`), so that tensors among them do not decide its
-        device."""
+        """Whether the operation makes a tensor from sizes and values (`zeros`), so that tensors among these do not
+        decide its device."""
         return any(effect.how == "factory" for effect in self.effects)
 
     @cached_property
     def reads_clock(self) -> bool:
-        """Whether its result is a value of the host that differs from step to step."""
+        """Whether the operation's result is a host value that differs from step to step."""
         return any(effect.kind == "host-value" for effect in self.effects)
 
     @cached_property

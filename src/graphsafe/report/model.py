@@ -166,9 +166,9 @@ class DeviceResult:
     buckets: tuple[Bucket, ...]
     probes: Mapping[str, Mapping[str, Any]]
     rank: int | None = None
-    "The rank that ran on it, if several ranks ran."
+    "The rank that ran on the device, if several ranks ran."
     pool: Any = None
-    "The result of capturing its buckets in one pool, None if that was not tried."
+    "The result of capturing the device's buckets in one pool; None if this was not tried."
 
 
 @dataclass(frozen=True, slots=True)

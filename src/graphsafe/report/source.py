@@ -73,8 +73,10 @@ def _lines_of(path: str, _stamp: tuple[int, int, int]) -> Sequence[str] | None:
 
 
 def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
-    """Return a function from a path to what `make` gives for the lines of that file, made once until they change. An
-    unreadable file has no lines."""
+    """Return a function of a path that applies `make` to the file's lines, and keeps the result until the file changes.
+
+    An unreadable file has no lines.
+    """
     kept: OrderedDict[str, tuple[Sequence[str] | None, T]] = OrderedDict()
 
     def made(path: str) -> T:

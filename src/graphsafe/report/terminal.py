@@ -192,7 +192,7 @@ def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 
 
 def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
-    """Return the gravest findings, one per function, to which most roots lead."""
+    """Return one finding per function: the gravest first, and among equals those that most roots reach."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
     lines = [paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:

@@ -56,7 +56,7 @@ class Case:
     title: str
     code: str
     level: Level | None
-    "The level of its findings, if it differs from the rule's."
+    "The level of the case's findings, if it differs from the rule's."
     confidence: Confidence | None
 
 
@@ -184,7 +184,7 @@ class Rulebook:
         return _op_table(self.home / "ops")
 
     def matching(self, event: EventKind, how: str) -> Sequence[tuple[Rule, Match]]:
-        """Return the rules about such an event, by code."""
+        """Return the rules about an event of this kind and `how`, by code."""
         found = self.index.get((event, how), ())
         return sorted((*found, *self.index.get((event, ""), ())), key=lambda pair: pair[0].code)
 
@@ -301,7 +301,7 @@ def _own() -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
 
 @lru_cache(maxsize=1)
 def _own_of(files: tuple[tuple[Path, bytes], ...]) -> tuple[Mapping[str, Any], tuple[Rule, ...]]:
-    """Read them once per process, since a process may scan many times."""
+    """Read graphsafe's own rules once per process, since a process may scan many times."""
     data = json.loads(files[0][1]) if files[0][0].name == COMPILED else _compiled(files)
     return data, tuple(map(_rule, data["rules"]))
 

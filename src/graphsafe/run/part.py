@@ -69,7 +69,7 @@ class Part:
     facts: Mapping[str, Any] | None
     """The facts in the form of `Watch.write`.
 
-    They contain only `fault` if the process could not be watched, and are None if it has not imported torch.
+    They contain only `fault` if the process could not be watched. A process that has not imported torch has None.
     """
     counts: tuple[Count, ...]
     order: Order

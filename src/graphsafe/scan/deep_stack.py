@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 def run_deep(work: Callable[[], Result]) -> Result:
-    """Run `work` in a thread of its own; return its result, or raise its error.
+    """Run `work` in a separate thread; return its result, or raise its error.
 
     Syntax trees are freed by their reference counts; the collector would look at all other objects again for each tree,
     which doubled the time of a small project and multiplied that of a large one.
@@ -55,8 +55,8 @@ def _with_room(work: Callable[[], Result]) -> Result:
     """Run `work` where a hundred thousand frames fit into one piece of memory, and return its result.
 
     CPython 3.11 and later take memory for frames from the system in pieces of 16 KB, and give each back as soon as it
-    is empty. Recursion crosses the end of such a piece again and again, which took a tenth of a scan. A piece is larger
-    only if one frame needs more: its size is then the next power of two, and the called frames use the rest of it.
+    is empty. Recursion crosses the end of a piece again and again, which took a tenth of a scan. A piece is larger only
+    if one frame needs more: its size is then the next power of two, and the called frames use the rest of it.
     """
     return work()
 

@@ -73,7 +73,7 @@ class Step:
     receiver: Value | None = None
     guarded: bool = False
     given: Passed | None = None
-    "The arguments that it is called with, if known."
+    "The arguments with which the function is called, if known."
     loops: tuple[int, ...] = ()
     "For a function that runs once: its loops whose body runs in every step."
 
@@ -83,7 +83,7 @@ class Learnt:
     """Facts from the first round that the second one needs."""
 
     whys: Mapping[str, Reason]
-    "Root -> the reason why it is one."
+    "Root function -> the reason why it is a root."
     passed: Mapping[str, Mapping[str, Sequence[Tensor]]]
     "Method -> parameter -> tensors that are passed by calls that know only the method's name."
     constructions: Mapping[Field, Sequence[Value]]

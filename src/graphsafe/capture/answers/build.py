@@ -1,4 +1,4 @@
-"""Answers of the build child beside the probe `construct`: what kind of step the target is."""
+"""Answers of the build child besides the probe `construct`: properties of the target and its step."""
 
 from __future__ import annotations
 

@@ -10,7 +10,10 @@ from graphsafe.report.model import CallSite
 
 @dataclass(frozen=True, slots=True)
 class TargetFailure:
-    """An error of the user's code. `line` says in one line what failed; `stage` says how far the target came."""
+    """An error of the user's code.
+
+    `line` describes the failure in one line; `stage` is the stage in which the target failed.
+    """
 
     stage: Literal["import", "build", "step"]
     line: str

@@ -40,4 +40,4 @@ class OwnGraphs:
     replays: tuple[tuple[CallSite, ...], ...] = ()
     "The calls at which the target replays graphs."
     compiled: bool = False
-    "Whether these graphs are Inductor's, or would be if Inductor had not skipped them."
+    "Whether the target's graphs are Inductor's, even if Inductor skipped them."

@@ -98,7 +98,7 @@ class Padded:
     wrong: Mapping[str, tuple[str, ...] | None]
     "Filling -> outputs that differ from those of an eager step on the live requests alone."
     nan: tuple[str, ...] | None
-    "Outputs that become NaN if those rows hold NaN."
+    "Outputs that become NaN if the padding rows hold NaN."
     error: str | None
 
 

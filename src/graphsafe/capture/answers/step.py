@@ -17,9 +17,9 @@ class SeenEvent(StepEvent):
 
     count: int = 1
     first_only: bool = False
-    "Whether it happened only in step 1."
+    "Whether the events happened only in step 1."
     guarded: bool = False
-    "Whether the step skips it when it is told that a capture is under way."
+    "Whether the step skips the events when told that a capture is under way."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Ran:
     """The lines that some steps ran, and the calls on these lines that are not operations of the device."""
 
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    "File -> the lines of it that ran."
+    "File -> its lines that ran."
     host_calls: tuple[HostCall, ...] = ()
     never_waited: tuple[NeverWaited, ...] = ()
     marks: tuple[CallSite, ...] = ()

@@ -58,7 +58,7 @@ class Expected:
     noise: Spread
     rounding: Spread | None
     refused: str | None
-    "The reason why these are plain eager steps, not steps along the path of a capture."
+    "The reason why the steps are plain eager steps, not steps along the path of a capture."
     start: Mapping[str, torch.Tensor]
     "The state that construction left and that steps change."
     first_step: Stepped | None

@@ -9,8 +9,8 @@ from typing import Any
 
 
 def first_imports(module: Any, name: str) -> list[CodeType]:
-    """Return these import statements, compiled. They are followed into a function of the same file that the factory
-    calls first, with plain arguments.
+    """Return the import statements at the beginning of a factory, compiled. The search continues in a function of the
+    same file that the factory calls first, with plain arguments.
 
     `name` is that of the factory in its imported module. The list is empty if the source is not that of the functions.
     """

@@ -15,10 +15,10 @@ from graphsafe.capture.child.targets import takes_device
 
 
 def build_given(file: str, device: torch.device, axes: Mapping[str, Any]) -> Any:
-    """Return what a factory returns: the step and its arguments, or the answer of the factory that was written.
+    """Return a factory's result: the written step and its arguments, or the result of the written factory.
 
-    Tensors that were on the one GPU of the writing process are put on `device`. If all tensors were on the host,
-    because there was no GPU, all of them are put on `device`, because code on the host alone cannot be captured.
+    Tensors from the writing process's single GPU are put on `device`. If all tensors were on the host, because there
+    was no GPU, all of them are put on `device`, because code on the host alone cannot be captured.
     """
     folder = Path(file).parent
     storages = _storages(folder, device)

@@ -91,7 +91,7 @@ class _LongRun:
         self._places = {path: tensor.data_ptr() for path, tensor in self._state().items()}
         self._keeping: tuple[Keeping, ...] = ()
         self._moved: dict[str, int] = {}
-        "State that moved to other memory -> the replay after which that was seen."
+        "State that moved to other memory -> the replay after which the move was seen."
 
     def _keep_at_hand(self) -> None:
         """Keep the generators and inputs that each replay needs."""

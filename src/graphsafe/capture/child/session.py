@@ -50,7 +50,7 @@ class Session:
     sets: tuple[Mapping[str, torch.Tensor], ...] = ()
     "New values for the inputs of replay 1, 2, ..., which the build child has tried."
     capture_path: bool = False
-    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets the answer yes."
+    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way is told True."
     asked: Callable[[Asked], None] | None = None
     "The function to call when the user's code asks in `path_step` whether a capture is under way."
     factory: Callable[..., Any] | None = None

@@ -30,7 +30,10 @@ Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """The user's code failed eagerly. `line` is the one line for stderr; `stage` says in which stage it failed."""
+    """The user's code failed eagerly.
+
+    `line` is the line for stderr; `stage` is the stage in which the target failed.
+    """
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)

@@ -157,7 +157,7 @@ class _Trial:
         return None, why
 
     def runs(self, new: Values, what: str) -> bool:
-        """Return whether the step takes these values, in every rank."""
+        """Return whether the step accepts these values in every rank."""
         return self._session.ranks.all(self.outcome(new, what) is not None)
 
     def together(self, paths: Sequence[str]) -> list[str]:

@@ -43,7 +43,7 @@ class MemoryEvent:
     place: CallSite | None = None
     "The user's line that allocated it; None if none was running, as in autograd's threads."
     private: bool = False
-    "Whether it belongs to a graph's own pool."
+    "Whether the block belongs to a graph's own pool."
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class DeviceProof:
         unproven: Sequence[Axes] = (),
         rank: Rank | None = None,
     ) -> None:
-        """`points` are proven one by one; `unproven` buckets are only captured in the pool that all share."""
+        """`points` are proven one by one; `unproven` buckets are only captured in the shared pool."""
         self.name = name
         self.runs: list[tuple[Axes, Seen]] = []
         self.of_bucket: list[Sequence[Finding]] = []

@@ -1,4 +1,5 @@
-"""Joins prediction and proof: findings of scan in functions that ran are confirmed or refuted by what capture saw."""
+"""Joins prediction and proof: findings of scan in functions that ran are confirmed or refuted by the capture's
+observations."""
 
 from __future__ import annotations
 

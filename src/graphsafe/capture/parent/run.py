@@ -171,10 +171,7 @@ class Run:
         return f"{self._rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add the reason why the request is wrong.
-
-        Of several ranks only the first to fail adds it.
-        """
+        """Add the reason why the request is wrong; of several ranks, only the first to fail adds it."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
@@ -337,7 +334,7 @@ class Run:
     def _blame_target(self) -> None:
         """Add a failure of the reference: in a refresh, an event or a later step.
 
-        The request is then wrong, unless the verdict holds without the reference or the step asked about a capture.
+        The request is then wrong, unless the verdict stands without the reference or the step asked about a capture.
         """
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed

@@ -28,7 +28,7 @@ def die_with_parent() -> None:
 
 
 def adopt_orphans() -> None:
-    """Make descendants whose parent has ended children of this process, whatever session they are in."""
+    """Make orphaned descendants, of any session, children of this process."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

@@ -15,7 +15,7 @@ class Call:
 
     op: str
     size: int | None
-    "Number of elements of its tensor; None if it may differ between ranks."
+    "Number of elements of the call's tensor; None if the number may differ between ranks."
     frames: tuple[CallSite, ...]
     span: Span | None
     extra: bool = False

@@ -92,7 +92,7 @@ def _position(code: CodeType, instruction: int) -> Span | None:
 
 
 def _tested(code: CodeType, offset: int) -> int:
-    """Return the instruction that made the value which a jump tests; every other instruction is returned as it is.
+    """For a jump, return the instruction that made the tested value; return every other instruction itself.
 
     The position of a jump is the whole `if`, even if only one of several operands is tested.
     """

@@ -56,7 +56,7 @@ class Filters:
         return self._classes[_FILE][path]
 
     def boxes(self, findings: Sequence[Finding]) -> str:
-        """Return the boxes over these findings; nothing where there is no choice."""
+        """Return the boxes over these findings; none if there is no choice."""
         if len(findings) < _LEAST:
             return ""
         return f'<form class="filters">{"".join(self._box(each, findings) for each in _PROPERTIES)}</form>'

@@ -123,10 +123,10 @@ class Process:
     eager: Eager | None
     "`None` if steps are not seen; the limits say why."
     waits: tuple[Wait, ...] | None
-    "`None` if they were not watched."
+    "The lines that waited; None if waits were not watched."
     memory: Held
     idle: Idle | None = None
-    "`None` if it is not known."
+    "The share of idle time, or None if it is not known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ class Timing(Probe):
     children: Mapping[str, float] | None = later()
     "Seconds that each child took."
     spent: Mapping[str, Mapping[str, float]] | None = later()
-    "Child -> its time by what it did."
+    "Child -> its time by activity."
     not_shared: str | None = later()
     "The reason why children had to make their imports themselves."
 

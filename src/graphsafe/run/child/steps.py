@@ -33,7 +33,7 @@ class Played(Protocol):
         ...
 
     def stacks(self, graph: int) -> Collection[Stack]:
-        """Return some calls that led to its replays."""
+        """Return some calls that led to the graph's replays."""
         ...
 
 
@@ -45,7 +45,7 @@ class Step:
     frames: tuple[CallSite, ...]
     "The user's calls that lead to the step, outermost first."
     recorded: bool = False
-    "Whether autograd records it."
+    "Whether autograd records the step."
 
 
 @dataclass(slots=True)
@@ -119,8 +119,10 @@ class Steps:
             known.count += 1
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
-        """Count an eager step of a captured size, if it runs in the loop that replayed and many such steps followed the
-        last replay."""
+        """Count an eager step of a captured size.
+
+        It only counts in the loop that replayed, and after many such steps without a replay.
+        """
         graphs = seen.captured[shapes]
         replays = sum(map(played.replays, graphs))
         row = seen.rows.get(shapes)

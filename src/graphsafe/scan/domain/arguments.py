@@ -51,12 +51,12 @@ class Call:
     bound: Value | None = None
     arguments: Arguments = Arguments()
     hot: bool = False
-    "Whether its lines emit events."
+    "Whether the function's lines emit events."
     depth: int = 0
     "As `Frame.depth`; the next field also equals the frame's."
     level: int = TOP_LEVEL
     plain: bool = False
-    "Whether the function is called as it was before its decorators."
+    "Whether the call means the function itself, without its decorators."
     captured: bool = False
     "Whether a capture calls the function, so that cold-paths do not apply to it."
     loops: tuple[int, ...] = ()

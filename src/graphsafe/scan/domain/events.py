@@ -108,5 +108,5 @@ def span_of(node: Any) -> Span:
 
 
 def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Rank two events at one place: the unguarded one counts, then the more certain one."""
+    """Rank two events at one place: the unguarded event counts, then the more certain event."""
     return guard is None, confidence != "possible"

@@ -86,7 +86,7 @@ def _is_small(op: ast.operator, left: object, right: object) -> bool:
 
 
 def _size(const: object) -> int:
-    """The number of characters of a text or of bits of a number; too many for any other constant."""
+    """Return the number of characters of a text or of bits of a number. Any other constant counts as too large."""
     if isinstance(const, (str, bytes)):
         return len(const)
     if isinstance(const, int):
@@ -100,13 +100,13 @@ def negated(op: ast.unaryop, value: Number) -> Number:
         return value
     try:
         const = _UNARY[type(op)](value.const)
-    except Exception:  # whatever the user's constants raise, the result is simply not known
+    except Exception:  # the user's constants may raise any error; the result is then unknown
         const = UNSET
     return replace(value, const=const)
 
 
 def is_same(left: Number, right: Number) -> bool | None:
-    """Return whether two numbers are one object, as `is` asks; None if one is not known."""
+    """Return the result of `is` for two numbers; None if a number is not known."""
     if UNSET in (left.const, right.const):
         return None
     return left.const is right.const or (left.const == right.const and type(left.const) is type(right.const))
@@ -121,7 +121,7 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
         return answer
     try:
         const = bool(_COMPARE[type(op)](left.const, right.const))
-    except Exception:  # whatever the user's constants raise, the answer is simply not known
+    except Exception:  # the user's constants may raise any error; the answer is then unknown
         return answer
     return replace(answer, const=const, overridable_by=left.overridable_by or right.overridable_by)
 

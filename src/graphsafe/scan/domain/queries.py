@@ -65,15 +65,15 @@ class Queries:
         self._active: dict[int, int] = {}
         "Question -> position on the stack."
         self._asked: list[tuple[int, ...] | None] = []
-        "Question -> the questions that its answer rests on."
+        "Question -> the questions on which its answer depends."
         self._settled = array("I")
         "Questions in the order in which they got their answers."
         self._cycles: dict[int, frozenset[int]] = {}
-        "Question -> the cycles that its answer rests on."
+        "Question -> the cycles on which its answer depends."
         self._cycle_sets: dict[frozenset[int], frozenset[int]] = {}
-        "Each set of cycles once: many answers rest on the same."
+        "One shared object for equal sets of cycles, since many answers depend on the same set."
         self._members: dict[int, array[int]] = {}
-        "Question -> the cycles that it is part of; there may be hundreds."
+        "Question -> the cycles that contain it; there may be hundreds."
         self._open_cycles: dict[int, int] = {}
         "Cycle -> how many of its members are being answered."
         self._cycle_count = 0
@@ -103,7 +103,8 @@ class Queries:
 
         Raises TypeError for a key without a hash.
 
-        A question asks only questions of its own layer and of lower ones, so that no cycle goes through two.
+        A question asks only questions of its own layer and of lower layers, so that no cycle contains questions of two
+        layers.
         """
         return self.answer(self.number(key), work, provisional, layer)
 
@@ -238,7 +239,7 @@ class Queries:
         """Mark the answers to `changed` questions, and all answers that depend on them, as doubtful.
 
         `ask_again` asks the question of a key and returns True, or returns False if it cannot. `is_same` tells whether
-        all answers that rest on an old answer hold with the new one; then the old one is kept.
+        answers that depend on an old answer also hold with the new answer; the old answer is then kept.
         """
         self._ask_again, self._is_same = ask_again, is_same
         self._keys = list(self._numbers)

@@ -37,7 +37,7 @@ class Write:
     lazy: bool
     "Whether the write is under a test that the attribute is missing."
     keyed: bool
-    "Whether it writes an element of a container (`self.cache[key] = …`)."
+    "Whether the write is to an element of a container (`self.cache[key] = …`)."
     guard: str | None
     grows: bool = False
     "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
@@ -51,7 +51,7 @@ class Write:
     alone: bool = True
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
-    "Whether most steps skip it."
+    "Whether most steps skip the write."
     settled: bool = False
     "Whether the write only converts the value, or makes it together with another missing value."
     compile_test: CompileTest | None = None

@@ -29,10 +29,10 @@ class NewRoot:
     ref: str
     receiver: Value | None
     why: str
-    "The reason why it is a root; empty for a function that is called from hot code."
+    "The reason why the function is a root; empty for a function that is called from hot code."
     guarded: bool = False
     given: Passed | None = None
-    "The arguments that it is called with, if known."
+    "The arguments with which the function is called, if known."
 
 
 @frozen.dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Included:
 
     summary: Summary
     guarded: bool
-    "Whether captures never reach it."
+    "Whether captures never reach the call."
     without_uses: bool = False
     "Whether the call is part of a condition that decides nothing on the device."
     once: bool = False

@@ -38,10 +38,12 @@ class Unknown:
     device: bool = False
     "Whether the value may hold device tensors, because a call with device tensors returned it."
     host: bool = False
-    "Whether its name says that it stays on the host."
+    "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    """Whether it is a comparison of a value that may be a device tensor: used as an index, or with a tensor's methods,
-    it is a mask."""
+    """Whether the value is a comparison that may involve a device tensor.
+
+    If code uses it as an index or calls a tensor's method on it, it is a mask.
+    """
     state: tuple[str, ...] = ()
     "The state, as for a number, which this value may be."
 
@@ -59,15 +61,15 @@ class Tensor:
     pinned: bool = False
     step: bool = False
     literal: bool = False
-    "Whether it was built from Python values on the host (`torch.tensor([1, 2])`)."
+    "Whether the tensor was built from Python values on the host (`torch.tensor([1, 2])`)."
     name: str | None = None
     "The name in the code, for messages: `lengths`, `self.cache`."
     attr: str | None = None
     "The attribute whose storage this is, as `module:Class.attr`; kept through views."
     fresh: bool = False
-    "Whether it was made in this step: storing it stores a new address."
+    "Whether the tensor was made in this step, so that storing it stores a new address."
     certain: bool = True
-    "False if only a name, or its use, suggests that it is a tensor of the device."
+    "False if only a name or a use suggests that the value is a device tensor."
     maybe_host: bool = False
     "Whether engines often keep tensors of this name on the host. A result has the mark if all its operands have it."
 
@@ -146,7 +148,7 @@ class Instance:
     made: bool = False
     "Whether the object was made in this step and does not outlive it, so that writes to it are not state."
     given: Passed | None = None
-    "The arguments of its constructor, if known: such an object has attributes of its own."
+    "The constructor's arguments, if known; objects with different arguments have separate attributes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +163,11 @@ class Function:
     closure: Mapping[str, Value] | None = field(default=None, compare=False, repr=False)
     closure_id: int = field(default=0, repr=False)
     cached: bool = False
-    "Whether it stands under `functools.cache` or the like."
+    "Whether the function is decorated by `functools.cache` or the like."
     plain: bool = False
-    "The function that its decorator was given."
+    "Whether the value means the function itself, without its decorators."
     kept: bool = False
-    "Whether it is a closure that was made before the step, so that its environment is state."
+    "Whether the function is a closure made before the step, so that its environment is state."
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle a function without the code and the environment of a nested one."""

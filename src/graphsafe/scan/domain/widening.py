@@ -35,7 +35,7 @@ MAX_TEXT = 32
 MAX_ITEMS = 8
 "The items of a list are distinguished up to this number."
 MAX_HELD = 32
-"The most values in such a list, nested ones included."
+"The most values in a list whose items are distinguished, nested values included."
 MAX_NESTING = 4
 """Most levels of nested containers and partial calls. Otherwise functions that each call the next with `(x, 1)` and
 `(1, x)` would be read for twice as many arguments at every level."""

@@ -201,7 +201,7 @@ class Frame:
 
 
 class Attributes(Protocol):
-    """The values of attributes, and what cold code assigns to them."""
+    """The values of attributes, and the values that cold code assigns to them."""
 
     @property
     def marked(self) -> dict[tuple[str, str], tuple[Value, Value]]: ...
@@ -265,7 +265,7 @@ class Engine(Protocol):
     @property
     def expressions(self) -> Mapping[type[ast.expr], Callable[[Frame, Any], Value]]: ...
 
-    # what lines do
+    # effects of lines
 
     def emit(
         self,

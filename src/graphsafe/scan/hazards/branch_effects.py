@@ -83,7 +83,7 @@ def _works_in_place(function: ast.AST) -> bool:
 
 
 def changes_in_place(call: ast.Call) -> bool:
-    """Return whether a call is one like `self.load.add_(x)`."""
+    """Return whether a call changes its receiver in place, like `self.load.add_(x)`."""
     function = call.func
     return isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.startswith("_")
 

@@ -1,8 +1,8 @@
 """Attributes that the graphs of a class read and write, from the point of view of code that holds an object of the
 class.
 
-`runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps what
-the next replay overwrites. The values tell which object and which attribute a line means, in whichever file it stands.
+`runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps a
+tensor that the next replay overwrites. The abstract values tell which object and attribute a line of any file means.
 """
 
 from __future__ import annotations

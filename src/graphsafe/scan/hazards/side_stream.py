@@ -48,7 +48,7 @@ def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[
 def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunctionDef, stream: ast.expr) -> bool:
     """Return whether another function of the file waits for the stream, so that the missing wait may be there.
 
-    A wait beside a capture, as after a warm-up, does not join what the captured step forks.
+    A wait next to a capture, as after a warm-up, does not join streams that the captured step forks.
     """
     text = ast.unparse(stream)
     lines = frame.project.files.source(frame.path).lines

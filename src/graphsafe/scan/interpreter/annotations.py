@@ -164,7 +164,10 @@ def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
 
 
 def _aliased(engine: Engine, path: str, name: str) -> Value:
-    """Return what `Name = list[Tensor] | None` promises. A recursive alias promises nothing."""
+    """Return the value that an alias such as `Name = list[Tensor] | None` promises.
+
+    A recursive alias promises nothing.
+    """
     file = engine.project.file(path)
     bindings = engine.project.assigned(path, name)
     if file is None or not bindings:

@@ -40,7 +40,7 @@ class Index:
     dropped: int = 0
     "Number of dimensions that integers drop, minus those that None adds."
     is_known: bool = True
-    "Whether `dropped` counts all of them."
+    "Whether `dropped` counts all integers and Nones of the index."
     gathers: Literal["", "step", "other"] = ""
     "Set if a tensor, list or array gathers elements: `step` if that is a tensor of the step."
 

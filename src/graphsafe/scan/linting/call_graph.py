@@ -46,7 +46,7 @@ class CallGraph:
         return frozenset(seen)
 
     def callers(self, callee: str) -> frozenset[str]:
-        """Return the functions that call one."""
+        """Return the functions that call `callee`."""
         return self._callers.get(callee, frozenset())
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:

@@ -53,7 +53,8 @@ def events(
 
 
 def may_promise(cls: ClassFacts) -> bool:
-    """Return whether a class holds such a flag, or names the implementation for which another class holds one."""
+    """Return whether a class has a flag that promises support, or names the implementation whose metadata builder has
+    the flag."""
     return any(map(FLAG.fullmatch, cls.fields)) or cls.methods.keys() >= _NAMES_BOTH
 
 

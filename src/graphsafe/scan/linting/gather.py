@@ -1,7 +1,7 @@
 """Joins the summaries of all roots and of all called functions into the record of hot code.
 
-Everything here is a set, or recorded root by root. So neither the order of the roots nor the process that reads them
-matters: each process gathers a record, and `joined` joins the records.
+Each part of a record is a set, or is kept separately for each root. So neither the order of the roots nor the process
+that reads them matters: each process gathers a record, and `joined` joins the records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ from graphsafe.scan.symbols.project import Project
 
 
 def included(summaries: Iterable[Summary], seen: set[int] | None = None) -> Iterator[Summary]:
-    """Yield these summaries and all that they include, each once. `seen` holds the ids of known ones, and grows."""
+    """Yield these summaries and all summaries that they include, each once.
+
+    `seen` holds the ids of summaries that were already yielded.
+    """
     seen = set() if seen is None else seen
     waiting = list(summaries)
     while waiting:

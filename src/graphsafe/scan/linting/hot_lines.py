@@ -26,7 +26,7 @@ def hot_statements(project: Project, record: Record, wanted: Collection[str]) ->
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[Lines]:
-    """Yield the statements that Python executes, without those of inner functions, which are functions of their own."""
+    """Yield the statements that a call of the function executes, without the statements of inner functions."""
     for statement in body:
         inner = _held_by(statement)
         if _has_code(statement):

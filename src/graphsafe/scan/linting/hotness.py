@@ -50,19 +50,19 @@ class Hotness:
 
     definition: Definition
     reported: bool
-    "Whether its file is among those that the scan reports on."
+    "Whether the scan reports on the function's file."
     root: Definition | None = None
     why: str = ""
-    "The reason why the root is one."
+    "The reason why the root is a root."
     chain: Sequence[Edge] = ()
     "The calls that lead from the root to the function, without guarded calls if possible."
     further_roots: int = 0
     pattern: str | None = None
     "The pattern for hot-paths, or None if only the surrounding function can be named."
     cold: str | None = None
-    "The reason why it does not run in a step."
+    "The reason why the function does not run in a step."
     uses: Sequence[Use] = ()
-    "The places that name it, those in hot functions first; looked up only for functions that are not hot."
+    "The places that name the function, first those in hot functions; empty for a hot function."
 
 
 def definitions(files: Files, root: Path, text: str) -> list[Definition]:

@@ -28,7 +28,7 @@ class Regions:
         """`with_graphs` are the files of packages that capture or replay graphs themselves."""
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
-        "Function -> the blocks in it that capture."
+        "Function -> its blocks that capture."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
@@ -41,8 +41,8 @@ class Regions:
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # The host waits for numbers that such a function returns, so nobody captures it as a whole. A plain class
-            # may be a module or the engine around a module.
+            # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
+            # class may be a module or the engine around a module.
             and why not in (RESULTS, LOOP, HOT_PATH_AROUND, WAY)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why in around and ref.partition("::")[0] in with_graphs)
@@ -117,7 +117,7 @@ class Regions:
         return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
     def may_capture(self, ref: str) -> bool:
-        """Return whether a function calls one that captures, or drops its graphs: `self.graphs.clear()`."""
+        """Return whether a function calls a capturing function, or drops graphs: `self.graphs.clear()`."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():
             if isinstance(inner, ast.Call):

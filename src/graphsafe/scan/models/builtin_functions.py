@@ -111,7 +111,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         item = known = element_of(values)
         several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")
     if several and type(item) is Instance:
-        # The host asks for the truth of what the comparison returns.
+        # The host tests the truth of the comparison's result.
         known = protocols.called(frame, node, item, "__lt__", "__gt__", arguments=Arguments((item,))) or item
     tensor, certain = as_tensor(known)
     if tensor is not None and tensor.where != "host" and several:

@@ -1,4 +1,4 @@
-"""Calls that rules match by the name of the called function, whatever it does."""
+"""Calls that rules match by the name of the called function alone."""
 
 from __future__ import annotations
 

@@ -24,8 +24,10 @@ OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch 
 AMD_NAME = re.compile(
     r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
 )
-"""Words by whose presence in its name a module, class or function is for AMD's cards. `aiter` does not count alone:
-Python has a function of that name."""
+"""Words that mark a module, class or function by its name as code for AMD's cards.
+
+`aiter` does not count alone: Python has a function of that name.
+"""
 _ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is true wherever there are CUDA graphs."

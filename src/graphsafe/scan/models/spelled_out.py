@@ -50,7 +50,7 @@ def _of_one(frame: Frame, node: ast.AST, body: ast.expr) -> Function:
 
 
 def reduced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return `functools.reduce(f, items)`, a call of `f` with what came before and one item."""
+    """Return `functools.reduce(f, items)`, a call of `f` with the result so far and one item."""
     if len(arguments.positional) < 2:
         return UNKNOWN
     function, items, *first = arguments.positional

@@ -32,7 +32,7 @@ PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
 BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
-"Reasons that rest on the form of a function alone."
+"Reasons that depend only on the form of a function."
 
 _WORDS = (
     b"def step(",

@@ -19,7 +19,8 @@ _CHANGES = re.compile(r"^\s+[\w.]+\.\w+ = |\.load_state_dict\(", re.M)
 def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> Iterator[tuple[str, str]]:
     """Yield the public methods that change something, of classes that replay a graph, each with its class.
 
-    Constructors and methods that capture, and what they call, run before the first replay.
+    Constructors, methods that capture, and the methods that these call are left out, because they run before the first
+    replay.
     """
     lines = project.source(file.path).lines
     for cls in file.classes.values():

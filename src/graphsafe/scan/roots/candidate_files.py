@@ -180,7 +180,8 @@ def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
 
 
 def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Iterator[str]:
-    """Yield the packages with a file whose text passes a test; tests, examples and the like do not count."""
+    """Yield the packages in which a file's text satisfies `does`; files of tests, examples and the like do not
+    count."""
     for package, paths in packages.items():
         if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths):
             yield package

@@ -31,14 +31,14 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
-    """Return whether a file's text may hold such a loop or step."""
+    """Return whether a file's text may hold a loop around steps, or a function that takes a step."""
     return takes_surely(data) or (
         (may_take_step(data) or names.may_be_called_in(data)) and _LOOP.search(data) is not None
     )
 
 
 class LoopRoots:
-    """The loops around steps, file by file, and the scripts that make the objects of such a loop and begin it."""
+    """The loops around steps, file by file, and the scripts that make the loops' objects and start the loops."""
 
     def __init__(self, takers: StepTakers, paths: HotnessRules) -> None:
         self._takers = takers
@@ -70,7 +70,8 @@ class LoopRoots:
         }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
-        """Yield the functions of a file that call such roots, or make objects with such methods."""
+        """Yield the functions of a file that call functions with loops around steps, or make objects with such
+        methods."""
         data = self._takers.engine.project.files.data(file.path) or b""
         if MEASURES.search(file.module) or not (self.of(file) or self._takers.names.may_be_called_in(data)):
             return
@@ -87,7 +88,7 @@ class LoopRoots:
                     yield f"{file.path}::{name}"
 
     def _begins(self, file: FileIndex, name: str) -> bool:
-        """Return whether a name of a file means such a root, or a class with such methods."""
+        """Return whether a name of a file means a function with a loop around steps, or a class with such methods."""
         project = self._takers.engine.project
         binding = project.resolve(file, name)
         if binding is None or binding.kind not in ("function", "class"):

@@ -49,7 +49,8 @@ def takes_surely(data: bytes) -> bool:
 
 
 def step_names(texts: Iterable[bytes]) -> StepNames:
-    """Return the functions that replay or train by themselves or call such a function of their file, by text alone."""
+    """Return the functions that, by text alone, replay or train themselves or call a function of their file that
+    does."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()
     derived: dict[bytes, set[bytes]] = {}

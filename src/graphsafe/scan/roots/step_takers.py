@@ -87,7 +87,7 @@ class FileTakers:
         self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
         self._made: dict[str, Mapping[str, Sequence[ast.expr]]] = {}
         self._arguments: dict[tuple[str, str], list[str]] = {}
-        "Parameter and function -> the classes of what is passed; none while they are being looked for."
+        "Parameter and function -> the classes of the passed objects; empty while these are being searched for."
         self.takes: dict[str, Strength] = {}
         "Function -> the way in which it takes a step."
         self._spread()
@@ -194,7 +194,8 @@ class FileTakers:
                 value = node.value.elt if isinstance(node.value, (ast.GeneratorExp, ast.ListComp)) else node.value
                 for target in node.targets if isinstance(value, ast.Call) else ():
                     assert isinstance(value, ast.Call)
-                    # `first, second = (graphed(fn) for fn in functions)`
+                    # Each name may hold the result of the generator's call: `first, second = (graphed(fn) for fn in
+                    # functions)`
                     for name in getattr(target, "elts", ()) if comprehended else (target,):
                         if isinstance(name, ast.Name):
                             found.setdefault(name.id, []).append(value.func)
@@ -316,7 +317,7 @@ class FileTakers:
 
 
 def _returns_replay(maker: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function returns a function of its own that replays a graph."""
+    """Return whether a function returns an inner function that replays a graph."""
     returned = {
         node.value.id
         for _, node in own_nodes(maker)

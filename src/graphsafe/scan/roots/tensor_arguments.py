@@ -25,7 +25,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
     """Return the parameters that are tensors, without a method's receiver.
 
     `with_arithmetic` counts a parameter that is multiplied, compared or indexed, unless its annotation or default says
-    otherwise. Code uses numbers and arrays in the same way, so the caller has to judge.
+    otherwise. Numbers and arrays are used in the same way, so the caller has to judge.
     """
     for parameter, default in [*_parameters(function)][1 if is_method else 0 :]:
         name = parameter.arg

@@ -48,8 +48,8 @@ def python_files(
 ) -> Iterator[Path]:
     """Yield the `.py` files under `top`, sorted within each folder; `exclude` patterns start at `root` (default `top`).
 
-    A link is followed if it leads to something below `top` or `root`. `complain` is called for files that a user may
-    miss: a link that leads elsewhere, a folder or an ignore file that cannot be read.
+    A link is followed if it leads to something below `top` or `root`. `complain` is called for anything left out that a
+    user may miss: a link that leads elsewhere, or an unreadable folder or ignore file.
     """
     ignores = _outer_ignores(top, complain)
     if exclude:

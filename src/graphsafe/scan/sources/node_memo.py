@@ -62,7 +62,7 @@ def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """Return what `ast.iter_child_nodes` yields, without contexts such as `Load`, in half the time."""
+    """Return the nodes of `ast.iter_child_nodes`, without contexts such as `Load`, in half the time."""
     found: list[ast.AST] = []
     for name in node._fields:
         if name != "ctx":

@@ -137,7 +137,7 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if depends_on_step(write.value):
         # A container that steps fill anew is more common than a container that only the first step fills.
         container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
-        # An object may have used only the shapes of its arguments.
+        # A constructor may have read only the shapes of its arguments.
         made = write.constructed or any(type(option) is Instance for option in options(write.value))
         # An unknown call may return a kernel or a kernel's name, which a graph may keep.
         doubtful = made or container or not write.alone or type(write.value) is Unknown

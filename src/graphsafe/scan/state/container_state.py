@@ -29,7 +29,7 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
 
 
 def advanced(frame: Frame, node: ast.Call, iterator: Value) -> None:
-    """Emit `next(self.rates)`: a replay takes no further element, whatever the elements are."""
+    """Emit `next(self.rates)`: a replay takes no further element of the iterator."""
     if type(iterator) is not Sequence or iterator.kind != "iterator" or iterator.held_by is None or not node.args:
         return
     text = ast.unparse(node.args[0])

@@ -142,7 +142,7 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key such as `id(x)` stands for an object that each step may make anew."""
+    """Return whether a key such as `id(x)` stands for an object of which each step may make a new one."""
     for identified in identified_by(frame, key):
         root = (dotted(identified) or "").partition(".")[0]
         value = frame.evaluate_quietly(identified) if root in frame.env else None
@@ -152,8 +152,8 @@ def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
 
 
 def is_own_entry(frame: Frame, node: ast.expr) -> bool:
-    """Return whether an expression is `self.tables[key]` in a function that fills this table, so that it made the
-    entry."""
+    """Return whether an expression is an entry, such as `self.tables[key]`, that the same function puts into its
+    table."""
     if frame.node is None:
         return False
     table = first_step.table_of(node)

@@ -54,7 +54,7 @@ def identifies_object(frame: Frame, key: ast.expr) -> bool:
 
 
 def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
-    """Yield the objects that such an identity key stands for."""
+    """Yield the objects whose identity makes up a key."""
     made = bound_expression(frame, key)
     for inner in inside(made, ast.Call) if made is not None else ():
         if isinstance(inner.func, ast.Attribute) and inner.func.attr == "data_ptr":

@@ -64,8 +64,7 @@ def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
 
 
 def keeps_largest(node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression is one like `max(n, self.limit)`: after a test of the limit, most steps change
-    nothing."""
+    """Return whether an expression is like `max(n, self.limit)`, which most steps leave unchanged."""
     return node is not None and any(
         dotted(inner.func) == "max" and mentions(inner, text) for inner in inside(node, ast.Call)
     )

@@ -1,8 +1,8 @@
 """Changes that code around a graph makes to state which the captured code has read: replays still use the captured
 values.
 
-The values tell which object a line means, in whichever class and file it stands. A graph keeps its old value even if
-the code changes it now and then, and wherever the new one comes from.
+The abstract values tell which object a line of any class or file means. A graph keeps its old value even if the code
+changes it now and then, and wherever the new one comes from.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def _outlasts_steps(write: Write) -> bool:
     if write.lazy or write.borrowed or write.settled or write.guard or (write.rare and write.grows):
         return False
     if write.keyed:
-        # A table may get an entry for each new size, which is no change; replacing an entry of the constructor is one.
+        # A new entry of a table, such as one for a new size, is no change. Replacing an entry that the constructor
+        # filled is.
         return write.lasting and write.replaces and not write.reads_self
     # A method that gives an attribute its first value is probably called before the capture.
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))

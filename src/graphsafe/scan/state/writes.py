@@ -49,7 +49,7 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
         elif name is not None:
             write_attribute(frame, option, name, dotted(holder) or "…", value, node, written)
         elif frame.hot and reads_by_name(written, holder, node.args[1]):
-            # Whatever its name, the attribute is assumed to have held a similar value before.
+            # The attribute is assumed to have held a similar value before, under any name.
             key, text = f"{option.ref}.{ast.unparse(node.args[1])}", ast.unparse(node)
             write(frame, key, text, value, value, node, written, augmented=True, borrowed=_is_passing(option))
 

@@ -77,7 +77,7 @@ class _Tables:
         self._file = file
 
     def texts(self, name: str) -> Iterator[str]:
-        """Yield the texts in such a dict."""
+        """Yield the texts in a dict of the file's top level."""
         for first, last in self._file.assigns.get(name, ()):
             bound = getattr(self._project.statement(self._path, first, last), "value", None)
             for value in bound.values if isinstance(bound, ast.Dict) else ():

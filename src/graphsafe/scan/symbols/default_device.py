@@ -30,12 +30,13 @@ class DefaultDevices:
     "Files where a default device is set, which may apply to any line."
 
     def cover(self, path: str) -> tuple[bool, bool]:
-        """Return whether `of_models` covers a file, and whether `of_all` does."""
+        """Return whether `of_models` covers a file, and whether `of_all` covers it."""
         return path.startswith(self.of_models), path.startswith(self.of_all)
 
 
 def default_device_covers(files: Files, path: str) -> tuple[bool, bool]:
-    """Return whether a file's tensors without `device=` may lie on a device: those of models, and any."""
+    """Return two answers for a file: whether a model's tensors made without `device=` may lie on a device, and whether
+    any tensor may."""
     return files.table("default-devices", lambda: _read(files)).cover(path)
 
 

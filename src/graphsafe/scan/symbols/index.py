@@ -34,7 +34,7 @@ PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 
 
 class Module(Protocol):
-    """A file, by its name; `Project` answers the other questions about its index."""
+    """A module's file, as `Project` finds it by the module's name."""
 
     @property
     def path(self) -> str: ...
@@ -55,19 +55,19 @@ class FunctionFacts:
     end_line: int
     decorators: tuple[str, ...] = ()
     owner: str | None = None
-    "The class whose body holds it."
+    "The class whose body holds the function."
     mark: str | None = None
     "`hot` or `cold`, from a `# graphsafe:` comment on or above the `def` line."
     captures: bool = False
-    "Whether it holds a `with` of a CUDA graph, or names a function that makes one."
+    "Whether the function has a `with` block that captures, or names a function that makes a graph."
     hands_over: bool = False
-    "Whether it may register a hook, or assign `forward`."
+    "Whether the function may register a hook or assign `forward`."
     by_type: tuple[tuple[str, str], ...] = ()
     "For a function under `singledispatch`: types, each with the qualified name of its implementation in this file."
 
     @property
     def is_method(self) -> bool:
-        """Whether its first parameter is its receiver: an instance, or the class."""
+        """Whether the function's first parameter is its receiver: an instance, or the class."""
         return self.owner is not None and "staticmethod" not in self.decorators
 
 
@@ -255,7 +255,7 @@ def decorator_name(node: ast.expr) -> str | None:
 
 
 def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
-    """Yield the attributes of its first parameter that a method assigns, in nested blocks too."""
+    """Yield the attributes that a method assigns on its first parameter, in nested blocks too."""
     arguments = [*function.args.posonlyargs, *function.args.args]
     if not arguments:
         return

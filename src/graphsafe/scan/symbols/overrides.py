@@ -1,4 +1,4 @@
-"""The methods that a call may mean on a value that is known by its annotation only: those of subclasses, too."""
+"""The methods that a call may run if only an annotation gives the receiver's class: methods of subclasses included."""
 
 from __future__ import annotations
 

@@ -75,13 +75,13 @@ class Project:
         return self.files.source(path)
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
-        """Return the statement on these lines, or None if it does not stand alone."""
+        """Return the statement on these lines, or None if they contain more than one statement."""
         return self.files.statement(path, first, last)
 
     # names
 
     def module(self, name: str, importer: str) -> Module | None:
-        """Return the file that `import name` in `importer` means: of several, the one nearest to the importer."""
+        """Return the file that `import name` in `importer` means; of several, the file nearest to the importer."""
         candidates = self._modules.get(name)
         if candidates is None:
             return None

@@ -171,7 +171,7 @@ class Files:
         return source
 
     def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
-        """Return the statement on these lines, or None if it does not stand alone."""
+        """Return the statement on these lines, or None if they contain more than one statement."""
         key = (path, first, last)
         node: ast.stmt | None
         if key in self._nodes:

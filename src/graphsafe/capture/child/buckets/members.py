@@ -57,9 +57,9 @@ class Member:
     built: Mapping[str, str]
     recording: Recording | None = None
     pool_bytes: int | None = None
-    "Bytes by which its capture made the shared pool grow."
+    "Bytes by which the bucket's capture made the shared pool grow."
     alone: dict[int, Values] = field(default_factory=dict)
-    "Replay -> its results before any other bucket was captured after this one."
+    "Replay -> its results before the next bucket was captured."
     fresh: Values | None = None
     "The outputs of replay 1 in the reference, which built this bucket alone in its own process."
     built_alike: bool = False

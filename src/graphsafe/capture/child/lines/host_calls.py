@@ -1,7 +1,7 @@
 """Finds calls of a step that return something else every time: the host's clocks and sources of random numbers.
 
-A profile function sees every call of a C function with the function itself, whatever name the user's code imported it
-under; NumPy's own functions it does not see, so those of `numpy.random` are wrapped. The calls explain a finding;
+A profile function is given the called C function itself, so the name under which the user imported it does not matter.
+It does not see NumPy's own functions, so the functions of `numpy.random` are wrapped. The calls explain a finding;
 `probes/twin.py` decides whether their results reach the graph.
 """
 

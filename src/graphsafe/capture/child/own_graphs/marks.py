@@ -24,12 +24,12 @@ class Mark:
 
     path: str
     line: int
-    "The line where it begins, decorators included."
+    "The first line of the function, decorators included."
     last: int
     function: str | None
 
     def holds(self, frames: Iterable[CallSite]) -> bool:
-        """Return whether these frames pass through it."""
+        """Return whether these frames pass through the marked function."""
         return any(
             (frame.path, frame.function) == (self.path, self.function) and self.line <= frame.line <= self.last
             for frame in frames

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, channel: Channel) -> None:
-    """Run the build child, first and alone: look at what construction left, then find inputs that can be varied."""
+    """Run the build child, first and alone: examine the state that construction left, then find inputs that can be
+    varied."""
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:

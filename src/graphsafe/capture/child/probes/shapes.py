@@ -83,7 +83,7 @@ def _stopped(session: Session, error: TargetError) -> None:
 
 
 def _record(session: Session) -> None:
-    """Record the step, and again some steps later. Python froze whatever differs."""
+    """Record the step, and again some steps later. A value that differs was frozen by Python."""
     channel = session.channel
     channel.phase("capture")
     constants = reach_of(session.subject).constants()

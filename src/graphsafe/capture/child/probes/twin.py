@@ -89,8 +89,8 @@ class _Twins:
         self._before = _Before(session)
         self._decisive = decisive
         self._first: Recording = decisive
-        """The recording that later captures are compared with: the one after the decisive one, with known state and
-        seed."""
+        """The recording with which later captures are compared: the one after the decisive recording, with known state
+        and seed."""
         self._seed = CAPTURE_SEED
 
     def run(self) -> Twin:
@@ -279,7 +279,8 @@ class _Twins:
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
     def _explained_by_constants(self, unlike: Sequence[Difference]) -> tuple[list[Cause], str | None]:
-        """Return the constants that only the decisive capture had, and with which its graph is captured again."""
+        """Return the constants whose values at the decisive capture explain its graph: with them the same graph comes
+        out again."""
         self._first = self._decisive
         start, keys = _Before(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
@@ -312,7 +313,7 @@ class _Twins:
         return found, [], "elsewhere"
 
     def _swap(self, change: Cause, start: _Before) -> None:
-        """Give a tensor its old memory back, if the tensor stayed and its memory did not."""
+        """Put a tensor's old memory back, if the same tensor object now has other memory."""
         with outside_modes():
             start.reach.tensors[change.path].data = self._before.views[change.path]
 

@@ -85,7 +85,7 @@ def contents(container: Any) -> Any:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Put back content that `contents` has read. Raises whatever error a container refuses with."""
+    """Put back content that `contents` has read. Raises the error by which a container refuses."""
     kind = type(container)
     if kind is Variables:
         for name in container.names:
@@ -140,7 +140,7 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: Reach, path: str, value: Any) -> None:
-    """Put one host value where `reach` found it: the one of `reach.values`, another, or MISSING to remove it.
+    """Put one host value where `reach` found it: the value in `reach.values`, another value, or MISSING to remove it.
 
     Raises StateError if the place refuses.
     """
@@ -176,7 +176,7 @@ def held_at(container: Any, key: Any) -> Any:
 
 
 def put_at(container: Any, key: Any, value: Any) -> None:
-    """Store a value where `held_at` reads it; not for tuples. Raises whatever error the place refuses with."""
+    """Store a value where `held_at` reads it; not for tuples. Raises the error by which the place refuses."""
     kind = type(container)
     if kind is types.CellType:
         _set_cell(container, value)

@@ -1,4 +1,4 @@
-"""Watches captures that the user's own code makes, from where they begin to where they end."""
+"""Watches captures that the user's own code makes, from beginning to end."""
 
 from __future__ import annotations
 

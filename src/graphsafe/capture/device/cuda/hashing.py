@@ -26,7 +26,7 @@ class _Piece:
     data: torch.Tensor
     "The bytes of this piece."
     first: int
-    "The position of its first word in the tensor."
+    "The position of the piece's first word in the tensor."
 
     @property
     def words(self) -> int:

@@ -1,5 +1,5 @@
-"""Coordinates, in the parent, ranks that run the same children at the same time: the decisions that they make together,
-and which child has to be ended because another cannot go on."""
+"""Coordinates, in the parent, ranks that run the same children at the same time: joins the decisions that they make
+together, and finds children that must be ended because another rank cannot continue."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Child:
         self.status: int | None = None
         "The exit status, or minus the signal that ended it."
         self.end: Ended | None = None
-        "How it ended; None while it runs."
+        "How the child ended; None while it runs."
         self.why_stopped = ""
         self.stopped_at: float | None = None
         "The time at which the parent began to end it."

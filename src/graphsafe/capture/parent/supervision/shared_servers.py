@@ -108,7 +108,7 @@ def _working_folder() -> str | None:
 
 
 def branch(server: Server, what: Import | None, job: Job | None, folder: str | None = None) -> Server | None:
-    """Call `Server.branch` and discard what the new server prints."""
+    """Call `Server.branch` and discard the new server's output."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     try:
         return server.branch(what, job, nothing, folder)

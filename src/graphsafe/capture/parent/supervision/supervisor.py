@@ -249,7 +249,7 @@ class Supervisor:
             forget(child.job)
 
     def _follow(self, child: Child) -> None:
-        """While a build child goes on, import the libraries that its factory imported into a new server."""
+        """While a build child continues, import its factory's libraries into a new server."""
         key = _key(child.job)
         source = self._sources.get(key)
         imports = Path(child.job.folder, IMPORTS)
@@ -301,7 +301,7 @@ class Supervisor:
             raise KeyboardInterrupt
 
     def _listen(self, killed_as: Ending | None = None) -> None:
-        """Handle what the servers and the children have reported; wait a moment for it."""
+        """Handle the reports of servers and children, after a short wait for them."""
         if self._servers:
             select.select(self._servers, [], [], _POLL)
         else:

@@ -71,7 +71,7 @@ class Call:
     handed: Handed
     session: Session
     frames: tuple[CallSite, ...]
-    "The calls that lead to it."
+    "The calls that lead to the break."
     beyond: frozenset[str] = frozenset()
     "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
@@ -86,7 +86,7 @@ class Call:
 
     @property
     def held(self) -> Mapping[str, torch.Tensor | None]:
-        """State that the break binds anew -> the tensors that captured code reads instead."""
+        """State that the break rebinds -> the tensors that captured code reads instead."""
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
@@ -179,8 +179,10 @@ class Call:
         return found
 
     def settle(self) -> None:
-        """Leave state whose size the break changed as it is, since code that reads it has to run eagerly too; copy the
-        rest into the captured tensors."""
+        """Copy rebound state into the captured tensors.
+
+        State whose size the break changed is left out, since code that reads it has to run eagerly too.
+        """
         if not self.held:
             return
         now = self._slots.tensors()

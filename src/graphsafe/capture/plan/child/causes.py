@@ -46,8 +46,8 @@ class Cause:
 
 
 def known_causes(told: Told, ops: OpTable) -> list[Cause]:
-    """Return the lines that the step child saw, the state that the first step fills in for all later ones, and the line
-    that broke the plain capture."""
+    """Return the causes: lines from the step child, lines that fill state in the first step for all later steps, and
+    the line that broke the plain capture."""
     found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
     return list(dict.fromkeys(found))
 

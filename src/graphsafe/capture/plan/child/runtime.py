@@ -103,7 +103,7 @@ def record(
 ) -> PlannedRecording | CaptureFailure:
     """Capture the step in segments, on the capture stream; the pass is itself a step and changes state as steps do.
 
-    Raises GuardBroken and Elsewhere, and what a break raises.
+    Raises GuardBroken, Elsewhere, and any error of a break.
     """
     return _Pass(session, handed).run(regions)
 

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 class Slots:
-    """The places of these paths. Each place is found once: a walk over everything the step can reach costs
-    milliseconds. The walk is repeated only if a break replaces the object that holds the tensor."""
+    """The places in the target's state of some paths.
+
+    Each place is found once: a walk over everything the step can reach costs milliseconds. The walk is repeated only if
+    a break replaces the object that holds the tensor.
+    """
 
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject

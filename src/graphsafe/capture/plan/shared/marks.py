@@ -24,7 +24,7 @@ ENGINES: Mapping[str, tuple[str, str, str]] = {
 
 
 def marks(plan: Mapping[str, Any], engine: str) -> str:
-    """Return the marks to set, as text. Marked functions must not return a tensor that a graph goes on using."""
+    """Return the marks to set, as text. Marked functions must not return a tensor that a later graph uses."""
     name, line, mark = ENGINES[engine]
     code = [f"# For {name}", "#", f"# {line}", "#"]
     code.append("# Marked functions have to write their results into tensors that they are given.")

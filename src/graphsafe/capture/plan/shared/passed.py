@@ -65,11 +65,11 @@ class Receiver:
 
     region: Region
     frames: tuple[CallSite, ...]
-    "The calls that lead to its function."
+    "The calls that lead to the statement's function."
     name: str
     "The variable that the call's value is bound to."
     line: int
-    "The line that binds it."
+    "The line that binds the variable."
 
 
 def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:

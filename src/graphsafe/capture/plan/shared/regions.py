@@ -41,7 +41,7 @@ class Region:
     first: int
     "The first line of the first statement."
     last: int
-    "The first line of the last one."
+    "The first line of the last statement."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Function:
         self.name = name
         self.node = node
         self.owner = owner
-        "The class around it, or None."
+        "The class around the function, or None."
         self._read: dict[tuple[Region, str], bool] = {}
         self._places: dict[Region, Place | None] = {}
         self._legal: dict[Region, Region | None] = {}

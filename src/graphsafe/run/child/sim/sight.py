@@ -118,7 +118,7 @@ class SimSight:
         found[number] = Touch.of(tensor, access, True, made)
 
     def is_held(self, storage: int) -> bool:
-        """Return whether more than graphs hold it: each of a graph's tensors counts once."""
+        """Return whether anything besides graphs holds the storage: each tensor of a graph counts as one holder."""
         held = sum(self._aliases[graph][storage] for graph in list(self._world.graphs) if graph in self._aliases)
         counted = holders(storage)
         return counted is None or counted > held

@@ -92,7 +92,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
 
 
 def _able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have such a method with such parameters: the call would raise on the others."""
+    """Keep the receivers that have a method of this name with these keywords: the call would raise on the others."""
     if len(receivers) < 2:
         return receivers
     able = [
@@ -193,7 +193,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
         return unknown_result(arguments)
     if isinstance(value, Sequence) and arguments.positional:
-        # nn.Sequential: each module is called with what the one before it returned.
+        # nn.Sequential: each module is called with the result of the previous module.
         result: Value = arguments.positional[0]
         modules = value.items if value.items is not None else (value.elem,)
         for module in modules:
@@ -204,8 +204,8 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Note state that is passed to an unknown call beside device tensors: such state is assumed to decide what the
-    device does."""
+    """Note host state that is passed to an unknown call together with device tensors, since it may affect the device's
+    work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:

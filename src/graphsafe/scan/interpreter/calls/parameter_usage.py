@@ -14,7 +14,7 @@ _FUNCTIONS_OF = {
     "F": "torch.nn.functional.",
     "torch.nn.functional": "torch.nn.functional.",
 }
-"Maps the names that code gives to modules whose functions take tensors to the prefixes of the op table's names."
+"A module's usual name in code -> the prefix of its functions in the op table. All these functions take tensors."
 
 _OF_TENSORS = frozenset(
     (

@@ -20,14 +20,14 @@ CAPTURING = re.compile(
     r"(^|\.)(is_current_stream_capturing|is_cuda_stream_capturing|is_stream_capturing|is_capturing|is_graph_capturing"
     r"|is_in_cuda_graph_capture|get_is_capture_mode|is_graph_capture_mode)$"
 )
-"Functions that answer yes during every capture."
+"Functions that return True during every capture."
 COMPILING = re.compile(r"(^|\.)(is_compiling|is_dynamo_compiling|is_torchdynamo_compiling|is_torch_compile)$")
-"Functions that answer yes under torch.compile only."
+"Functions that return True only under torch.compile."
 TRACING = re.compile(
     r"(^|\.)(_?is_tracing|is_jit_tracing|is_fx_tracing|is_torch_fx_proxy|is_exporting|is_torchdynamo_exporting"
     r"|is_export_mode|is_in_onnx_export|is_scripting)$"
 )
-"Functions that answer no during every capture: they ask for tracing by other tools."
+"Functions that return False during every capture, because they ask for tracing by other tools."
 PRESENT = re.compile(r"(^|\.)(cuda|accelerator)\.(is_available|is_initialized)$")
 "Functions that are true on every machine on which steps can be captured."
 MAX_STATEMENTS = 12
