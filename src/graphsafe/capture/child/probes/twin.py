@@ -46,7 +46,7 @@ _MOST_CAPTURES = 7
 _SECONDS = 2.0
 "After the least number of captures, none begins later than this many seconds."
 _MAY_BE_CHANCE = ("scalar", "address")
-"""Kinds of differences that may come from unwritten bytes between arguments, which keep old contents."""
+"""Kinds of differences that unwritten bytes between arguments, which keep old contents, may cause."""
 _REPEATS = 3
 "Number of replays of each graph on the same inputs, since float atomics do not differ every time."
 _MOST_TRIALS = 24
@@ -196,10 +196,8 @@ class _Twins:
         return effective
 
     def _compute_different(self, ours: Sequence[Values], theirs: Sequence[Values], noise: Spread) -> bool:
-        """Return whether the results of two graphs lie further apart than repeated replays of each graph do.
-
-        Sums of atomics differ in their last bits from replay to replay of one graph, which does not count.
-        """
+        """Return whether results of two graphs differ by more than replays of one graph do, in which sums of atomics
+        differ in their last bits."""
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):
                 for name, (left, right) in self._unlike(one, again).items():
