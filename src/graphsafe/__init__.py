@@ -6,7 +6,7 @@ import sys
 
 _is_main = sys.argv[:1] == ["-m"] and ("-m", "graphsafe") in zip(sys.orig_argv, sys.orig_argv[1:], strict=False)
 if _is_main and sys.path[:1] in ([""], [os.getcwd()]):
-    # `python -m` has put the working directory first on the path, and a project may have a `typing.py` of its own.
+    # `python -m` has put the working directory first on the path, where a project's `typing.py` would hide Python's.
     del sys.path[0]
 
 from importlib import import_module

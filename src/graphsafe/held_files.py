@@ -51,7 +51,8 @@ class HeldFiles:
         return any(path in self._real for path in unread)
 
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-        """Return the findings in held files, by path; if several links lead to a file, those of the first."""
+        """Return the findings in held files, by path; if several links lead to a file, only the findings of the first
+        link."""
         first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}
         for finding in findings:

@@ -1,8 +1,8 @@
 """Patterns of .gitignore files. Each pattern is checked by itself, so that an invalid pattern does not disable the
 others.
 
-All patterns of a file form one automaton. Its states are the bits of a number, one bit for each place in each pattern.
-A character of a path moves all bits at once, so the time to match a path depends only on its length.
+All patterns of a file form one automaton. The automaton's state is a number with one bit for each position in each
+pattern. A character of a path moves all bits at once, so the time to match a path depends only on its length.
 """
 
 from __future__ import annotations
@@ -135,8 +135,7 @@ def _without_last_spaces(line: str) -> str:
 
 
 class IgnorePatterns:
-    """The patterns of one file. The last one that matches a path decides; everything in an ignored folder is
-    ignored."""
+    """The patterns of one file. The last matching pattern decides; everything in an ignored folder is ignored."""
 
     def __init__(self, patterns: Sequence[_Pattern]) -> None:
         self._plain: dict[str, list[int]] = defaultdict(list)

@@ -90,7 +90,7 @@ def _value(value: str | int | datetime.date) -> str:
 def _with_lines(entries: Sequence[Entry], path: Path) -> list[Entry]:
     text = path.read_text(encoding="utf-8")
     starts = [text.count("\n", 0, found.start()) + 1 for found in _BLOCK.finditer(text)]
-    if len(starts) != len(entries):  # written in another style, or a reason that looks like a block
+    if len(starts) != len(entries):  # the file has another style, or a reason contains text that looks like a block
         return list(entries)
     return [replace(entry, line=line) for entry, line in zip(entries, starts, strict=True)]
 
@@ -106,7 +106,7 @@ def _entry(document: Document, key: str, value: object) -> Entry:
 
 
 def _any_text(document: Document, key: str, value: object) -> str:
-    """Check a text; it is empty for a finding about a whole file."""
+    """Check a text, which may be empty: a finding may be about a whole file."""
     return value if value == "" else document.text(key, value)
 
 

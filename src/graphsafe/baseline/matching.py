@@ -59,7 +59,8 @@ class Matches:
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
-    """Match every finding with at most one entry: of the same identity, else one whose function or file was renamed.
+    """Match every finding with at most one entry: an entry of the same identity, else an entry whose function or file
+    was renamed.
 
     Renames only match entries that would be left over, so a copy of accepted code is a new finding.
     """

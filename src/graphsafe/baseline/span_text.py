@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from graphsafe.report.model import Location
 
 MOST = 100
-"Number of characters; of longer code the beginning and a hash are kept."
+"The largest number of characters; longer code is replaced by its beginning and a hash."
 _STRING_OR_COMMENT = re.compile(
     r"""(?P<string>\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")|\#[^\n]*"""
 )

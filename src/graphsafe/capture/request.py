@@ -101,7 +101,7 @@ class CaptureRequest:
     name: str | None = None
     "The target's name in the configuration."
     shown: str | None = None
-    "The target's name in reports, where it was given as an object and `target` is a temporary file."
+    "The target's name in reports if the target was given as an object, so that `target` is a temporary file."
 
     @property
     def called(self) -> str:

@@ -56,7 +56,7 @@ class Output:
     form: str | None
 
     def form_or(self, asked: str | None, otherwise: str) -> str:
-        """Return its own form, else the one of --format, else the one that the file's name says."""
+        """Return the output's own form, else the form of --format, else the form that the file's name implies."""
         from graphsafe.report.forms import form_of
 
         known = form_of(self.file.name) if self.file is not None else None

@@ -16,7 +16,7 @@ from graphsafe.report.model import Edit, Finding, Report, unsuppressed
 from graphsafe.scan.sources.source import Unreadable, editable_lines
 
 MAX_ROUNDS = 10
-"Number of scans in a row: a fix can make room for the next one, on the same line or around it."
+"The largest number of successive scans: one fix can make another fix possible on the same line or around it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def fixable(report: Report, unsafe: bool) -> list[Finding]:
 
 
 def fix_all(scan: Scan, root: Path, unsafe: bool) -> Fixed:
-    """Apply fixes to files of the project in `root` and scan again until none is left; nothing is written here.
+    """Apply fixes to files of the project in `root` and scan again until no fix is left. Nothing is written to disk.
 
     Every scan reads the held contents: files may change meanwhile, and the first report may be a stored one of an
     earlier scan.

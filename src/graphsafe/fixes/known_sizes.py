@@ -20,8 +20,8 @@ def classes(code: Code, finding: Finding) -> Fix | None:
     """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`.
 
     With any other number of classes the product would be illegal. `one_hot(x.argmax(-1))` becomes
-    `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: the number of classes then no longer depends on the largest
-    number that occurs.
+    `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe, because the number of classes then no longer depends on the
+    largest value in the tensor.
     """
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":

@@ -1,4 +1,4 @@
-"""Every call of git, none of which runs anything that the repository names.
+"""All calls of git. None of them runs a program that the repository names.
 
 A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
 helpers), also by `include`, and a bare repository can lie among ordinary committed files. So the repository is the

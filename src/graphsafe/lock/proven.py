@@ -1,4 +1,4 @@
-"""Reduces a report to what it proves of one kind of device and one bucket, in the few numbers that a review reads."""
+"""Reduces a report to its proof for one kind of device and one bucket, in the few numbers that a reviewer reads."""
 
 from __future__ import annotations
 

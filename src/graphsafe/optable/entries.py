@@ -163,7 +163,7 @@ class Op:
     aten: str | None
     "`aten::nonzero`; `None` for a function that exists in Python only."
     overload: str | None
-    "`None` stands for every overload without an entry of its own; `''` is the overload without a name."
+    "`None` stands for every overload that has no separate entry; `''` is the overload without a name."
     python: tuple[str, ...]
     params: tuple[str, ...]
     "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining ones."

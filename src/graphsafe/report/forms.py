@@ -39,9 +39,9 @@ def render(
     `FORMS`.
 
     A form without a place for a ledger's processes shows its findings. `width`, in columns, and `colour` are for the
-    terminal. `source` gives the code that the terminal's and the HTML form show; `rules` gives the help that SARIF
-    carries, and is called for it only. Lone surrogates (of file names that are not UTF-8) are replaced, except in JSON,
-    which can write them. Raises ValueError for an unknown form.
+    terminal. `source` gives the code that the terminal's and the HTML form show; `rules` gives the help in SARIF, and
+    is called only for SARIF. Lone surrogates (of file names that are not UTF-8) are replaced, except in JSON, which can
+    write them. Raises ValueError for an unknown form.
     """
     if isinstance(reports, Ledger):
         return _ledger(reports, form, colour, width, source, rules)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _LITERAL = re.compile(r"L[a-z]n?\d+E")
-"A number among a template's arguments: it is followed by no name."
+"Matches a literal number among a template's arguments, which is not the length of a name."
 _LENGTH = re.compile(r"[1-9]\d*")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 

@@ -14,9 +14,8 @@ Data = TypeVar("Data")
 def read(kind: type[Data], data: Any) -> Data:
     """Return `data` as the dataclass `kind`.
 
-    Keys that the dataclass lacks are left out. Keys that the data lacks, or that are null though their type excludes
-    it, get their defaults, else None. A dataclass with an older form of data has `upgraded(data)`. Nothing else is
-    checked.
+    Keys that the dataclass lacks are left out. If the data lacks a key, or has a null that the type excludes, the field
+    gets its default, else None. A dataclass with an older form of data has `upgraded(data)`. Nothing else is checked.
     """
     found: Data = _read(kind, data)
     return found

@@ -28,7 +28,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "null": ((type(None),), "null"),
 }
 _LARGEST = 2**63
-"The largest number in graphsafe's reports. A larger one cannot always be converted to a float or to text."
+"The largest number in graphsafe's reports. A larger number cannot always be converted to a float or to text."
 _DEEPEST = 64
 "Number of levels to which lists and objects may be nested."
 

@@ -54,7 +54,7 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 
 def file_lines(path: str) -> Sequence[str] | None:
-    """Return what `read_lines` does, read once until the file changes: a form reads many lines of few files.
+    """Return the result of `read_lines`, kept until the file changes, because a form reads many lines of few files.
 
     The file is known by its full path, time and size, since an editor's server and `--watch` outlive an edit, and a
     relative path names another file after a change of folder.

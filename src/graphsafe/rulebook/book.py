@@ -230,7 +230,10 @@ def rulebook_of(config: Config) -> Rulebook:
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
-    """Return the rulebook with configured levels; of `GS4` and `GS401` the longer one counts. Raises RulebookError."""
+    """Return the rulebook with configured levels; if both `GS4` and `GS401` match, the longer code counts.
+
+    Raises RulebookError.
+    """
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
         chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))

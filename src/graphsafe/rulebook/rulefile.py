@@ -177,8 +177,8 @@ def _template(doc: Document, key: str, value: object) -> str:
 
 
 def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
-    """Check that texts use only the words that events have. graphsafe's rules without events get their words
-    elsewhere."""
+    """Check that texts use only the words that events have. graphsafe's own rules without events get their words from
+    other code."""
     for key in ("message", "fix_short"):
         for _, word, _, _ in string.Formatter().parse(texts[key] or ""):
             if word is not None and word not in WORDS:

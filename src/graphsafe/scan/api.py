@@ -84,7 +84,7 @@ def scan_paths(
     read = _reading(driver, candidates, jobs, progress)
 
     def scan() -> Report:
-        # In one thread: a second one would not reuse the memory that the first has freed.
+        # All work runs in one thread, because a second thread would not reuse the memory that the first has freed.
         read()
         linter = Linter(
             driver.project,

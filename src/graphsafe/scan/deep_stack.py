@@ -46,7 +46,8 @@ def run_deep(work: Callable[[], Result]) -> Result:
         if collecting:
             gc.enable()
     if errors:
-        # The error is not kept in this frame, to which it refers: without a collector neither would ever be freed.
+        # The error refers to this frame, so keeping it in the frame would make a cycle that is never freed without the
+        # collector.
         raise errors.pop()
     return results[0]
 

@@ -36,7 +36,7 @@ class ScanRequest:
     asked: Asked = field(default_factory=Asked)
     confidence: Confidence = "likely"
     baseline: Path | None = None
-    "A baseline to use in place of the one beside the configuration."
+    "A baseline to use instead of the baseline beside the configuration."
     diff: str | None = None
     "A git revision: only findings on lines changed since then are reported."
     use_cache: bool = True

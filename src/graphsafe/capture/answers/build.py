@@ -68,7 +68,7 @@ class BrokenBy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Numbers of bytes. `total` and `free` describe the device, the others this process."""
+    """Numbers of bytes. `total` and `free` describe the whole device, the other fields only this process."""
 
     total: int | None = None
     free: int | None = None

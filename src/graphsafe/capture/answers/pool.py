@@ -26,7 +26,7 @@ class CapturedBucket:
     axes: Axes
     pool_bytes: int | None
     held: Held | None
-    "Its memory in the pool; None if there is no pool that can be read."
+    "The bucket's memory in the pool; None if no pool can be read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,6 @@ class Padded:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """All padded replays so far, after each way of filling; told first before there are any."""
+    """All padded replays so far. The child sends this after each way of filling, and once before the first."""
 
     entries: tuple[Padded, ...] | None = None

@@ -24,7 +24,7 @@ class Reference:
     refused: str | None = None
     "Why the step cannot be run eagerly as if it were captured."
     event_failed: str | None = None
-    "The event that failed, or the eager step after one, and why."
+    "The event that failed, or whose following eager step failed, and why."
 
     @property
     def differs(self) -> bool:

@@ -52,7 +52,7 @@ class Stepped:
 
 @dataclass
 class Expected:
-    """The steps that replays are compared with, and how far further eager runs of them may differ."""
+    """The steps with which replays are compared, and how much further eager runs of these steps may differ."""
 
     steps: Sequence[Stepped]
     noise: Spread

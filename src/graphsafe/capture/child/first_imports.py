@@ -12,7 +12,8 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
     """Return the import statements at the beginning of a factory, compiled. The search continues in a function of the
     same file that the factory calls first, with plain arguments.
 
-    `name` is that of the factory in its imported module. The list is empty if the source is not that of the functions.
+    `name` is that of the factory in its imported module. The list is empty if the functions do not come from this
+    source.
     """
     try:
         with open(module.__file__, "rb") as file:

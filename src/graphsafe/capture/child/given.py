@@ -32,7 +32,7 @@ def build_given(file: str, device: torch.device, axes: Mapping[str, Any]) -> Any
             return typed(wrap_storage=storages[number], dtype=dtype, _internal=True)
 
     with (folder / "given.pickle").open("rb") as opened:
-        # Modules that the pickle names are looked up on this path first.
+        # Python searches this path first for modules that the pickle names.
         header = pickle.load(opened)
         sys.path += [entry for entry in header["path"] if entry not in sys.path]
         linecache.cache.update(
@@ -58,7 +58,10 @@ def _device_of(place: str | None, used: set[str], device: torch.device) -> torch
 
 
 def _placed(values: torch.Tensor, device: torch.device) -> Any:
-    """Copy the bytes to a storage on the device. It is made like any tensor, so that a simulated device knows it."""
+    """Copy the bytes to a storage on the device.
+
+    The storage is allocated by a tensor operation, so that a simulated device tags it.
+    """
     there = torch.empty(values.numel(), dtype=torch.uint8, device=device)
     there.copy_(values)
     return there.untyped_storage()

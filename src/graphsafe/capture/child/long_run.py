@@ -1,9 +1,10 @@
 """Replays many times, to see what grows, slows down, drifts from eager steps or fails late.
 
-Between replays the values of changed tensors are put back, because a cache must not overflow. Names keep their
-bindings, because that is where a refresh leaks. At ten points garbage is collected, memory is measured, freed memory is
-overwritten (which shows a graph that still reads it), and the replay is compared with an eager step. If the same inputs
-come again periodically, the outputs of each replay are compared with earlier outputs for the same inputs.
+Between replays the values of changed tensors are put back, because a cache must not overflow. The bindings of names are
+not put back, because a refresh that leaks does so through them. At ten points garbage is collected, memory is measured,
+freed memory is overwritten (which shows a graph that still reads it), and the replay is compared with an eager step. If
+the same inputs come again periodically, the outputs of each replay are compared with earlier outputs for the same
+inputs.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ class _LongRun:
             with self._session.device.watch_memory() as events:
                 for number in range(replays + 1, replays + 1 + _WATCHED):
                     self.replay(number)
-        except Exception:  # a refresh may not support more replays than were asked for
+        except Exception:  # a refresh may fail beyond the number of replays that the user asked for
             return
         lines = sorted(memory_held(events).lines, key=lambda line: -line.kept)
         self._keeping = tuple(Keeping(round(line.kept / _WATCHED), line.frames) for line in lines if line.kept)

@@ -69,7 +69,7 @@ def main(job: Job) -> None:
 
 
 def _work(job: Job, channel: Channel) -> None:
-    """Do the job; tell its result, or why the target prevents one."""
+    """Do the job, and report its result or the reason why the target prevents a result."""
     try:
         channel.phase("start")
         importlib.import_module(CHILDREN[job.child]).run(job, channel)

@@ -23,7 +23,7 @@ def constants(
     bounds: tuple[float | None, float | None],
     far: bool,
 ) -> Iterator[torch.Tensor]:
-    """Yield tensors of one repeated value each, where all elements of `values` are alike or `far` is asked for.
+    """Yield tensors of one repeated value each, if all elements of `values` are alike or if `far` is set.
 
     The nearest constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants
     outside of `bounds`, or outside of the dtype's range, are left out.

@@ -36,7 +36,7 @@ _MESSAGE_BYTES = 1 << 20
 def start(descriptor: int, prepare: Callable[[], None], folder: str | None = None) -> NoReturn:
     """Serve the parent at the other end of this socket, and clean up when the parent is gone.
 
-    `folder` holds the parent's temporary files. The server removes it if the parent was killed and cannot.
+    `folder` holds the parent's temporary files. If the parent was killed, the server removes the folder.
     """
     killed = False
     try:
@@ -144,7 +144,8 @@ def import_torch() -> None:
 
     with asking_without_cuda():
         torch.empty(0)
-        # The first name that torch looks up makes its index of all functions, which takes a second in torch 2.11.
+        # At its first look-up of a function's name, torch builds an index of all functions, which takes a second (torch
+        # 2.11).
         resolve_name(torch.add)
         for name in CHILDREN.values():
             importlib.import_module(name)

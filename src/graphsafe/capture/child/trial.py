@@ -23,7 +23,7 @@ Outcome = Mapping[str, str]
 TOGETHER = "all inputs"
 
 _MOST_ALONE = 32
-"Number of inputs up to which each is tried by itself; more are tried together, and halved if that fails."
+"Up to this many inputs are tried one by one; more are tried together, and in halves if that fails."
 
 _NO_CHOICE = "its values leave no choice"
 _BROKE = "the new values that were tried broke the process"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SCALE = 0.02
 "The standard deviation with which transformers usually initialise weights."
 _DRAWN = 1 << 20
-"Number of values drawn at most; a larger parameter repeats them."
+"The largest number of values that are drawn; a larger parameter repeats them."
 
 
 def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 class outside_modes:
     """A context without function and dispatch modes, those of the simulated device included, so that torch calls act as
-    documented. It is entered for each operation of many steps, so it does nothing else."""
+    documented. Many steps enter it for each operation, so it must be cheap."""
 
     __slots__ = ("_functions", "_modes")
 

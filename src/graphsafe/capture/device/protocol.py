@@ -206,8 +206,10 @@ class Device(Protocol):
         ...
 
     def shared_pool(self) -> Any:
-        """Return a pool that several recordings may share. They are replayed one at a time, because one may use memory
-        that another freed."""
+        """Return a pool that several recordings may share.
+
+        These recordings are replayed one at a time, because one may use memory that another freed.
+        """
         ...
 
     def pieces(self) -> Pieces:
@@ -215,8 +217,10 @@ class Device(Protocol):
         ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Repeat a failed attempt and watch every operation. It runs in a process of its own, after `record` failed in
-        another."""
+        """Repeat a failed attempt and watch every operation.
+
+        It runs in a separate process, after `record` failed in another process.
+        """
         ...
 
     def synchronize(self) -> None: ...
@@ -232,8 +236,10 @@ class Device(Protocol):
         ...
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        """Copy `values` into `tensor` in place. They have its shape and dtype, and are a host tensor or a result of
-        `copied`."""
+        """Copy `values` into `tensor` in place.
+
+        `values` have the tensor's shape and dtype, and are a host tensor or a result of `copied`.
+        """
         ...
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:

@@ -83,8 +83,10 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: Seen) -> Level:
-    """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that it does not
-    break this step."""
+    """Lower an error to a warning.
+
+    A correct replay, or a capture from shapes that passed, proves that the finding's cause does not break this step.
+    """
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level

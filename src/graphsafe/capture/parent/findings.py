@@ -125,7 +125,7 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # A container that grows in every step gets its first entry in step 1; that entry is not the cause.
+                # A container that grows in every step also gets an entry in step 1, which is not a lazy initialisation.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -344,7 +344,7 @@ class _Writer:
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise the findings at lines known to change the state in which replays differ to errors; return whether there
+        """Raise findings to errors if their line is known to change state in which replays differ; return whether there
         are any."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [

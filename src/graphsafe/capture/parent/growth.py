@@ -24,7 +24,7 @@ Value = TypeVar("Value", int, float)
 _MOST_SETTLING = 0.75
 "A cache or a pool stops growing. Memory that grows in more than this share of the intervals counts as a leak."
 _HOST_NOISE = 8 << 20
-"Growth of host memory that Python and the driver may cause by themselves."
+"Bytes by which host memory may grow because of Python and the driver alone."
 _KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
 _SLOWER = 1.5
 "A step slows down if its time rises steadily and ends at this many times the first."

@@ -107,7 +107,7 @@ def _line(finding: Finding) -> tuple[str, int]:
 
 
 def executed_files(lines: Mapping[str, Iterable[int]]) -> tuple[ExecutedFile, ...]:
-    """Return the lines of the project that ran, for a later scan to compare its hot lines with."""
+    """Return the lines of the project that ran, with which a later scan compares its hot lines."""
     found = []
     for file, numbers in sorted(lines.items()):
         if _is_of_project(file):

@@ -1,4 +1,4 @@
-"""Chooses the line to blame where Python decides differently in a later step than it did at capture."""
+"""Chooses the line to blame if Python decides differently in a later step than at capture."""
 
 from __future__ import annotations
 

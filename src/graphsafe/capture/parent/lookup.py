@@ -24,8 +24,10 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return the reason why `target` cannot work, in one line, or None if only an import can tell. Reads one file at
-    most. `configured` are the names that the configuration gives to targets."""
+    """Return the reason why `target` cannot work, in one line, or None if none is certain without an import.
+
+    Reads one file at most. `configured` are the names that the configuration gives to targets.
+    """
     where, _, name = target.rpartition(":")
     if not where or not name:
         return _without_name(target, configured)

@@ -204,7 +204,7 @@ class Run:
         construct, step = told.get(Construct), Step()
         failure = told.get(TargetFailure)
         if failure is not None:
-            # A rank may see the other ranks' connections close before the parent ends it.
+            # A rank may fail because other ranks' connections closed, before the parent ends it.
             self._wrong(failure.line if self._divergence is None else divergence_text(self._divergence), child)
             calls = tuple(call_lines(failure.calls))
             if failure.stage == "step":

@@ -1,1 +1,2 @@
-"""Finds and ends processes, and keeps functions that user code cannot replace; for every process of a capture."""
+"""Code for every process of a capture: it finds and ends processes, and keeps functions that user code cannot
+replace."""

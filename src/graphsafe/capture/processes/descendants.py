@@ -16,7 +16,7 @@ from graphsafe.capture.processes.originals import open_file
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE = 5.0
-"Seconds allowed for killed processes to disappear; one that waits for a driver can take that long."
+"Seconds allowed for killed processes to disappear; a process that waits for a driver can take this long."
 
 _PATIENCE_WITH_CLEANERS = 1.0
 _CLEANERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
@@ -35,7 +35,8 @@ def adopt_orphans() -> None:
 def end_descendants() -> None:
     """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`.
 
-    Python and torch run processes that remove the shared memory of ended processes; they get a moment for that.
+    Python and torch run processes that remove the shared memory of ended processes; these processes get a moment to
+    finish.
     """
     began = time.monotonic()
     while time.monotonic() < began + _PATIENCE:

@@ -26,7 +26,7 @@ _SITES = ("site-packages", "dist-packages")
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 "Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"Beginnings of the names of instructions that may stand between a value and its test, because they make no value."
+"Beginnings of the names of instructions that make no value, and so may come between a value and its test."
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
@@ -67,7 +67,7 @@ def _is_written_by_inductor(path: str, parts: list[str]) -> bool:
 
 
 def written_at(code: CodeType | None) -> CallSite | None:
-    """Return the place where a function is written; None for one that is not the user's."""
+    """Return the place where a user's function is written; None for any other function."""
     if code is None or not is_user_file(code.co_filename):
         return None
     return CallSite(absolute(code.co_filename), code.co_firstlineno, function_name(code))

@@ -1,4 +1,4 @@
-"""Passes a job from the parent to a child, and the answer back, through files in a folder of their own.
+"""Passes a job from the parent to a child, and the answer back, through files in a separate folder.
 
 Files work alike for a forked and a spawned child, outlive a child that dies, and can be read while the child runs.
 """
@@ -67,7 +67,7 @@ class Job:
     rank: int = 0
     ranks: int = 1
     rendezvous: str = ""
-    "The file through which the same child in all ranks finds its siblings; a new one for each run."
+    "The file through which the same child of all ranks connects; each run has a new file."
     variables: Mapping[str, str] = field(default_factory=dict)
     "Environment variables for this rank."
 

@@ -56,7 +56,7 @@ def _name_of(kind: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON values. NaN and infinity, which JSON lacks, become None: a report has no number there."""
+    """Return JSON values. NaN and infinity, which JSON lacks, become None: a report then has null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

@@ -127,7 +127,7 @@ class Memory(Probe):
     step: Held | None = None
     "The device memory that an eager step takes."
     pool: Held | None = None
-    "The memory taken from the graph's own pool during capture; predicted, that of an eager step."
+    "The memory taken from the graph's own pool during capture; if predicted, the memory of an eager step."
     growth: Growth | None = later()
 
     def text(self) -> str:
@@ -137,7 +137,8 @@ class Memory(Probe):
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return a sentence on the memory of a step, and one on that of its graph; with lines if they differ."""
+        """Return a sentence on a step's memory and a sentence on its graph's memory, with the largest lines if these
+        differ."""
         texts = []
         if self.step is not None and self.step.bytes:
             texts.append(f"a step takes {bytes_text(self.step.bytes)} at once{_at(self.step, 'bytes')}")
@@ -153,8 +154,8 @@ class Memory(Probe):
         return texts
 
     def tables(self) -> Sequence[Table]:
-        """Return the lines, with their share of the most held at once, their total, their count, and the bytes they
-        keep."""
+        """Return the lines, each with its share of the peak, its total, its number of allocations, and the bytes that
+        it keeps."""
         heads = ("line", "at once", "in all", "allocations", "kept")
         titles = (("Memory that a step takes", self.step), ("Memory that the graph uses", self.pool))
         return [

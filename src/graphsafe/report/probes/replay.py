@@ -67,8 +67,11 @@ class Replay(Probe):
     reference: Literal["independent"] | None = None
     "Whether the reference child delivered the values to compare with."
     checks: tuple[Check, ...] | None = None
-    """Checks of every output and every piece of state, over all replays, against the same steps of the reference, which
-    runs along the path of captures; also checks of that path against plain eager steps."""
+    """Checks of every output and every piece of state.
+
+    Most compare all replays with the reference, which runs along the path of captures. Others compare that path with
+    plain eager steps.
+    """
     varied: int | None = None
     "Number of replays in which the changed inputs changed the reference's outputs or state."
     unvaried: tuple[str, ...] | None = None

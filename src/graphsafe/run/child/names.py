@@ -82,7 +82,7 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
 
 
 def storage_number(tensor: torch.Tensor) -> int | None:
-    """Return the storage's number; `None` for a tensor without memory of its own."""
+    """Return the storage's number; `None` for a tensor that has no memory (a wrapper subclass)."""
     try:
         return int(tensor.untyped_storage()._cdata)
     except (RuntimeError, NotImplementedError):

@@ -1,8 +1,8 @@
 """Texts by key, in tables of an SQLite file. Each row is sealed with the user's secret.
 
 A row with a wrong seal counts as missing: it is damaged, or somebody else wrote it, for example the repository that is
-scanned. A damaged file of graphsafe's own is replaced. Any other file, and one that is locked or cannot be written, is
-left alone: then this scan keeps nothing, and says so in one line.
+scanned. A damaged file of graphsafe's own is replaced. Any other file, and a file that is locked or cannot be written,
+is left alone; this scan then keeps nothing, and says so in one line.
 """
 
 from __future__ import annotations

@@ -12,8 +12,10 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
-"""Number of levels of methods that are read for the attributes they assign; each level gives the attributes that the
-one above reads."""
+"""Number of levels of methods that are read for the attributes they assign.
+
+The methods of each level get their attributes from the level below.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Arguments:
 
 
 def arguments_of(passed: Passed | None) -> Arguments:
-    """Return the arguments of a call that passes these, or none."""
+    """Return the `Arguments` of `passed`, or empty ones for None."""
     return Arguments() if passed is None else Arguments(passed.positional, dict(passed.keywords))
 
 

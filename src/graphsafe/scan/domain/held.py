@@ -10,7 +10,7 @@ from graphsafe.scan.domain.numbers import NO_STATE, both_states
 from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
 
 MAX_NESTED = 3
-"Number of levels of nested containers that are told apart."
+"Number of levels of nested containers that are distinguished."
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:

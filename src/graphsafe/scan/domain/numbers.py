@@ -39,7 +39,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 def const_of(value: Value | None) -> Any:
-    """Return the constant that a value is, or UNSET for a value that is no number or not known."""
+    """Return a value's constant, or UNSET if the value is unknown or not a number."""
     return value.const if type(value) is Number else UNSET
 
 

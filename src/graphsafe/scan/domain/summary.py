@@ -65,7 +65,7 @@ class Included:
     guarded: bool
     "Whether captures never reach the call."
     without_uses: bool = False
-    "Whether the call is part of a condition that decides nothing on the device."
+    "Whether the call is part of a condition that does not affect the device's work."
     once: bool = False
     "Whether the call runs only to fill a missing value. A graph that is captured in it is replayed later."
 
@@ -158,7 +158,8 @@ class Summary:
         return not (self.items or self.events or self.constructed)
 
     def stands_for(self, other: Summary) -> bool:
-        """Return whether callers see the same in both summaries; then this one takes over the rest of the other."""
+        """Return whether callers see no difference between two summaries; if so, this summary also takes over the
+        other's remaining parts."""
         if self.is_empty and not other.is_empty:
             return False
         seen = (self.value, self.written, self.expected, self.constructed, self.has_uses)

@@ -52,7 +52,8 @@ class Frame:
     hot: bool
     "Whether the effects of lines are emitted. Constructors and class bodies are read cold."
     depth: int = 0
-    "0 if the caller is not known; otherwise 1 in hot code, and in cold code the number of cold calls that led here."
+    """The depth of the call: 0 if the caller is not known, else 1 in hot code, and in cold code the number of cold
+    calls that led here."""
     owner: str | None = None
     "The class whose body holds the function, for `super()`."
     self_value: Value | None = None

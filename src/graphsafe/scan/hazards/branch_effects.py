@@ -45,7 +45,7 @@ def touches_device(frame: Frame, body: Iterable[ast.stmt]) -> bool:
 
 
 def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield statements that bind, call or leave, those inside other statements included."""
+    """Yield all statements that bind a name, call or leave, including nested statements."""
     for statement in body:
         if isinstance(
             statement, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Continue, ast.Break)

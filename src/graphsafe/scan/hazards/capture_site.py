@@ -52,8 +52,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def _has_stream(call: ast.Call) -> bool:
-    """Return whether a call names a stream, by keyword, as the third argument, or perhaps in `**options`; or takes the
-    current one."""
+    """Return whether a call names a stream (by keyword, as the third argument, or perhaps in `**options`) or takes the
+    current stream."""
     if len(call.args) >= 3 or is_begin(call):
         return True
     return any(keyword.arg in ("stream", None) for keyword in call.keywords)

@@ -20,8 +20,8 @@ REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
 
 
 def is_registered(frame: Frame, node: ast.Call) -> bool:
-    """Return whether graphs know the generator that a call draws from: the device's own, or one that some line of this
-    file gives to `register_generator_state`."""
+    """Return whether graphs know the generator that a call draws from: the device's default generator, or a generator
+    that this file passes to `register_generator_state`."""
     given = next((keyword.value for keyword in node.keywords if keyword.arg == "generator"), None)
     if given is None:
         return False

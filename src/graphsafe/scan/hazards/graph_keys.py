@@ -236,8 +236,8 @@ def _number_fields(tree: ast.Module) -> Set[str]:
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:
-    """Return the attributes of a parameter that the captured block of a function reads, in a tuple that it is given
-    too."""
+    """Return the attributes of a parameter that the captured block of a function reads, also through a tuple of
+    arguments."""
     blocks = [node for _, node in own_nodes(made) if isinstance(node, ast.With) and any(map(is_capture, node.items))]
     names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
     tuples = [

@@ -216,7 +216,7 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     """Return the operands that a call, an operator or an assignment reads."""
     if isinstance(node, ast.Call):
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
-        # `model(*self.inputs)`: a tuple of inputs is replaced as one.
+        # `model(*self.inputs)`: a tuple of inputs counts as one tensor.
         return [value.value if isinstance(value, ast.Starred) else value for value in given]
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
@@ -305,8 +305,8 @@ def _makes_object(value: ast.expr) -> bool:
 
 
 def _note_preparing(found: GraphTensors, is_class: bool) -> None:
-    """Note the functions that run before the first replay: constructors, capturing ones, and the methods that these
-    call."""
+    """Note the functions that run before the first replay: constructors, capturing functions, and the methods that
+    these call."""
     if not is_class:
         found.preparing = set(found.capturing)
         return

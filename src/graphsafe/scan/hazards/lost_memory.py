@@ -1,4 +1,4 @@
-"""Finds tensors that a captured block reads and that die with the function that captures, while its graph lives on."""
+"""Finds tensors of a captured block that die at the end of the capturing function although the graph outlives it."""
 
 from __future__ import annotations
 

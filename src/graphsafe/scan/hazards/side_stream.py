@@ -62,7 +62,7 @@ def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunction
 
 
 def _beside_captures(text: str) -> frozenset[int]:
-    """Return the lines of functions that capture, but for those in the captured blocks."""
+    """Return the lines of capturing functions outside of their captured blocks."""
     found: set[int] = set()
     for function in ast.walk(parse(text)):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -48,7 +48,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
-    """Yield assignments to an input's name after the capture: in functions that do not replay, and behind a replay."""
+    """Yield assignments to an input's name after the capture: in functions that do not replay, and after a replay."""
     if not table.replaying:
         return
     for name in sorted(table.inputs):
@@ -167,7 +167,7 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
                     break
                 read = _used(statement, outputs)
                 if read is not None:
-                    # The return value of engines that capture on made-up inputs is not read.
+                    # Engines that capture on made-up inputs do not use the returned value.
                     plain = isinstance(statement, ast.Return) and read is statement.value and place(read) in outputs
                     yield Line(function, "not-replayed", read, ast.unparse(read), "possible" if plain else "likely")
                     break

@@ -17,7 +17,7 @@ MAKES = re.compile(r"torch\.(rand\w*|ones\w*|zeros\w*|full\w*|empty\w*|arange|li
 
 
 def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
-    """Yield the function, the kind and the expression of each."""
+    """Yield each unproven graph, as function, kind and expression."""
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item

@@ -153,7 +153,7 @@ class AttributeTables:
         if level and _is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
-            # The deepest level is read once for all classes that inherit the method, with the class that defines it.
+            # At the deepest level a method is read only once, for its defining class instead of each inheriting class.
             for_all = level == 1 and owner.given is None
             receiver = Instance(writer.rpartition(".")[0]) if for_all else owner
             summary = self._read(receiver, writer, level - 1)
@@ -229,8 +229,8 @@ class AttributeTables:
         yield from ((name, value) for name, value in given.keywords if name in names)
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the work of constructors so far, while they are read, together with the functions that they call
-        now."""
+        """Return the effects so far of constructors that are being read, including those of the functions that they are
+        calling."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref

@@ -83,7 +83,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
 
 
 def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
-    """Return the value of an operation of which one operand is a tensor, or both are."""
+    """Return the value of an operation with at least one tensor operand."""
     op = node.op
     lt, rt = as_tensor(left)[0], as_tensor(right)[0]
     frame.use_number(left, "operand", node)
@@ -129,7 +129,7 @@ def _is_compared(value: Value) -> bool:
 
 
 def _placed_by_operand(frame: Frame, node: ast.expr, tensor: Tensor, other: Tensor) -> None:
-    """Put a tensor that may be anywhere on the host, if it is an operand beside a tensor of the host."""
+    """Return a tensor of unknown placement as a host tensor, if the other operand is a host tensor."""
     if tensor.where != "any" or not isinstance(node, ast.Name) or type(frame.env.get(node.id)) is not Tensor:
         return
     if together((tensor, other)) == "host":
@@ -199,7 +199,7 @@ def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, r
 
 
 def _compared_with_tensor(frame: Frame, node: ast.Compare, left: Value, right: Value) -> Value:
-    """Return the mask of a comparison of which one side is a tensor, or both are; a bool beside None or a text."""
+    """Return the mask of a comparison with a tensor, or a bool if the other side is None or a text."""
     (lt, l_certain), (rt, r_certain) = as_tensor(left), as_tensor(right)
     if lt is not None and rt is not None:
         return elementwise((lt, rt), "bool")

@@ -14,7 +14,8 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex
 from graphsafe.scan.symbols.project import Project
 
 FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
-"vLLM's `_cudagraph_support` on metadata builders, and other projects' names for the same promise about a whole class."
+"""Matches vLLM's `_cudagraph_support` on metadata builders, and other projects' names for the same promise about a
+class."""
 REFUSALS = frozenset(("NEVER", "NONE", "NO", "UNSUPPORTED", "DISABLED", "False", "None"))
 WHOLE = frozenset(("ALWAYS", "FULL", "True"))
 """Values that promise support for every batch.
@@ -28,7 +29,7 @@ STEPS = ("forward", "__call__", "apply")
 def events(
     project: Project, calls: CallGraph, hazards: Mapping[str, Sequence[str]], paths: Iterable[str]
 ) -> Iterator[tuple[Place, Event]]:
-    """Yield an event for each flag that `hazards` refute: for each hot function the codes of its errors."""
+    """Yield an event for each flag that errors refute. `hazards` holds the codes of the errors of each hot function."""
     implementations: dict[str, str] | None = None
     for path in paths:
         file = project.files.index(path)

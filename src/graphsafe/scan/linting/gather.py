@@ -153,7 +153,7 @@ def _add_use(record: Record, use: Use) -> None:
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:
-    """Return writes in order, without unreachable ones if captures reach others."""
+    """Return writes in order, without writes that captures never reach if captures reach some."""
     found = [writes[text] for text in sorted(writes)]
     return [write for write in found if write.guard is None] or found
 
@@ -172,7 +172,7 @@ def _rank(event: Event) -> tuple[object, ...]:
 
 
 def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
-    """Yield each summary in each state in which it is included: guarded or not, with its uses or without."""
+    """Yield each summary once for each way in which it is included: guarded or not, with or without its uses."""
     seen: dict[int, list[tuple[bool, bool, bool]]] = {}
     waiting = [(summary, False, False, False) for summary in steps]
     while waiting:

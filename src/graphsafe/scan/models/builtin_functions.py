@@ -123,7 +123,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     if tensor is None and type(item) is Number:
         return replace(item, const=UNSET)
     if tensor is not None and type(item) is Union:
-        # The comparison decides whether the result is the number or the tensor.
+        # The result may be the number or the tensor.
         return join_all(replace(option, certain=False) if type(option) is Tensor else option for option in item.options)
     return item
 

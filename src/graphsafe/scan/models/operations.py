@@ -57,7 +57,7 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 
 _DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
-"The suffix of a distribution's name whose methods check no values."
+"The suffix of a distribution's name if its methods do not check values."
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "Operations whose effect is a host read of their size arguments, not of the tensor itself."
 
@@ -160,7 +160,8 @@ class _Called:
             positional = [argument(value) for value in self._values]
         keywords = {name: argument(value) for name, value in arguments.keywords.items()}
         if self._where == "device" and op.placement == "argument":
-            # Also if text or an ordinal names it, or `with torch.device("cuda")` sets it for the call.
+            # The device counts as given even if a text or an ordinal names it, or if `with torch.device("cuda")` sets
+            # it.
             keywords["device"] = Argument("device")
         return Call(positional, keywords, arguments.open, inside=self._entered() if op.asks_contexts else frozenset())
 

@@ -26,7 +26,7 @@ AMD_NAME = re.compile(
 )
 """Words that mark a module, class or function by its name as code for AMD's cards.
 
-`aiter` does not count alone: Python has a function of that name.
+`aiter` alone does not count, because Python has a function of this name.
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")

@@ -162,7 +162,8 @@ def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def handed_over(engine: Engine, value: Value | None, why: str) -> None:
-    """Make a function that torch calls in every step a hot root, unless its name or the configuration is cold."""
+    """Make a hot root of a function that torch calls in every step, unless its name or the configuration says that it
+    is cold."""
     for option in options(value) if value is not None else ():
         if type(option) is not Function or not engine.is_cold(option.ref):
             root_of(engine, option, why)

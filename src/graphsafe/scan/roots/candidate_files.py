@@ -161,7 +161,7 @@ def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
 
 
 def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
-    """Return the outermost folder up to `top` by whose name the files of a package import, or the package.
+    """Return the outermost folder, up to `top`, whose name occurs in the package's own imports, or else the package.
 
     The folder has no `__init__.py`, but Python can import it as a namespace package.
     """

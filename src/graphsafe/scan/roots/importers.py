@@ -111,9 +111,10 @@ def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
 
 
 def _callers(files: Files, given: Iterable[str], sources: Mapping[str, bytes]) -> Iterator[str]:
-    """Return the files that name a base of the given classes and call a method that these override.
+    """Return the files that name a base of the given classes and call a method that the given classes override.
 
-    Files that derive other classes from the base call their own methods. The steps of torch modules are roots.
+    Files that derive other classes from the base are left out, because they call their own methods. The steps of torch
+    modules are roots.
     """
     project = Project(files)
     calls: dict[str, set[bytes]] = {}

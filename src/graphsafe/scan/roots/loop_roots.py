@@ -57,9 +57,10 @@ class LoopRoots:
         return self.of(file).get(ref) if file is not None else None
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions that run a model in loops, as a generation does, and neither train nor replay.
+        """Return the functions that run a model in loops (such as generation) and neither train nor replay.
 
-        Their other lines run once. A function that trains in loops may itself run in one, as an agent's update does.
+        Their other lines run once. A function that trains in loops may itself be called in a loop, such as an agent's
+        update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None

@@ -1,4 +1,5 @@
-"""Parameters that are tensors because a function passes them to another one of the project that takes tensors there."""
+"""Parameters that are tensors because a function passes them to another function of the project that takes tensors
+there."""
 
 from __future__ import annotations
 

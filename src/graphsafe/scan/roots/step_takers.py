@@ -146,8 +146,10 @@ class FileTakers:
                 yield name.encode()
 
     def _note(self, name: str) -> None:
-        """Note the way in which a function takes a step. A loop over batches takes many steps, so its caller takes
-        none."""
+        """Note the way in which a function takes a step.
+
+        A function with a loop over batches takes many steps, so a call of it does not count as a step.
+        """
         self._noted.add(name)
         found = [strength for _, strength, loop in self._steps_so_far(name) if not _is_loop_of_steps(loop)]
         if self._file.functions[name].captures:

@@ -30,8 +30,10 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 
 
 class Unreadable(Exception):
-    """The file cannot be scanned; the message is one line. `line` and `column`, from 1, are the place of an error in
-    the text; they stay 1 for any other reason."""
+    """The file cannot be scanned; the message is one line.
+
+    `line` and `column`, from 1, are the place of an error in the text; they are 1 if there is no such place.
+    """
 
     def __init__(self, reason: str, line: int = 1, column: int = 1) -> None:
         super().__init__(reason)

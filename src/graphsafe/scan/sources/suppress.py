@@ -34,7 +34,7 @@ class Comment:
     "The codes; empty, for every code, if the brackets are missing."
     reason: str | None
     understood: bool = True
-    "False for another form than `ignore[...]`, which suppresses nothing."
+    "False if the comment does not have the form `ignore[...]`; it then suppresses nothing."
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -255,7 +255,7 @@ def _has_tensor(value: Value) -> bool:
 
 
 def one_or_several(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that a value is, or that stands for all in a list of tensors."""
+    """Return the tensor of a value: the value itself, or the common element of a list of tensors."""
     return as_tensor(value.elem if type(value) is SequenceValue and value.kind in ("list", "tuple") else value)
 
 

@@ -1,4 +1,4 @@
-"""Changes of state that no assignment shows: a call changes an attribute's value in place, or a clock runs on."""
+"""Changes of state that no assignment shows: a call changes an attribute's value in place, or a clock advances."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str
 
 
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
-    """Return whether a write stands under a test that finds its target missing.
+    """Return whether a write runs only if a test finds its target missing.
 
     `item` is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
     """
@@ -128,7 +128,7 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
 
 
 def is_made_along(frame: Frame, text: str) -> bool:
-    """Return whether a write stands under a test that another attribute of the same object is missing."""
+    """Return whether a write runs only if a test finds another attribute of the same object missing."""
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner

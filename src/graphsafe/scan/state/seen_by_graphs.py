@@ -2,7 +2,7 @@
 values.
 
 The abstract values tell which object a line of any class or file means. A graph keeps its old value even if the code
-changes it now and then, and wherever the new one comes from.
+changes the state only occasionally, and from any source.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _outlasts_steps(write: Write) -> bool:
 
 
 def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:
-    """Return the event of another number, if captured code has computed with the old one."""
+    """Return the event of a changed number, if captured code has computed with the old number."""
     value = write.value
     # A value that replaces a number counts as a number unless something contradicts.
     is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
@@ -81,7 +81,7 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
 
 
 def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
-    """Return the event of another tensor, if captured code has read the old one."""
+    """Return the event of a replaced tensor, if captured code has read the old tensor."""
     given, certain = one_or_several(write.value)
     is_memory = write.text.endswith(".data") or write.replaces
     if given is None:

@@ -139,7 +139,7 @@ def write_global(
     written: ast.expr | None,
     augmented: bool,
 ) -> None:
-    """Bind a name that the function calls `global`, and note the write."""
+    """Bind a name that the function declares `global`, and note the write."""
     frame.env[target.id] = named(value, target.id)
     if frame.hot:
         before = frame.engine.globals.value(frame.file, target.id)

@@ -10,7 +10,10 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
-"Without an anchor, so that the search looks for the word first: ten times as fast. Prose that matches is no class."
+"""The pattern has no anchor, so the search looks for the word first, which is ten times as fast.
+
+Prose that matches is no class.
+"""
 _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 
 

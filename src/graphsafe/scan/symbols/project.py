@@ -29,7 +29,7 @@ class Binding:
 
     @property
     def ref(self) -> str:
-        """Return `path::Qual.name`; values and questions that name it share the text."""
+        """Return `path::Qual.name` as one shared text object."""
         return intern(f"{self.path}::{self.name}")
 
 
@@ -59,7 +59,7 @@ class Project:
         self._classes: dict[str, ClassFacts | None] = {}
         self._functions: dict[str, FunctionFacts | None] = {}
         self._methods: dict[object, dict[str, str | None]] = {}
-        "Class, and the class after which to search, if any -> name -> method."
+        "Class (with the class after which to search, if any) -> name -> method."
 
     @property
     def paths(self) -> Iterable[str]:

@@ -105,7 +105,7 @@ def _flag(kind: type) -> Declaration | None:
 
 
 def _stored(kind: type, name: str) -> tuple[type | None, Any]:
-    """Return the class that defines an attribute for this class, and the attribute as it is stored there."""
+    """Return the class from which this class has an attribute, and the attribute as stored in that class."""
     for base in bases_of(kind):
         if name in namespace_of(base):
             return base, namespace_of(base)[name]
@@ -118,8 +118,10 @@ def _level(value: Any) -> str | None:
 
 
 def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
-    """Return the line that declares the attribute. If it is in a library's class, return the place of the first of the
-    user's classes that inherits it."""
+    """Return the line that declares the attribute.
+
+    If a library's class declares it, return the line of the first class of the user that inherits it.
+    """
     for base in (owner, *bases_of(kind)):
         module = sys.modules.get(base.__module__)
         file = file_of(module) if variables_of(module) is not None else None

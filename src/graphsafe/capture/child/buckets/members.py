@@ -25,7 +25,7 @@ Values = Mapping[str, "torch.Tensor"]
 
 
 class Held:
-    """The objects that the step's names are bound to, and the values of tensors that its warm-up changed."""
+    """The objects to which the step's names are bound, and the values of tensors that its warm-up changed."""
 
     def __init__(self, session: Session, built: Mapping[str, str]) -> None:
         """`built` holds digests of the tensors after construction. Raises StateError."""
@@ -137,7 +137,7 @@ class Found:
     born: Mapping[str, Any]
     "Path -> digest of a tensor, or text of a host value."
     caches: Mapping[str, int]
-    "Functions behind `functools.lru_cache` that keep results -> how many."
+    "Function behind a `functools.lru_cache` with results -> the number of results."
     renumbered: bool
     "Whether a host value has changed since construction."
 

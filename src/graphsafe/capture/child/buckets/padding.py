@@ -1,10 +1,11 @@
 """Replays with fewer requests than were captured: the values in padding rows must not reach the live requests.
 
-The padding rows are filled in several ways, as engines do or forget to. `stale` fills them with rows of another batch,
-which are there if a refresh writes only the live rows; integers get the largest value that the input has had. `zeros`
-and `dummy` (a repeated request) are the values with which engines fill padding. `nan` stands for memory that nobody has
-written. Each filling is replayed twice, because a padding row that writes into a cache only affects the next step. If
-results depend on the filling, an eager step on the live requests alone tells which filling is right.
+The padding rows are filled in several ways, with the values that engines use and with leftovers of an earlier batch.
+`stale` fills them with rows of another batch, which are there if a refresh writes only the live rows; integers get the
+largest value that the input has had. `zeros` and `dummy` (a repeated request) are the values with which engines fill
+padding. `nan` stands for memory that nobody has written. Each filling is replayed twice, because a padding row that
+writes into a cache only affects the next step. If results depend on the filling, an eager step on the live requests
+alone tells which filling is right.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class _Rows:
         )
 
     def _follows(self) -> tuple[str, ...]:
-        """Return the outputs of live requests that depend on the filling, among those that were replayed."""
+        """Return the outputs of live requests that differ between the fillings replayed so far."""
         zeros = self._results[ZEROS]
         tried = [fill for fill in (DUMMY, STALE) if fill in self._results]
         names = [self._differing(self._results[fill], zeros, self.member.noise) for fill in tried]
@@ -123,7 +124,7 @@ class _Rows:
         return results
 
     def _eager(self) -> list[dict[str, torch.Tensor]] | None:
-        """Run two eager steps on the live requests alone; None if the step does not take other shapes."""
+        """Run two eager steps on the live requests alone; None if the step does not accept other shapes."""
         from torch.utils._pytree import tree_map
 
         session, subject = self.member.session, self.member.session.subject

@@ -1,7 +1,7 @@
 """Captures all buckets of a target in one pool, the largest first, and replays them in mixed order, as engines do.
 
-A replay has to equal the same bucket's replay before any other bucket was captured after it, or eager steps in the same
-order. Buckets may share state by design, such as a cache, but capturing them together must not change their results.
+A replay has to equal either the bucket's replay from before the next capture, or eager steps in the same order. Buckets
+may share state by design, such as a cache, but capturing them together must not change their results.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
         if as_alone and not as_eager:
             changing.add(member.name)
         if as_alone and as_eager:
-            # Before any replay, the last step to run was the capture of the last bucket.
+            # Before the first replay, the capture of the last bucket was the last step.
             ran = [len(members) - 1, *(other for other, _ in order[:number])]
             after = next((other for other in reversed(ran) if other != at), at)
             found_here = Different(member.axes, members[after].axes, tuple(as_eager[:4]))

@@ -1,4 +1,4 @@
-"""Runs a compiled step as it is, in a child, and reports what Inductor did with CUDA graphs in it."""
+"""Runs a compiled step unchanged, in a child, and reports Inductor's use of CUDA graphs."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def _split(path: str) -> tuple[str, str | None]:
 
 
 def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
-    """Return whether a store under `stored` may be one under `wanted`; unless `exact`, also if either is unknown."""
+    """Return whether a store to `stored` may be a store to `wanted`. Unless `exact`, an unknown key matches any key."""
     return wanted == stored or (not exact and None in (wanted, stored))
 
 

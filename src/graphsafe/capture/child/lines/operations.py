@@ -1,5 +1,5 @@
-"""Records the operations of a step as a capture would fix them: names, shapes, numbers, and the lasting memory they
-use."""
+"""Records a step's operations with everything that a capture would fix: names, shapes, numbers, and the addresses of
+lasting memory."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def left_out() -> Iterator[None]:
 
 
 def run_uncompiled() -> None:
-    """Make compiled functions run as they were written from now on."""
+    """Make compiled functions run uncompiled from now on."""
     if "torch._dynamo" in sys.modules:
         import torch
 

@@ -133,8 +133,8 @@ def reference_of(session: Session) -> Expected | None:
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
-    """Return the tensors that construction left, with the reference's values, and the reference; None if replays cannot
-    be compared with one.
+    """Return the tensors that construction left, with the reference's values, and the reference; None if there is no
+    usable reference.
 
     Children that replay something else than the plain capture use this.
     """
@@ -322,7 +322,7 @@ class Replays:
         self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
-        """Return a check for every output, for state that differs, and one for the rest of the state."""
+        """Return a check for every output and for each state that differs, and one check for the rest of the state."""
         reported = []
         same = 0
         for name, check in self._checks.items():

@@ -1,7 +1,7 @@
 """Fires the events that happen between replays in an engine (a reload, a sleep, a collection), and replays after each.
 
 It runs in a child of its own, because an event may change anything for good. The step is captured and replayed as
-always; then each event is fired, the step is replayed once, and compared with an eager step of the reference after the
+usual. After each event the step is replayed once, and the replay is compared with the reference's eager step after the
 same event.
 """
 

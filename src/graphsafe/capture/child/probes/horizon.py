@@ -45,7 +45,7 @@ def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -
     """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
     session.
 
-    Operations that run while `left_out` says so are not compared.
+    Operations that run while `left_out()` is true are not compared.
     """
     try:
         return _Ahead(session, left_out).run()
@@ -63,7 +63,7 @@ class _Ahead:
             self._lasting = _addresses(self._alive)
         self._expected: list[tuple[Operation, tuple[CallSite, ...], tuple[int, int, int, int] | None]] = []
         self._may_vary: set[int] = set()
-        "Operations whose numbers or memory changed between the first steps."
+        "Indices of operations whose numbers or memory changed between the first steps."
         self._at = 0
         self._departure: Departure | None = None
         self._number = 0

@@ -1,6 +1,6 @@
 """Measures what a graph costs and gains: its pool, the peak of a step, and the time of an eager step and of a replay.
 
-It runs in a process of its own, which has the device alone while it measures.
+It runs in a separate process. While it measures, no other process uses the device.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run(job: Job, channel: Channel) -> None:
         if isinstance(recording, CaptureFailure):
             channel.tell(Memory(peak_bytes=peak), Timing(eager_ms=eager.median))
             return
-        # The step child predicts the pool if the device cannot look into one.
+        # If the device cannot inspect a pool, the step child predicts its size.
         pool = None if session.device.evidence == "predicted" else pool_memory_held(taken)
         channel.phase("time replays")
         graph = times_of(session, recording.replay, state)

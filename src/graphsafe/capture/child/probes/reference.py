@@ -1,4 +1,4 @@
-"""The eager twin that replays are compared with: built in a process of its own, and stepped like the subject.
+"""The eager twin with which replays are compared, built in a separate process and stepped like the captured target.
 
 It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` returns True, because
 code that asks may choose another kernel (for masks, for example), and only results of the same kernels can be compared
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from graphsafe.capture.shared.job import Channel, Job
 
 _GIVEN_BYTES = 256 << 20
-"Up to this size all values after construction are shared, not only those known to differ between builds."
+"""Up to this size all values after construction are shared; above it, only values that differ between builds."""
 _AGAIN = 3
-"Number of further runs of the same steps: with five steps each, float atomics do not agree in all of them by chance."
+"Number of further runs of the same steps: over so many, float atomics do not agree everywhere by chance."
 _SLOW_RUN = 10.0
-"Seconds of one run above which only one further run is made."
+"If one run takes more than this many seconds, only one further run is made."
 _NUDGES = 2
 _UNITS_OF_CPU = 2.0
 "Tolerance in units in the last place."
@@ -89,8 +89,8 @@ class _Runs:
         again = [self._run(f"eager, run {n + 2}") for n in range(1 if slow else _AGAIN)]
         self.noise = spread_of([self.first, *again])
         if session.device.evidence == "predicted":
-            # CPU kernels round differently where memory is aligned differently (an LSTM does). Such differences count
-            # as chance.
+            # CPU kernels (of an LSTM, for example) round differently if memory is aligned differently. Such differences
+            # count as chance.
             self.noise.units = max(self.noise.units, _UNITS_OF_CPU)
         self.rounding: Spread | None = None
         self.checks: list[Check] = []
@@ -151,7 +151,7 @@ class _Runs:
             try:
                 series.run(name, vary)
             except TargetError as error:
-                # The first run went well: the step depends on something that is not put back, such as a file.
+                # The first run succeeded, so the step depends on something that is not put back, such as a file.
                 raise StateError(f"with its state put back {error.line}") from error
         return series
 
@@ -189,8 +189,7 @@ class _Runs:
         return series.steps[done:]
 
     def _first_step(self) -> tuple[list[str], Stepped | None]:
-        """Run the first step on the inputs of replay 1; return the state that step 1 creates, that depends on its
-        inputs, and that stays."""
+        """Run the first step on the inputs of replay 1; return state that it makes from inputs and later steps keep."""
         first, session = self.first, self._session
         if not session.ranks.any(bool(first.born or first.filled)):
             return [], None
@@ -224,7 +223,7 @@ class _Series:
     _session: Session
     _start: Snapshot
     _nudge: int | None = None
-    "A number that moves the parameters and every set of inputs by one unit in the last place, up or down; or None."
+    """The direction in which parameters and inputs are moved by one unit in the last place, or None."""
     _warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[Stepped] = field(default_factory=list)

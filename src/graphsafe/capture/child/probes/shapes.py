@@ -99,7 +99,7 @@ def _record(session: Session) -> None:
 
 
 def _look_the_other_way(session: Session, seen: Seen) -> None:
-    """Step once more and answer every question about values the other way, to see the lines on that path."""
+    """Step once more with the opposite answer to every question about values, to see the lines on the other path."""
     if not session.device.values_asked():
         return
     session.channel.phase("a step with other answers")

@@ -84,7 +84,8 @@ def _filled_caches(one: Reach, three: Reach) -> Iterator[str]:
 
 
 def _changed_hosts(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield each Python value that every step changes (host), or some (changes), before and after the last step."""
+    """Yield each changed Python value, before and after the last step: as `host` if every step changes it, else as
+    `changes`."""
     for path, value in three.hosts.items():
         before = two.hosts.get(path)
         earlier = one.hosts.get(path)

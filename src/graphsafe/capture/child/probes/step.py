@@ -66,7 +66,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def observe(session: Session) -> Seen:
-    """Run the first steps and a warm one; return their events and the changes of state. Raises TargetError."""
+    """Run the first steps and a warm step; return their events and the changes of state. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -119,7 +119,7 @@ def held_by_step(session: Session) -> StepMemory:
 
 
 def _marks(ran: Executed) -> tuple[CallSite, ...]:
-    """Return the functions that ran and that the target marks to run eagerly between graphs."""
+    """Return the functions that ran and that the target marks as eager between graphs."""
     inside = [(mark, set(range(mark.line + 1, mark.last + 1))) for mark in eager_marks()]
     ran_inside = [mark for mark, lines in inside if lines & ran.lines.get(mark.path, set())]
     return tuple(CallSite(mark.path, mark.line, mark.function) for mark in ran_inside)
@@ -168,7 +168,7 @@ def _aggregated(
 ) -> tuple[SeenEvent, ...]:
     """Return one entry per kind, operation and place, with its count.
 
-    Entries that only step 1 has are marked, and so are those that the path of captures lacks.
+    Entries that occur only in step 1, and entries that are missing on the path of captures, are marked.
     """
     found: dict[object, SeenEvent] = {}
     on_path = None if captured is None else {_place(event) for event in captured}

@@ -1,4 +1,4 @@
-"""Profiles an eager step and a replay over time, in a process of its own, which has the device alone.
+"""Profiles an eager step and a replay over time, in a separate process, while no other process uses the device.
 
 The simulated device has no clock, so its step child reports only the order of events.
 """

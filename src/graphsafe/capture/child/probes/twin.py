@@ -300,8 +300,8 @@ class _Twins:
     def _outside_bindings(
         self, found: list[Difference], start: _Before, seed: int
     ) -> tuple[list[Difference], list[Cause], str | None]:
-        """Handle differences that putting state back does not remove: memory that was swapped behind a tensor, else a
-        clock."""
+        """Explain differences that remain after state was put back: by memory that was swapped behind a tensor, else by
+        a clock."""
         swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}

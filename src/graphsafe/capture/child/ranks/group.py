@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from graphsafe.capture.shared.job import Channel, Job
 
 _FOR_EVER = timedelta(days=1)
-"The parent ends a rank that waits too long, and says where it stood; a time limit of PyTorch would say less."
+"The parent ends a rank that waits too long, and reports its line, which a timeout of PyTorch would not."
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _DONE = "done"
 
@@ -80,7 +80,7 @@ class Ranks:
         return list(dict.fromkeys(value for each in self.gather(list(values)) for value in each))
 
     def align(self) -> None:
-        """Let all ranks go on within microseconds, as far as the device allows."""
+        """Let all ranks continue at nearly the same time, within microseconds if the device allows."""
         if self.size > 1 and self.device is not None:
             self.device.meet()
 

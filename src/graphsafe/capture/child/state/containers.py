@@ -197,7 +197,7 @@ def put_at(container: Any, key: Any, value: Any) -> None:
 
 
 def _put_into_tuple(reach: Reach, container: Any, key: int, value: Any) -> None:
-    """Put a new tuple with this element in the place of the old one."""
+    """Replace a tuple by a new tuple with this element."""
     where = next(path for path, held in reach.tuples.items() if held is container)
     items = list(tuple.__iter__(container))
     items[key] = value

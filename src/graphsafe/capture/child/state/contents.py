@@ -26,11 +26,11 @@ from graphsafe.capture.child.state.walk import Handler, Item, Walk, below
 from graphsafe.capture.shared.frames import is_user_file
 
 _LONG = 1_000
-"Number of numbers and strings in a container above which one digest stands for all."
+"If a container has more numbers and strings than this, one digest stands for all of them."
 
 
 def elements_of(path: str, value: Any) -> Iterator[Item]:
-    """Yield the elements of a dict, a list, a tuple or a deque, whatever its class overrides."""
+    """Yield the elements of a dict, a list, a tuple or a deque, without calling methods that its class overrides."""
     if issubclass(type(value), dict):
         taken: set[str] = set()
         for index, (key, item) in enumerate(list(dict.items(value))):
@@ -114,7 +114,7 @@ def _find_handler(kind: type) -> Handler | None:
 
 
 def _take_scalar(walk: Walk, path: str, value: Any) -> None:
-    """Take a value of a subclass; values of Python's own classes are taken as soon as they are seen."""
+    """Take a number or text of a subclass. (Values of Python's own classes do not come here.)"""
     walk.reach.hosts[path] = text_of(value)
     walk.reach.values[path] = value
     walk.forget(value)

@@ -1,5 +1,5 @@
-"""Random generators of the host: the process's own, and those that a step holds (`random.Random`, numpy's two
-kinds)."""
+"""Random generators of the host: the process's global generators, and generators that a step holds (`random.Random`,
+numpy's two kinds)."""
 
 from __future__ import annotations
 

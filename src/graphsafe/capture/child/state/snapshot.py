@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from graphsafe.capture.device.protocol import Device
 
 _VALUE_BYTES = 4 << 30
-"Tensors up to this many bytes in all are kept by value; above it only by digest."
+"Tensors are kept by value up to this total number of bytes, and beyond it only by digest."
 
 
 class Bindings:
-    """The content of containers and host generators, and which tensors there were, without their values."""
+    """The content of containers and host generators, and the tensors themselves without their values."""
 
     def __init__(self, reach: Reach, clear_caches: bool = True) -> None:
         """Read the bindings. The content of an `lru_cache` cannot be put back, only cleared. Raises StateError if

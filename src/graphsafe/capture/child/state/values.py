@@ -22,7 +22,7 @@ def digest(data: str | bytes) -> str:
 
 
 def text_of(value: Any) -> str:
-    """Write a number or a string as Python does, whatever its class overrides; a digest if that is long."""
+    """Return a number or a string as Python's own class would write it, or a digest if the text is long."""
     write = WRITERS.get(id(type(value)))
     if write is None:
         write = next(write for scalar, write in _WRITTEN.items() if issubclass(type(value), scalar))
@@ -56,7 +56,7 @@ WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
 
 
 def key_text(key: Any) -> str | None:
-    """Write a dict's key as paths do; None if it has no value to write (an object, a tensor)."""
+    """Return a dict's key as paths spell it; None if the key has no text (an object, a tensor)."""
     if issubclass(type(key), SCALARS):
         return text_of(key)
     if type(key) is tuple:

@@ -37,7 +37,7 @@ def below(path: str) -> str:
 
 
 class Walk:
-    """The objects found so far, and those still to be looked at."""
+    """The objects found so far, and the objects still to visit."""
 
     def __init__(self) -> None:
         self.reach = Reach()
@@ -83,7 +83,7 @@ class Walk:
             self.reach.tensors[path + suffix] = part
 
     def take_names(self, dot: str, variables: dict[str, Any], names: Set[str]) -> None:
-        """Take variables of a module, and of the user's own modules that it names; each once."""
+        """Take variables of a module, and of the user's own modules that these variables hold, each once."""
         fresh = sorted(name for name in names if (id(variables), name) not in self._named)
         self._named.update((id(variables), name) for name in fresh)
         if not fresh:

@@ -1,6 +1,6 @@
 """Reads from the caching allocator's own history, with Python's frames, which lines allocated and freed memory.
 
-The history only takes notes, so the blocks are those of an unwatched run.
+Recording the history does not change the allocations.
 """
 
 from __future__ import annotations
@@ -33,8 +33,10 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """Read one device's trace in a memory snapshot. A block counts as held until it can be used again: the allocator
-    waits for other streams that use it."""
+    """Read one device's trace in a memory snapshot.
+
+    A block counts as held until the allocator can reuse it, which may have to wait for other streams.
+    """
     own = sorted(
         (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
         for segment in segments

@@ -77,7 +77,10 @@ class CudaPieces:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        "Includes empty graphs: a pool that no graph uses any more cannot be captured into again."
+        """The ended graphs, including empty ones.
+
+        They are kept because torch refuses a pool that no graph uses any more.
+        """
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)

@@ -1,6 +1,6 @@
 """A profiled step as a timeline: reads the Chrome trace that `torch.profiler` exports. Needs neither torch nor a GPU.
 
-A trace is a list of events. Of those with a begin (`ts`) and a duration (`dur`), in microseconds, four kinds matter:
+A trace is a list of events. Four kinds of events with a begin (`ts`) and a duration (`dur`), in microseconds, are read:
 calls of the CUDA runtime and driver, on the host's threads; work of the device (`kernel`, `gpu_memcpy`, `gpu_memset`),
 which has the `correlation` of the call that launched it; and this package's own marks around the step and its lines.
 """

@@ -62,7 +62,7 @@ def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 
 def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Return the sizes to request to get all free blocks of these segments of a memory snapshot, up to a bound."""
+    """Return the sizes of requests that together take all free blocks of these segments, up to a bound."""
     sizes: list[int] = []
     for segment in segments:
         for block in segment["blocks"]:

@@ -1,4 +1,5 @@
-"""Finds races among the nodes of a CUDA graph: its own edges give the order, a watched capture the memory of each node.
+"""Finds races among the nodes of a CUDA graph: the graph's edges give the order, and a watched capture gives the memory
+of each node.
 
 The driver shows the arguments of a kernel but not which of them the kernel writes. The schemas of PyTorch's operators
 show the writes, so the step is captured again under a dispatch mode. Kernels that no operator launches are not checked.

@@ -6,7 +6,7 @@ capture refuses what H200s refused under torch 2.11, whatever version is install
 checks this against every measured row.
 
 Not simulated: how a graph's pool reuses memory, the stream on which autograd accumulates the gradients of leaves,
-compiled code (it runs uncompiled), CUDA's own list of autocast operations, what CUDA refuses in deterministic mode. An
+compiled code (it runs uncompiled), CUDA's own list of autocast operations, CUDA's refusals in deterministic mode. An
 operation that runs here and is not simulated faithfully is listed in `unknown_operations`, and the verdict is then
 inconclusive.
 """

@@ -48,7 +48,7 @@ class SimFunctionMode(TorchFunctionMode):
         return self.call(func, args, kwargs)
 
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], literal: bool = False) -> Any:
-        """Run `func` with its device taken out of its arguments and put into the scope."""
+        """Run `func` without its device argument, which becomes part of the scope."""
         world = self.world
         place, explicit = HOST, False
         named = kwargs.get("device")

@@ -2,7 +2,7 @@
 
 The numbers come from the CPU's generator, seeded by (seed, offset) for each operation and restored after it. So the
 same state gives the same numbers, eager and replayed, and the host's own random numbers do not change. The capturing
-flag follows torch <= 2.11: set when a capture begins, cleared only when one ends well.
+flag follows torch <= 2.11: set when a capture begins, cleared only when a capture succeeds.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers as they were, tensors as aliases that keep the addresses.
+    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses.
 
     An unpinned host tensor is a copy, since a GPU is given its value.
     """

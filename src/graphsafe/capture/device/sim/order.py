@@ -1,4 +1,4 @@
-"""Finds races among the nodes of a simulated graph, by the order that streams and events made."""
+"""Finds races among the nodes of a simulated graph, by the order from streams and events."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def mismatch(
     rule: Rule,
     source: Source,
 ) -> Finding | Limit | None:
-    """Return a finding or limit where proof and declaration disagree, at the declaration or else at the step itself
+    """Return a finding or limit if proof and declaration disagree, at the declaration or else at the step itself
     (`entry`).
 
     `failures` holds the first error of each failed bucket, by its index in `tried`.

@@ -44,7 +44,7 @@ class Candidate:
 
 @dataclass
 class Sharing:
-    """The shared capture. After `run()`, `pool` holds the report's part, and findings and limits can be asked for."""
+    """The shared capture. After `run()`, `pool` holds the report's part, and `findings` returns findings and limits."""
 
     supervisor: Supervisor
     request: CaptureRequest

@@ -23,8 +23,8 @@ Value = TypeVar("Value")
 _GRACE = 2.0
 "Seconds that a child may continue after another rank's child failed: the child may report the same failure."
 _LOOK = 0.5
-"""Seconds between reads of the collectives that ranks have issued; longer if a read takes more than a twentieth of
-that."""
+"""Seconds between reads of the collectives that ranks have issued; the pause is longer if a read takes more than a
+twentieth of it."""
 
 
 @dataclass
@@ -97,8 +97,8 @@ class Coordinator:
             return siblings is None or _first(siblings) in (None, child.job.rank)
 
     def divergence(self, child: Child) -> dict[int, Call | None] | None:
-        """Return the first collective of each rank that does not match the others', or None if a mismatch did not end
-        them."""
+        """Return each rank's first collective without a match in other ranks, or None if the children ended for another
+        reason."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             if siblings is None:

@@ -55,7 +55,8 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
     """Return the call without a partner in a rank that issues fewer: the first call of this operation from a line that
-    no such rank reaches. Pairing by number has matched it with a later call of that rank."""
+    no such rank reaches. A comparison by position alone would pair this call with a later call of the rank that issues
+    fewer."""
     others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
     own = here[rank]
     if own is None or not others:

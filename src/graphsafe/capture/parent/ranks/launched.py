@@ -1,7 +1,7 @@
 """Ranks that a launcher has started (`torchrun --nproc-per-node 2 -m graphsafe capture ...`).
 
-Rank 0 leads: it starts the children of all ranks and writes the one report. The others hand it their environment, wait,
-and end with its exit code. They connect by a socket in Linux's abstract namespace, which leaves no file behind.
+Rank 0 leads: it starts the children of all ranks and writes the one report. The other ranks send it their environment,
+wait, and end with its exit code. They connect by a socket in Linux's abstract namespace, which leaves no file behind.
 """
 
 from __future__ import annotations

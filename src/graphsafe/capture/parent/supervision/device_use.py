@@ -21,7 +21,7 @@ class Stay:
 
     device: str
     owner: object
-    "The owner of the child. Children of one owner are kept apart only if one of them is to be alone."
+    "The owner of the child. Children of one owner exclude each other only if one of them needs the device alone."
     bytes: int | None
     "Bytes that the child is known to take; None before the target has been built once."
     total: int | None
@@ -43,8 +43,10 @@ class DeviceUse:
         self._lock = threading.Lock()
         self._stays: list[Stay] = []
         self._next: dict[str, Stay] = {}
-        """The children that wait to be alone. No other child enters before they have measured, or they would wait
-        forever."""
+        """The children that wait to be alone.
+
+        No other child enters before these have measured; otherwise they might wait forever.
+        """
 
     def enter(self, stay: Stay) -> bool:
         """Let a child in if there is room now, and return whether it entered. Ask again until it has."""

@@ -6,7 +6,7 @@ import os
 import sys
 
 _CORES = 3
-"Cores for the children of one device that compute at the same time."
+"Number of cores that the children of one device use at the same time."
 _BYTES = 8 << 30
 "Host memory for the children of one device."
 

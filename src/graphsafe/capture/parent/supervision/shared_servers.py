@@ -64,8 +64,8 @@ class SharedServers:
         """Return a new server that has imported the file of the job's target, or the reason why the import cannot be
         shared; None if children cannot fork.
 
-        Imports with which the factory begins are made too, where they can be shared. The first caller has the file
-        imported, and `wait` tells it whether its server became ready. Other callers wait and call `check` now and then,
+        The imports at the beginning of the factory are also made, if they can be shared. The first caller starts the
+        import, and `wait` returns whether the server became ready. Other callers wait and occasionally call `check`,
         which may raise.
         """
         if self._clean is None:

@@ -27,7 +27,7 @@ from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell
 
 _POLL = 0.02
 _FORKED = "forked subprocess"
-"torch's message where CUDA had been started before the fork."
+"Text of torch's error if CUDA was started before the fork."
 Key = tuple[str, str]
 "The key of shared imports: a target, and a simulated device or `cuda` for all others."
 
@@ -281,7 +281,7 @@ class Supervisor:
         return self.not_shared.get(_key(job))
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether a build child failed in a way that the imports before its fork may explain.
+        """Return whether the imports before its fork may have caused a build child's failure.
 
         The next build child then starts without these imports.
         """

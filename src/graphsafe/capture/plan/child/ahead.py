@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def departure(session: Session, search: Search) -> str | None:
-    """Return how a later step departs from the first one between the breaks, or None. It changes the state.
+    """Return the first difference between a later step and the first step in the code between breaks, or None. It
+    changes the state.
 
     Raises GuardBroken if, before a departure is found, a break gives captured code another number or size.
     """

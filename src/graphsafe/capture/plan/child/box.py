@@ -50,8 +50,8 @@ class Box:
             yield _before((statement.end_lineno or line) + 1, note)
 
     def around(self, body: str, source: Function, region: Region, returned: Sequence[str]) -> str:
-        """Return the eager statements with lines that take variables from the object before and put others into it
-        after them."""
+        """Return the eager statements, preceded by lines that read variables from the object and followed by lines that
+        store variables in it."""
         place = source.place(region)
         stored = stores_in(place.statements) if place is not None and not source.ends(place) else set()
         passing = self.passing[region]

@@ -38,7 +38,7 @@ class Cause:
     span: Span | None = None
     "The expression of the line, where it is known."
     asked: bool = False
-    "Whether the expression gives a tensor whose truth the line tests."
+    "Whether the expression is a tensor whose truth the line tests."
 
     @property
     def line(self) -> CallSite:
@@ -111,8 +111,10 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for every line that ran and reads state of these names, or sets it. Its decision may change in a
-    later step, although it was the same in all steps that were looked at."""
+    """Return a cause for every line that ran and reads or sets state of these names.
+
+    The line's decision may change in a later step, although it was the same in all observed steps.
+    """
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []

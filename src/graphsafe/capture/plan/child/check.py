@@ -1,5 +1,5 @@
-"""Checks emitted code, in a child: captures the step as the code does, replays it on changed inputs, and compares with
-the reference as the capture child does."""
+"""Checks emitted code, in a child: lets the code capture the step, replays the step on changed inputs, and compares
+with the reference as the capture child does."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(job: Job, channel: Channel) -> None:
             channel.tell(Checked(f"emitted code fails: {describe(error)}"))
             return
         replays = Replays(session, _Emitted(planned), reference)  # type: ignore[arg-type]
-        # The first step is left out: only the plan is replayed from the state of construction, not its code.
+        # The first step is not compared, because emitted code is not replayed from the state of construction.
         replays.run(built, first_step=False)
         channel.tell(Checked(replays.against("emitted code")))
 

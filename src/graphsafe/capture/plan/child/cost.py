@@ -1,8 +1,8 @@
 """Estimates the cost of a plan in launches, to choose between plans without running them.
 
-An operation that runs eagerly costs one launch. So does a segment, and each tensor that a break hands over, because it
-is copied. A break by itself costs the host half a launch. If two plans cost the same, the plan with fewer pieces is
-taken.
+An operation that runs eagerly costs one launch. A segment also costs one launch, and so does each tensor that a break
+hands over, because it is copied. A break by itself costs the host half a launch. If two plans cost the same, the plan
+with fewer pieces is taken.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ class Cost:
 class Groups:
     """The groups of a log's operations, by the log's breaks and by candidates for further breaks.
 
-    A candidate's share of the frames is found once, because candidates are tried one after the other.
+    The frames that a candidate covers are computed only once, because many combinations of candidates are tried.
     """
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}
         self._covered: dict[Region, dict[int, tuple[int, Group]]] = {}
         self._rows: list[tuple[int, Group, Op | None]] = []
-        "Number of the frames, group without candidates, and operation; None for the beginning of a visit."
+        """For each operation: the number of its frames, its group without candidates, and the operation (None where a
+        visit begins)."""
         visits = iter(enumerate(log.visits))
         reported = 0
         for op in (*log.ops, None):
@@ -132,7 +133,7 @@ def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
 
 
 def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
-    """Return the log of the same step with other breaks, as far as its operations tell."""
+    """Return an estimate of the log of the same step with other breaks, from the operations alone."""
     visits: list[Visit] = []
     ops: list[Op] = []
     last: Group = ()

@@ -1,7 +1,7 @@
 """The runtime of emitted code, the same for every plan: `emit.py` copies it, and `surroundings.py` with it.
 
 A pass that captures is itself a step: each graph is replayed when it has been captured, so that the eager code after it
-sees real values. Results of eager code live in the tensors of that pass; later results are copied there.
+sees real values. Results of eager code live in the tensors of the captured pass, into which later results are copied.
 """
 
 from __future__ import annotations
@@ -308,7 +308,8 @@ def _replace(original: Any, planned: Callable[..., Any]) -> None:
     name = f"_planned_{planned.__name__}_{id(function):x}"
     function.__signature__ = inspect.signature(function)
     function.__globals__[name] = planned
-    shared = ", ".join(function.__code__.co_freevars)  # code may only be replaced by code with the same free variables
+    # Python only replaces code by code with the same number of free variables
+    shared = ", ".join(function.__code__.co_freevars)
     made: dict[str, Any] = {}
     exec(
         f"def around({shared}):\n"

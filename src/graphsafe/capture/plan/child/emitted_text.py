@@ -36,15 +36,15 @@ def with_mangled_names(text: str, owner: str) -> str:
 
 
 def with_variables(name: str, shared: Sequence[str], written: str) -> str:
-    """Return the code of a function inside one that declares the variables which it shares with the function around
-    it."""
+    """Return the code of a function, wrapped in a function that declares the variables shared with the original
+    enclosing function."""
     arguments = ", ".join(f"{variable}: Any" for variable in shared)
     inner = textwrap.indent(written, "    ")
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
 
 
 def joined_imports(lines: Iterable[str]) -> str:
-    """Return imports without duplicates, with one line for each module that names are imported from."""
+    """Return imports without duplicates, with one `from` line for each module."""
     plain: set[str] = set()
     names: dict[str, set[str]] = {}
     for line in lines:

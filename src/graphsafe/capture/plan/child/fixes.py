@@ -31,7 +31,7 @@ def fixes(search: Search, planned: float, milliseconds: Callable[[float], float 
     the plan's own coverage.
     """
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
-    "Line of the target -> the causes in it, by their lines in the files where statements are taken apart."
+    "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."
     for cause in search.causes:
         if not cause.derived:
             roots.setdefault(search.told(cause).line, {}).setdefault(cause.line, cause)

@@ -56,7 +56,8 @@ def planned(search: Search, recording: PlannedRecording | None, times: Data | No
 def _linear(
     captured: int, total: int, segments: Sequence[Data], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return the milliseconds of a plan by its coverage, if further operations take as long as the captured ones."""
+    """Return the estimated milliseconds of a plan from its coverage, if further captured operations take as long as the
+    present ones."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one["ms"] or 0.0 for one in segments if one["kind"] == "eager") / (total - captured)

@@ -105,7 +105,7 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make every function object that runs the code of `source` run that of `written`, the same function in another
+    """Make every function object with the code of `source` run the code of `written`, the same function in another
     file. Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]

@@ -56,9 +56,9 @@ class Search:
         self._handed: dict[Region, Handed] = {}
         self.causes: list[Cause] = []
         self.parts: list[tuple[Region, frozenset[CallSite]]] = []
-        "Each region that has had to become eager, and the lines that are to blame for it."
+        "Each region that had to become eager, with the lines to blame for it."
         self.log = Log()
-        "The log of an eager step with these breaks: the one with the most operations."
+        "The log of the eager step with these breaks that has the most operations."
         self._bare: list[Log] = []
         "The logs of the same steps without a break."
         self.coverages: dict[tuple[Region, ...], float] = {}
@@ -186,7 +186,7 @@ class Search:
             self.parts.append((one, roots))
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note a cause for breaks that use the value of another break; `above` leads to their function."""
+        """Note a cause for breaks that use another break's value; `above` are the calls that lead to their function."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 

@@ -160,8 +160,10 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file; if its statement was taken apart, that of the part
-        that holds it."""
+        """Return the place of an expression in the target's file.
+
+        If its statement was taken apart, this is the place of the part with the expression.
+        """
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]
@@ -200,7 +202,7 @@ class Split:
         return text
 
     def named(self, function: Function, name: str) -> str:
-        """Return a variable, or the expression of the target's file that it stands for."""
+        """Return a variable's name, or for a part of a statement the expression of the target's file."""
         if function.path not in self._origins:
             return name
         path, origins = self._origins[function.path]

@@ -55,7 +55,7 @@ def _is_tensor(value: Any) -> bool:
 def _numpy_text(value: Any) -> str:
     try:
         return f"{value.dtype} {value.shape} {value.tobytes()!r}"
-    except Exception:  # an object array, for instance, or a module
+    except Exception:  # the value cannot be compared, such as an object array or a module
         return type(value).__qualname__
 
 

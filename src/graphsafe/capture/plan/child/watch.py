@@ -109,7 +109,7 @@ class Visit:
     received: bool = False
     "Whether a later break or the caller of the step received the visit's return value."
     changed: tuple[str, ...] = ()
-    "Containers among the variables that the break changed, and iterators, which it uses up."
+    "The visit's variables that are containers which the break changed, or iterators, which it advances."
     handed: frozenset[int] = frozenset()
     "Storages that the break hands over."
     private: frozenset[int] = frozenset()

@@ -1,5 +1,5 @@
-"""Statements taken apart: each operation on the way to a marked expression gets a line of its own, in the order in
-which they run, so that a break can be a part of a statement.
+"""Statements taken apart: each operation on the way to a marked expression gets its own line, in execution order, so
+that a break can be a part of a statement.
 
 `return self.head(x * scale_of(x))` with `scale_of(x)` marked becomes `part_1 = scale_of(x)`, `part_2 = x * part_1` and
 `return self.head(part_2)`. A branch or the body of a comprehension stays in the line that decides whether it runs.
@@ -92,7 +92,8 @@ def edits(
     """Return the changes to the function's file, whose lines these are. Statements that share a line get one each.
 
     `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
-    lines of their own: such a function may return something else in each step, and only the test reads the device.
+    lines of their own: the called function may return another value in each step, and of a tested operation only the
+    test reads the device.
     """
     return list(_Apart(function, marked, lines, calls).of_block(function.node, function.body))
 

@@ -14,7 +14,7 @@ from graphsafe.report.model import CallSite
 
 
 def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, frozenset[str]]:
-    """Return for each region of the function the variables in it that occur in these regions only."""
+    """Return for each region of the function its variables that occur only in these regions."""
     stored, names = set[str](), dict[Region, frozenset[str]]()
     inside: set[int] = set()
     for region in regions:
@@ -45,7 +45,7 @@ def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
 
 
 def between(function: Function, regions: Iterable[Region]) -> Mapping[Region, tuple[str, ...]]:
-    """Return for each region of the function the variables in it that pass from one of them to another."""
+    """Return for each region of the function its variables that pass from one region to another."""
     found = passed(function, regions)
     counts = Counter(name for names in found.values() for name in names)
     return {region: tuple(sorted(name for name in names if counts[name] > 1)) for region, names in found.items()}

@@ -255,7 +255,8 @@ class Function:
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Return variables that the range assigns and that are read elsewhere, or again in the next turn of a loop."""
+        """Return variables that the range assigns and that are read elsewhere, or again in the next iteration of a
+        loop."""
         inside = {id(node) for node in within(place.statements)}
         stored = stores_in(place.statements)
         read = {

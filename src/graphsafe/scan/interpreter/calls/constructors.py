@@ -29,7 +29,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 MAX_COMPOSED = 4
-"Most levels of objects in objects whose constructors' arguments are known."
+"The largest nesting of objects whose constructors' arguments are kept."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 
@@ -111,8 +111,8 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is a tensor or an object, or one of several, so that an attribute tells which code a step
-    runs."""
+    """Return whether a value is (or may be) a tensor or an object, so that an attribute with it determines which code a
+    step runs."""
     found = options(value)
     return bool(found) and all(
         type(option) in (Tensor, Instance) or (type(option) is RuntimeObject and option.kind == "optimizer")

@@ -26,7 +26,7 @@ def wrapper(engine: Engine, call: Call, facts: FunctionFacts) -> Function | None
 
 
 def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, made: Function) -> Value:
-    """Call the closure with the parameters that `frame` holds, as the function itself was called."""
+    """Call the closure with the arguments of the function's call, which `frame` holds as parameters."""
     spec = node.args
     names = [parameter.arg for parameter in (*spec.posonlyargs, *spec.args)]
     keywords = {parameter.arg: frame.env[parameter.arg] for parameter in spec.kwonlyargs}
@@ -46,7 +46,8 @@ def call_wrapper(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef, mad
 
 
 def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Arguments:
-    """Return the arguments that a wrapper passes to the function it wraps: its own, if the code does not tell."""
+    """Return the arguments that a wrapper passes to the wrapped function; if the code does not show them, the wrapper's
+    own."""
     if not function.plain or function.ref not in engine.closures.given:
         return arguments
     names, given = engine.closures.given[function.ref]

@@ -33,7 +33,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes it to a
     function.
 
-    The op table says which names prove it; for a `parameter` fewer of them do than for a `step-input`.
+    The op table says which names prove this. Fewer names prove it for a `parameter` than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.private_methods:

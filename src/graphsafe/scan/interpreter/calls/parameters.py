@@ -188,7 +188,7 @@ class _Parameter:
         step = is_hot_root or (type(passed) is Unknown and passed.step)
         on_host = type(passed) is Unknown and passed.host
         if frame.depth == 0 and holds_device(declared):
-            # The caller passes on a field of the step's input under its name.
+            # The caller passes a field of the step's input to a parameter of the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
         may_be_none = self.default is not None and passed is None and is_none(self.default)
