@@ -63,7 +63,7 @@ def _python_files(folder: Path) -> list[str]:
 def _module_without_factory(module: str, name: str) -> str | None:
     """Return the reason why a module lacks the factory, or None.
 
-    Parent packages are searched for and never imported; finders that do not search paths are asked.
+    A parent package is located and not imported. Finders other than Python's search of `sys.path` are asked too.
     """
     path: list[str] | None = [os.getcwd(), *sys.path]
     parts = module.split(".")

@@ -67,7 +67,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The first replay with an output that an eager step does not give."""
+    """The first replay with an output that differs from that of an eager step."""
 
     output: str
     replay: int

@@ -17,7 +17,7 @@ _MOST_TRIED = 64
 @dataclass(frozen=True, slots=True)
 class Cover:
     sizes: tuple[int, ...]
-    "Sizes to capture besides those that are captured."
+    "Further sizes to capture, in addition to the captured ones."
     waste: float
     "The share of padding among all rows of the padded steps."
 

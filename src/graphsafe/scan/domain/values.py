@@ -153,7 +153,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the project. `closure` is the environment of a nested one; identity decides equality there."""
+    """A function of the project. `closure` is a nested function's environment, compared by identity."""
 
     ref: str
     bound: Value | None = None

@@ -88,7 +88,8 @@ def _makes_tensor(value: ast.expr) -> bool:
 
 
 def _derived_before(table: GraphTensors, function: str, known: Sequence[GraphTensors]) -> Iterator[Line]:
-    """Yield values that the capture reads and that were computed before it from a tensor which is filled again later.
+    """Yield values that a capture reads although they were computed, before the capture, from a tensor that is
+    refilled.
 
     `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
     """

@@ -32,7 +32,7 @@ _MODEL_CALL = re.compile(rf"(?:self\.)?(?:{MODEL})(?:\.forward)?")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _LOOPS = ast.For, ast.AsyncFor, ast.While
 _CALLS_BETWEEN = 2
-"Most files between a loop and the function that takes its step."
+"The largest number of files between a loop and the function that takes its step."
 
 
 class StepTakers:
