@@ -78,10 +78,8 @@ def _digest_of(path: str) -> str | None:
 
 
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
-    """Return the joint answer of the runs;
-
-    None if they reached the place but cannot see faults of the predicted kind.
-    """
+    """Return the joint answer of the runs; None if they reached the place but cannot see faults of the predicted
+    kind."""
     said = [
         "confirmed" if seen.source != "scan" else seen.status
         for report in captures

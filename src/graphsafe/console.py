@@ -308,10 +308,8 @@ class ProgressBar:
 
 
 def _colour() -> bool:
-    """Return whether to colour output, decided as in Python itself:
-
-    NO_COLOR, then FORCE_COLOR, then whether the terminal has colours.
-    """
+    """Return whether to colour output, decided as in Python itself: NO_COLOR, then FORCE_COLOR, then whether the
+    terminal has colours."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(sys.stdout)

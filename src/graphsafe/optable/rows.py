@@ -22,10 +22,8 @@ from graphsafe.optable.entries import (
 )
 
 ENTRY_KEYS: Final = {field.name for field in fields(Op)} | {"inside", "numbers"}
-"""`inside` names the aten operations that a dispatch mode sees instead of this operation;
-
-`numbers` are parameters that take a Python number.
-"""
+"""`inside` names the aten operations that a dispatch mode sees instead of this operation; `numbers` are parameters that
+take a Python number."""
 EFFECT_KEYS: Final = {field.name for field in fields(Effect)} - {"only_if_certain"}
 
 

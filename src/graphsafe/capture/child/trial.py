@@ -121,10 +121,8 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return the proposal of this number for replay `k`;
-
-        None if there are fewer proposals, or if the input belongs to another rank.
-        """
+        """Return the proposal of this number for replay `k`; None if there are fewer proposals, or if the input belongs
+        to another rank."""
 
         if path not in self.original:
             return None

@@ -293,10 +293,8 @@ class Device(Protocol):
         ...
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """Let Python read made-up values inside this context where no values were computed:
-
-        True, one and all of a mask, or the opposite.
-        """
+        """Let Python read made-up values inside this context where no values were computed: True, one and all of a
+        mask, or the opposite."""
         ...
 
     def unknown_operations(self) -> tuple[str, ...]:

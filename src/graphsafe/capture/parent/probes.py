@@ -46,9 +46,7 @@ def capture_of(told: Told, end: Ended, phase: str) -> Capture:
 
 def replay_of(told: Told, end: Ended, phase: str, capture: Capture, reference: Ended) -> Replay:
     """Return the probe `replay` of a child, from its answers, its end, its phase at the end, and its probe `capture`;
-
-    `reference` is the end of the reference child, with which replays are compared.
-    """
+    `reference` is the end of the reference child, with which replays are compared."""
     replay = told.get(Replay) or Replay(checks=())
     if replay.reason == NO_REFERENCE and reference.why:
         replay = replace(replay, reason=f"{NO_REFERENCE}: {reference.why}")

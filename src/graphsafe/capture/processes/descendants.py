@@ -53,10 +53,8 @@ def end_descendants() -> None:
 
 
 def end_group(pid: int) -> None:
-    """Kill the group of a child that has ended, unless a process in the group cleans up;
-
-    `end_descendants` then ends the group later.
-    """
+    """Kill the group of a child that has ended, unless a process in the group cleans up; `end_descendants` then ends
+    the group later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 

@@ -47,10 +47,8 @@ def base_of(expression: ast.expr) -> ast.expr:
 
 
 def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the expressions that a node writes in place:
-
-    `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and NumPy's `np.copyto(x, y)` and `x.fill(0)`.
-    """
+    """Return the expressions that a node writes in place: `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and NumPy's
+    `np.copyto(x, y)` and `x.fill(0)`."""
     if isinstance(node, ast.Call):
         outs = [one.value for one in node.keywords if one.arg == "out"]
         method = node.func

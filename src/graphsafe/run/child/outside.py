@@ -66,10 +66,8 @@ class Memory:
         return self._watched[0]() is not None
 
     def _gone(self, _: Any) -> None:
-        """Note the running line;
-
-        Python calls this as a weak reference's callback, when the storage or a tensor dies.
-        """
+        """Note the running line; Python calls this as a weak reference's callback, when the storage or a tensor
+        dies."""
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):

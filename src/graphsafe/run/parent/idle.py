@@ -36,10 +36,8 @@ class Readings:
     "The reason why there are no readings, or None."
 
     def idle(self, gpus: Collection[str], first: int, last: int) -> Idle | None:
-        """Return the share of time between two moments in which GPUs idled, averaged over GPUs;
-
-        None if a GPU has too few readings. Windows that begin before the first moment do not count.
-        """
+        """Return the share of time between two moments in which GPUs idled, averaged over GPUs; None if a GPU has too
+        few readings. Windows that begin before the first moment do not count."""
         within = [(moment, busy) for moment, busy in list(self.taken) if first + _WINDOW <= moment <= last]
         shares = []
         for gpu in gpus:

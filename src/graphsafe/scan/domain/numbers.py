@@ -72,10 +72,8 @@ def folded(op: ast.operator, left: Number, right: Number) -> Number:
 
 
 def _is_small(op: ast.operator, left: object, right: object) -> bool:
-    """Return whether the result of an operator on two constants is small:
-
-    `"ab" * 500_000_000` would take a gigabyte.
-    """
+    """Return whether the result of an operator on two constants is small: `"ab" * 500_000_000` would take a
+    gigabyte."""
     sizes = _size(left), _size(right)
     if isinstance(op, ast.Mult) and (isinstance(left, (str, bytes)) or isinstance(right, (str, bytes))):
         times = right if isinstance(left, (str, bytes)) else left
@@ -127,10 +125,8 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
 
 
 def _are_of_other_types(left: Number, right: Number) -> bool:
-    """Return whether one operand is a text and the other a number, by their types alone:
-
-    `zero_division: float` is never "warn".
-    """
+    """Return whether one operand is a text and the other a number, by their types alone: `zero_division: float` is
+    never "warn"."""
     from_outside = ("environment", "platform")
     types = {left.type, right.type}
     return (

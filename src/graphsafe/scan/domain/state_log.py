@@ -19,10 +19,8 @@ class Write:
     """An assignment to an attribute, a global, or an element of a container held by one."""
 
     key: str
-    """The written state:
-
-    `path::Class.attr` for an attribute, with the class that the code names, or `path::name` for a global.
-    """
+    """The written state: `path::Class.attr` for an attribute, with the class that the code names, or `path::name` for a
+    global."""
     text: str
     "The target as the code writes it: `self.count`."
     path: str

@@ -116,10 +116,8 @@ def _makes_parameter(value: ast.expr) -> bool:
 
 
 def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Change]:
-    """Yield lines that replace a module of the captured block, in a method that a loop with replays calls:
-
-    `self.policy = copy.deepcopy(learner)`.
-    """
+    """Yield lines that replace a module of the captured block, in a method that a loop with replays calls: `self.policy
+    = copy.deepcopy(learner)`."""
     called = {place(call.func) for body in (*table.blocks, *table.captured) for call in _calls(body.body)}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
@@ -218,10 +216,8 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
 
 
 def _schedules(found: Tables) -> Iterator[str]:
-    """Yield the names of schedulers whose optimizer's learning rate is not a tensor:
-
-    `decay = ExponentialLR(opt, 0.9)`.
-    """
+    """Yield the names of schedulers whose optimizer's learning rate is not a tensor: `decay = ExponentialLR(opt,
+    0.9)`."""
     made = {
         place(node.targets[0]): node.value
         for node in ast.walk(found.tree)

@@ -199,10 +199,8 @@ def _frozen(
 
 
 def _only_counts_rounds(parameter: str, made: Function) -> bool:
-    """Return whether a function uses a parameter only as the number of a loop's iterations:
-
-    `for _ in range(n_warmups):`.
-    """
+    """Return whether a function uses a parameter only as the number of a loop's iterations: `for _ in
+    range(n_warmups):`."""
     rounds = [inner for loop in ast.walk(made) if isinstance(loop, ast.For) for inner in ast.walk(loop.iter)]
     uses = [node for node in ast.walk(made) if isinstance(node, ast.Name) and node.id == parameter]
     return bool(uses) and all(use in rounds for use in uses)

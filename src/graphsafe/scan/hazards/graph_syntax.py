@@ -40,9 +40,7 @@ def is_capture(item: ast.withitem) -> bool:
 
 def is_replay(call: ast.AST) -> bool:
     """Return whether a call is `graph.replay()`, or a replay by an engine's graph runner:
-
-    `self.graph_runner.replay(batch)`.
-    """
+    `self.graph_runner.replay(batch)`."""
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "replay"):
         return False
     return not (call.args or call.keywords) or "graph" in (dotted(call.func.value) or "")

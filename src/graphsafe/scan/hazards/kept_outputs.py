@@ -280,10 +280,8 @@ def _keeps(call: ast.Call, given: _Given, parents: Parents) -> ast.Call | ast.As
 
 
 def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:
-    """Return the line that puts a result without a copy into a container which outlives the iteration or the call:
-
-    `y = run(x); kept.append(y)`.
-    """
+    """Return the line that puts a result without a copy into a container which outlives the iteration or the call: `y =
+    run(x); kept.append(y)`."""
     is_looped = in_loop(made, parents)
     for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
@@ -308,10 +306,8 @@ def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequ
 
 
 def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line by which a loop keeps a result for its next iteration, which reads it after the next call:
-
-    `y = run(x); change = y - last; last = y`.
-    """
+    """Return the line by which a loop keeps a result for its next iteration, which reads it after the next call: `y =
+    run(x); change = y - last; last = y`."""
     loop = parents.get(made)
     if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
         return None

@@ -54,10 +54,8 @@ def head(text: str) -> str:
 
 
 def is_told(name: str, told: set[str]) -> bool:
-    """Return whether a name is among `told`, or is a part of one of them or contains one:
-
-    `batch.ids` for `batch.ids.shape`.
-    """
+    """Return whether a name is among `told`, or is a part of one of them or contains one: `batch.ids` for
+    `batch.ids.shape`."""
     if name in told or head(name) + ALL in told:
         return True
     whole = [one for one in told if one != head(one)] if name != head(name) else []

@@ -151,10 +151,8 @@ def _is_old(string: bytes) -> bool:
 
 
 def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:
-    """Return a tuple of the string's values, because the scan needs only these:
-
-    `(a,b,)` is never longer than `f"{a}{b}"`.
-    """
+    """Return a tuple of the string's values, because the scan needs only these: `(a,b,)` is never longer than
+    `f"{a}{b}"`."""
     cursor, fill = start, b"("
     for first, last in values:
         yield cursor, first, fill

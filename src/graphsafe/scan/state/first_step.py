@@ -20,10 +20,8 @@ _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 @memoize_on_node
 def lazy_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """Return the values that are missing when a branch runs:
-
-    `self.plan` for `if self.plan is None`, `*` for a ready flag.
-    """
+    """Return the values that are missing when a branch runs: `self.plan` for `if self.plan is None`, `*` for a ready
+    flag."""
     return tuple(_lazy(test, branch))
 
 
@@ -60,10 +58,8 @@ def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
 
 
 def _says_first_run(flag: ast.Attribute | ast.Name, branch: bool) -> bool:
-    """Return whether a flag restricts a branch to the first step:
-
-    `if self.first:`, or the code after `if self.ready: return`.
-    """
+    """Return whether a flag restricts a branch to the first step: `if self.first:`, or the code after `if self.ready:
+    return`."""
     return _FIRST_FLAG.search(dotted(flag) or "") is not None if branch else _says_ready(flag)
 
 

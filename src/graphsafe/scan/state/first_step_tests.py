@@ -30,10 +30,8 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
 
 @memoize_on_node
 def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
-    """Return the tests that the code after an `if` implies, because the branch leaves the function:
-
-    `if self.plan is not None: return self.plan`.
-    """
+    """Return the tests that the code after an `if` implies, because the branch leaves the function: `if self.plan is
+    not None: return self.plan`."""
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += returned_if_there(node) if branch else ()
     return tuple(LazyTest(text, node.lineno) for text in missing)

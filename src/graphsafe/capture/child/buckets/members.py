@@ -143,10 +143,8 @@ class Found:
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
-        """Return the state that a bucket finds;
-
-        None if others have changed tensors that it shares with them by design.
-        """
+        """Return the state that a bucket finds; None if others have changed tensors that it shares with them by
+        design."""
         tensors, reach = _state(member)
         if any(tensors.get(path) != digest for path, digest in member.built.items()):
             return None

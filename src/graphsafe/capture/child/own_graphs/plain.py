@@ -1,8 +1,5 @@
-"""Builds the target without its own CUDA graphs:
-
-`torch.compile` and `make_graphed_callables` are replaced and return their argument. Both promise the same results as
-their argument.
-"""
+"""Builds the target without its own CUDA graphs: `torch.compile` and `make_graphed_callables` are replaced and return
+their argument. Both promise the same results as their argument."""
 
 from __future__ import annotations
 

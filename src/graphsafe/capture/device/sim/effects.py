@@ -168,10 +168,8 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Judge a store:
-
-    `x[mask] = scalar` with a single device mask is a masked fill; any other device mask has its true elements counted.
-    """
+    """Judge a store: `x[mask] = scalar` with a single device mask is a masked fill; any other device mask has its true
+    elements counted."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     given = [index for index in indices if index is not None]

@@ -91,10 +91,8 @@ def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
 
 
 def _promises(level: str, query: Query) -> bool | None:
-    """Return whether the level promises graphs for a bucket with this query length;
-
-    None if the answer depends on an unknown property of the bucket.
-    """
+    """Return whether the level promises graphs for a bucket with this query length; None if the answer depends on an
+    unknown property of the bucket."""
     if level in (_NEVER, _ALWAYS):
         return level == _ALWAYS
     if query is None:

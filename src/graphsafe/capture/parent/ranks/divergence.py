@@ -67,9 +67,7 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
     """Return the call of this rank that is to blame, the calls of the other ranks, and a sentence about the divergence;
-
-    None if this rank is not to blame.
-    """
+    None if this rank is not to blame."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None

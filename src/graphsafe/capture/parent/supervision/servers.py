@@ -15,11 +15,8 @@ from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.shared.job import Job
 
 Import = Literal["prepare", "ahead", "follow"]
-"""The imports of a job:
-
-`prepare` imports its file, `ahead` also the imports at the beginning of its factory, `follow` the imports that its
-build child has made.
-"""
+"""The imports of a job: `prepare` imports its file, `ahead` also the imports at the beginning of its factory, `follow`
+the imports that its build child has made."""
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 

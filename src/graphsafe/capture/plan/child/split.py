@@ -65,11 +65,9 @@ class Split:
         self._written: dict[Function, Function] = {}
 
     def take_apart(self, causes: Iterable[Cause], running: Iterable[Frames], whole: Iterable[Frames]) -> None:
-        """Take apart the statements of the causes, and other statements that call the same functions:
-
-        `running` holds the frames of a step's operations. Functions in `whole` stay as they are, because a capture of
-        their parts has failed.
-        """
+        """Take apart the statements of the causes, and other statements that call the same functions: `running` holds
+        the frames of a step's operations. Functions in `whole` stay as they are, because a capture of their parts has
+        failed."""
         marks: dict[Function, set[ast.expr]] = defaultdict(set)
         calls: dict[Function, set[ast.expr]] = defaultdict(set)
         for cause in causes:
