@@ -23,7 +23,7 @@ class Parting:
     processes: tuple[SeenProcess, SeenProcess]
     graphs: tuple[SeenGraph, SeenGraph]
     collective: bool
-    "Whether only graphs with collectives were compared."
+    "Whether only pairs of graphs were compared of which at least one has a collective."
 
     @property
     def text(self) -> str:
