@@ -73,8 +73,8 @@ def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
 
 
 def shown(path: str) -> str:
-    """Return the path relative to the working directory if it lies below it; a library's path from its
-    site-packages."""
+    """Return a path as reports show it: relative to the working directory, or for a library from its site-packages
+    on."""
     parts = Path(path).parts
     for site in ("site-packages", "dist-packages"):
         if site in parts:

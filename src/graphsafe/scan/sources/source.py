@@ -105,7 +105,7 @@ def decode(data: bytes) -> str:
 
 
 def encoded(text: str) -> bytes:
-    """Return the bytes that an editor would save, which `decode` reads as this text.
+    """Return the bytes that an editor would save for a text; `decode` turns them back into the text.
 
     A text that has no such bytes (a lone surrogate, a letter that the declared encoding lacks) is written as UTF-8.
     """

@@ -52,7 +52,8 @@ class Closures:
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     def in_another_function(self, work: Callable[[], Summary]) -> Summary:
-        """Run `work` for another function, in which closures that are being called may be called again."""
+        """Run `work`, which reads another function: calls inside it do not count as recursion of the closures being
+        called."""
         called, self._called = self._called, set()
         try:
             return work()
