@@ -14,7 +14,7 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 def before_assignment(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
     """Return the value of `self.name` in a constructor that has not assigned it yet: `self.table = self.table.to(d)`.
 
-    Returns None elsewhere, and if another constructor may have assigned it before.
+    Returns None in other methods, and if another constructor may have assigned the attribute before.
     """
     if frame.node is None or frame.node.name not in CONSTRUCTORS or owner is not frame.self_value:
         return None

@@ -68,7 +68,7 @@ from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
 HOT = 3
-"The layer of questions about hot code. The levels at which cold code is read are the layers below it."
+"The layer of questions about hot code. Questions about cold code have the layers below."
 MAX_DEPTH = 150
 "Number of levels to which calls are followed."
 

@@ -58,7 +58,7 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
 
 @lru_cache(maxsize=4096)
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
-    """Return why no line of a function runs on CUDA, by its name or its module's, as a list of one guard or none."""
+    """Return the guard that keeps a function off CUDA, if its name or its module's is for AMD's cards; else nothing."""
     named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 

@@ -151,7 +151,7 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield pairs of numbers of the equal calls with which both lists begin.
+    """Yield the indices of equal calls in the two lists, up to the first difference.
 
     Allocations may be missing in one list, because they depend on the caches of PyTorch and of libraries.
     """
