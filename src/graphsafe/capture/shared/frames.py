@@ -70,13 +70,27 @@ def written_at(code: CodeType | None) -> CallSite | None:
     """Return the place where a user's function is written; None for any other function."""
     if code is None or not is_user_file(code.co_filename):
         return None
-    return CallSite(absolute(code.co_filename), code.co_firstlineno, function_name(code))
+    return _call_site(code, code.co_firstlineno)
 
 
 def function_name(code: CodeType) -> str | None:
     """Return the qualified name without `<locals>`; the bare name before Python 3.11."""
-    name: str = getattr(code, "co_qualname", code.co_name)
+    return _shown(getattr(code, "co_qualname", code.co_name))
+
+
+def _shown(name: str) -> str | None:
     return None if name == "<module>" else name.replace("<locals>.", "")
+
+
+def _call_site(code: CodeType, line: int) -> CallSite:
+    return _site(code.co_filename, line, getattr(code, "co_qualname", code.co_name))
+
+
+@functools.lru_cache(maxsize=65_536)
+def _site(filename: str, line: int, name: str) -> CallSite:
+    """Return the call on a line. Steps ask for the same lines at each operation; strings are cheaper keys than code
+    objects, whose hash goes through their constants."""
+    return CallSite(absolute(filename), line, _shown(name))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -112,9 +126,19 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
         if is_user_file(code.co_filename):
             if not found:
                 span = _position(code, frame.f_lasti)
-            found.append(CallSite(absolute(code.co_filename), frame.f_lineno, function_name(code)))
+            found.append(_call_site(code, frame.f_lineno))
         frame = frame.f_back
     return tuple(reversed(found)), span
+
+
+def running_line() -> CallSite | None:
+    """Return the user's innermost frame of the running stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_user_file(frame.f_code.co_filename):
+            return _call_site(frame.f_code, frame.f_lineno)
+        frame = frame.f_back
+    return None
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
@@ -136,7 +160,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, .
         code = traceback.tb_frame.f_code
         if is_user_file(code.co_filename):
             span = _position(code, traceback.tb_lasti)
-            found.append(CallSite(absolute(code.co_filename), traceback.tb_lineno, function_name(code)))
+            found.append(_call_site(code, traceback.tb_lineno))
         traceback = traceback.tb_next
     return tuple(found), span
 

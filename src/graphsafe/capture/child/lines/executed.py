@@ -6,7 +6,7 @@ import ast
 import functools
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,20 +95,15 @@ def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
 def lines_traced(ran: Executed) -> Iterator[None]:
     """Record every line of the user's code that this thread runs."""
 
-    def local(frame: FrameType, event: str, argument: Any) -> Any:
-        if event == "line":
-            file, line = absolute(frame.f_code.co_filename), frame.f_lineno
-            ran.lines.setdefault(file, set()).add(line)
-            if (file, line) not in ran.stores and line in stores_of(file):
-                ran.stores[file, line] = user_frames(frame)[0]
-        return local
-
     def calls(frame: FrameType, event: str, argument: Any) -> Any:
-        if not is_user_file(frame.f_code.co_filename):
-            return None
-        if frame.f_code not in ran.callers:
+        local = of_file(frame.f_code.co_filename)
+        if local is not None and frame.f_code not in ran.callers:
             ran.callers[frame.f_code] = user_frames(frame.f_back)[0] if frame.f_back is not None else ()
         return local
+
+    @functools.cache
+    def of_file(filename: str) -> Callable[[FrameType, str, Any], Any] | None:
+        return _lines_of(filename, ran) if is_user_file(filename) else None
 
     before = sys.gettrace()
     sys.settrace(calls)
@@ -118,6 +113,22 @@ def lines_traced(ran: Executed) -> Iterator[None]:
     finally:
         sys.settrace(before)
         threading.settrace(before)
+
+
+def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
+    """Return the function to call at each line of a file; it has all at hand that it needs."""
+    file = absolute(filename)
+    stores, lines = stores_of(file), ran.lines.setdefault(file, set())
+
+    def local(frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "line":
+            line = frame.f_lineno
+            lines.add(line)
+            if line in stores and (file, line) not in ran.stores:
+                ran.stores[file, line] = user_frames(frame)[0]
+        return local
+
+    return local
 
 
 @functools.cache

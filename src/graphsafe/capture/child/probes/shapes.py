@@ -54,8 +54,7 @@ def run(job: Job, channel: Channel) -> None:
             return
         held = held_by_step(session)
         channel.tell(_memory(session, held))
-        channel.tell(traced_step(session))
-        kernels = session.device.kernels(session.subject)
+        kernels = session.device.kernels(lambda: channel.tell(traced_step(session)))
         channel.tell(Timing(launches=None if kernels is None else kernels.total))
         _record(session)
         channel.tell(look_ahead(session))

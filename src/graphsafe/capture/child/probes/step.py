@@ -4,6 +4,7 @@ line. This takes one run and does not stop the step. The probe `state` tells how
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -100,22 +101,38 @@ def held_by_step(session: Session) -> StepMemory:
     """Return the device memory that a step takes, by line.
 
     If the device cannot inspect a graph's pool, the memory of a step along the path of captures stands for the pool's.
+    It stands for the plain step's as well, unless the step asks whether it is captured.
     """
-    held = StepMemory()
     session.channel.phase("a warm step, its memory watched")
-    for name in ("step", "pool") if session.device.evidence == "predicted" else ("step",):
-        session.capture_path = name == "pool"
-        try:
-            session.put_inputs(1)
-            with session.device.watch_memory() as events:
-                outputs = session.path_step()
-                if name == "step":
-                    del outputs  # a graph's pool holds the graph's outputs as long as the graph lives
-        except TargetError as error:
-            return replace(held, failed=error.line)
-        found = memory_held(events)
-        held = replace(held, step=found) if name == "step" else replace(held, pool=found)
-    return held
+    if session.device.evidence != "predicted":
+        return _held_by_plain_step(session)
+    asked: list[Asked] = []
+    session.capture_path, session.asked = True, asked.append
+    try:
+        session.put_inputs(1)
+        with session.device.watch_memory() as events:
+            outputs = session.path_step()
+            kept = len(events)  # a graph's pool holds its outputs as long as it lives
+            del outputs
+    except TargetError as error:
+        return replace(_held_by_plain_step(session), failed=error.line)
+    finally:
+        session.capture_path, session.asked = False, None
+    pool = memory_held(events[:kept])
+    if asked:
+        return replace(_held_by_plain_step(session), pool=pool)
+    return StepMemory(step=memory_held(events), pool=pool)
+
+
+def _held_by_plain_step(session: Session) -> StepMemory:
+    session.capture_path = False
+    try:
+        session.put_inputs(1)
+        with session.device.watch_memory() as events:
+            session.path_step()
+    except TargetError as error:
+        return StepMemory(failed=error.line)
+    return StepMemory(step=memory_held(events))
 
 
 def _marks(ran: Executed) -> tuple[CallSite, ...]:
@@ -135,9 +152,10 @@ def _reached(session: Session) -> Reach:
 
 
 def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
-    """Run a step and return its events; the lines that ran are added to `ran`. Raises TargetError."""
+    """Run a step and return its events; the lines that ran are added to `ran`, if given. Raises TargetError."""
     events: list[StepEvent] = []
-    with users_code("step", "the step failed"), session.device.watch(events.append), lines_traced(ran or Executed()):
+    tracing = nullcontext() if ran is None else lines_traced(ran)
+    with users_code("step", "the step failed"), session.device.watch(events.append), tracing:
         session.subject()
     with users_code("step", "the step failed"):
         session.device.synchronize()

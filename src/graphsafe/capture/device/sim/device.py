@@ -339,7 +339,14 @@ class SimDevice:
 
     @contextmanager
     def _launches_told(self, told: Callable[[str, str], None]) -> Iterator[None]:
-        before, self.world.launched = self.world.launched, told
+        before = self.world.launched
+
+        def tell(kind: str, name: str) -> None:
+            told(kind, name)
+            if before is not None:
+                before(kind, name)
+
+        self.world.launched = tell
         try:
             yield
         finally:

@@ -65,6 +65,10 @@ class Node:
     recorded: bool = False
     "Whether autograd recorded the operation."
 
+    def arguments(self) -> tuple[torch.Tensor, ...]:
+        """Return the tensors that it reads and writes."""
+        return *tensors_in([self.args, dict(self.kwargs)]), *self.written
+
     def call(self) -> Any:
         return perform(self.func, self.args, self.kwargs)
 
@@ -173,8 +177,7 @@ class Session:
             self.last_work[stream] = StepEvent("hidden-sync", node.op, node.frames, node.span)
         clock = self.clocks[stream]
         self.placed.append(Placed(node, stream, clock[stream] + 1, dict(clock)))
-        arguments = (*tensors_in([node.args, dict(node.kwargs)]), *node.written)
-        self.reuse.add(self.placed[-1], arguments, node.outputs)
+        self.reuse.add(self.placed[-1])
         clock[stream] += 1
 
     def save(self, tensor: torch.Tensor) -> None:

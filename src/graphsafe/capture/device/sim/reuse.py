@@ -47,10 +47,22 @@ class Reuse:
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
+        self._waiting: list[Use] = []
+        "Nodes that were not looked at yet: while all nodes are on one stream, no memory can be used on another."
         self.doubts: dict[str, None] = {}
 
-    def add(self, placed: Use, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    def add(self, placed: Use) -> None:
         """Note a node. Call it with torch functions and dispatch modes disabled."""
+        self._waiting.append(placed)
+        if placed.stream != self._waiting[0].stream or self._memory:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for placed in waiting:
+            self._add(placed, placed.node.arguments(), placed.node.outputs)
+
+    def _add(self, placed: Use, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         used = {id(tensor): tensor for tensor in (*arguments, *outputs)}
         places = {number: [one._cdata for one in storages(tensor)] for number, tensor in used.items()}
         fresh = {place for tensor in outputs for place in places[id(tensor)]}
@@ -70,6 +82,7 @@ class Reuse:
 
     def defer(self, tensor: torch.Tensor) -> None:
         """Note `record_stream`: the memory is not given away before the capture ends."""
+        self._catch_up()
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 

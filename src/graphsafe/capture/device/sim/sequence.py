@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import running_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.timeline import Operation, OperationKind, Timeline
 
@@ -34,7 +34,7 @@ class Seen:
         """Record a wait or a copy."""
         kind = _OF_EVENTS.get(event.kind)
         if kind is not None:
-            self._add(kind, event.op, event.frames)
+            self._add(kind, event.op, event.frames[-1] if event.frames else None)
             self._told = kind, event.op
 
     def launched(self, kind: str, name: str) -> None:
@@ -42,10 +42,10 @@ class Seen:
         told, self._told = self._told, None
         does = _OF_LAUNCHES.get(kind, "launch")
         if told is None or told != (does, name):
-            self._add(does, name, user_frames()[0])
+            self._add(does, name, running_line())
 
-    def _add(self, kind: OperationKind, name: str, frames: tuple[CallSite, ...]) -> None:
-        place = f"{frames[-1].path}:{frames[-1].line}" if frames else None
+    def _add(self, kind: OperationKind, name: str, site: CallSite | None) -> None:
+        place = None if site is None else f"{site.path}:{site.line}"
         last = self._found[-1] if self._found else None
         if last is not None and (last.kind, last.place) == (kind, place) and kind != "wait":
             self._found[-1] = replace(last, count=last.count + 1)

@@ -14,7 +14,7 @@ import torch
 
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim.storage_objects import keep_object
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import running_line
 
 HOST = -1
 "The index that stands for the CPU."
@@ -37,8 +37,7 @@ class Ledger:
         self.allocated += nbytes
         self.peak = max(self.peak, self.allocated)
         if self.told is not None and nbytes:
-            frames, _ = user_frames()
-            self.told(MemoryEvent(block, nbytes, frames[-1] if frames else None))
+            self.told(MemoryEvent(block, nbytes, running_line()))
 
     def give_back(self, block: int, nbytes: int) -> None:
         self.allocated -= nbytes
