@@ -16,16 +16,20 @@ from graphsafe.capture.device.sim.effects import (
     Happening,
     happenings,
     is_allocation,
-    is_unknown,
+    is_recorded,
+    kind_of,
     nbytes_of,
     op_name,
     refuse_missing_kernel,
     table_entry,
+    unknown_of,
+    written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
 from graphsafe.capture.device.sim.perform import perform
+from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.valueless import is_valueless
@@ -35,7 +39,6 @@ from graphsafe.optable import Op
 __tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
 
 
-_COPIES = frozenset({"aten::copy_", "aten::clone"})
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -88,6 +91,21 @@ def _is_composite(func: Any) -> bool:
 
 
 def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    shapes, session = world.shapes, world.session
+    form = None if shapes is None or world.doubted else form_of(func, args, kwargs, world.scope)
+    if form is None or shapes is None:
+        return _run(world, func, args, kwargs)
+    known = shapes.repeated.get(form)
+    if known is not None and (session is None or world.stream(known.device) in session.clocks):
+        return _again(world, func, args, kwargs, known)
+    asked = shapes.asked
+    result = _run(world, func, args, kwargs)
+    if known is None and shapes.asked == asked and (learnt := _repeated(world, func, args, kwargs, result)) is not None:
+        shapes.repeated[form] = learnt
+    return result
+
+
+def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     inputs = tensors_in((*args, *kwargs.values()))
     if _plays_no_device(world, func, inputs):
         return func(*args, **kwargs)
@@ -100,13 +118,12 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     world.touched.add(device)
     if func.namespace == NAMESPACE:
         return run_functional(world, func, args, kwargs, device)
-    if (unknown := _unknown(world, func, inputs)) is not None:
+    if (unknown := unknown_of(func, inputs, world.table)) is not None:
         world.cannot_vouch(unknown)
     doubts = _doubts(world, inputs) if world.doubted else []
     entry = table_entry(func, world.table)
     refuse_missing_kernel(func, entry, inputs)
-    stream = world.stream(device)
-    session = world.session
+    stream, session = world.stream(device), world.session
     capturing = session if session is not None and stream in session.clocks else None
     if capturing is not None:
         capturing.admit()
@@ -115,7 +132,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         with world.on(device):  # kernels make their tensors' device current, as PyTorch's device guard does
             _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
-    frozen = None
+    frozen: Any = None
     written: list[torch.Tensor] = []
     if capturing is not None:
         written = written_by(func, entry, args, kwargs)
@@ -129,32 +146,52 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     _tag(world, func, kwargs, inputs, outputs, target, capturing)
     if doubts:
         _pass_on(doubts[0], (*outputs, *written_by(func, entry, args, kwargs)))
-    if session is None and world.launched is not None and (kind := _kind(func, entry, inputs, outputs)) is not None:
+    if session is None and world.launched is not None and (kind := kind_of(func, entry, inputs, outputs)) is not None:
         world.launched(kind, op_name(func))
-    if capturing is not None and frozen is not None:
-        node = _node(func, entry, frozen, inputs, outputs, written, None if draw is None else Draw(draw, offset))
-        if node is not None:
-            capturing.add(stream, node)
+    if capturing is not None:
+        if (kind := kind_of(func, entry, inputs, outputs)) is not None:
+            drawn = None if draw is None else Draw(draw, offset)
+            capturing.add(stream, _node(func, kind, frozen, inputs, outputs, written, drawn))
     elif session is None and world.ran is not None:
         world.ran(func, args, kwargs, outputs)
     return result
 
 
-def _unknown(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> str | None:
-    """Return the effects of an operation that the op table does not know."""
-    if is_unknown(func, world.table):
-        return op_name(func)
-    sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
-    if sparse and func.overloadpacket not in _ON_PARTS and not all(one.is_coalesced() for one in sparse):
-        return f"{op_name(func)} (it may coalesce its sparse tensor first, which waits)"
-    return None
+def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Repeated) -> Any:
+    """Run a call of a form that is known."""
+    device, kind, capturing = known.device, known.kind, world.session
+    world.touched.add(device)
+    frozen = None
+    if capturing is not None:
+        capturing.admit()
+        frozen = None if kind is None else _frozen(capturing, args, kwargs, ())
+    result = known.run(func, args, kwargs)
+    outputs = tensors_in(result)
+    for tensor in outputs:
+        put_tag(tensor, device, world.ledgers[device], capturing)
+    if capturing is None:
+        if world.launched is not None and kind is not None:
+            world.launched(kind, op_name(func))
+        if world.ran is not None:
+            world.ran(func, args, kwargs, outputs)
+    elif kind is not None:
+        inputs = tensors_in((*args, *kwargs.values()))
+        capturing.add(world.stream(device), _node(func, kind, frozen, inputs, outputs))
+    return result
 
 
-_ON_PARTS = frozenset(
-    getattr(torch.ops.aten, name)
-    for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
-)
-"Operations on sparse tensors that keep the stored entries, or whose wait is in the op table."
+def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Repeated | None:
+    """Return how to run other calls of the form of one that has just run; None if it did more than return a result."""
+    inputs = tensors_in((*args, *kwargs.values()))
+    entry, places = table_entry(func, world.table), [index_of(tensor) for tensor in inputs]
+    target = _target(world, func, inputs, sorted({*places} - {HOST}))
+    if entry is None or entry.compares_texts or entry.host_results or entry.mutates or target == HOST:
+        return None
+    if unknown_of(func, inputs, world.table) or is_allocation(world.scope.via, world.table):
+        return None
+    if happenings(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.scope, world.table):
+        return None
+    return repeated(func, target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
 
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
@@ -306,18 +343,6 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
     return True
 
 
-def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that the op writes by its schema, or by the op table if the schema declares none."""
-    unsaid = () if entry is None else entry.mutates
-    found = []
-    for position, argument in enumerate(func._schema.arguments):
-        said = argument.alias_info is not None and argument.alias_info.is_write
-        if said or argument.name in unsaid:
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
-            found += tensors_in(value)
-    return found
-
-
 def _freeze(value: Any, written: Set[int]) -> Any:
     """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` move no address of the graph.
 
@@ -357,44 +382,15 @@ def _tag(
 
 def _node(
     func: Any,
-    entry: Op | None,
+    kind: NodeKind,
     frozen: Any,
     inputs: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor],
-    written: Sequence[torch.Tensor],
-    draw: Draw | None,
-) -> Node | None:
-    """Return the node that a replay runs, or None for an op that launches nothing, such as a view."""
-    kind = _kind(func, entry, inputs, outputs)
-    if kind is None:
-        return None
+    written: Sequence[torch.Tensor] = (),
+    draw: Draw | None = None,
+) -> Node:
+    """Return the node that a replay runs."""
     args, kwargs = frozen
     frames, span = user_frames()
     results, changed = (tuple(tensor.detach() for tensor in some) for some in (outputs, written))
     return Node(func, args, kwargs, results, op_name(func), kind, draw, frames, span, changed, is_recorded(inputs))
-
-
-def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether autograd records an operation on these tensors."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-
-
-def _kind(
-    func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-) -> NodeKind | None:
-    """Return the kind of work that an op launches on the device, or None if it launches nothing."""
-    name = op_name(func)
-    if entry is not None and not entry.launches:
-        return None
-    mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
-    if not mutable and not outputs and func._schema.returns:  # the host knows the answer (`equal`)
-        return None
-    if not mutable and outputs:
-        before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
-        if all(storage._cdata in before for tensor in outputs for storage in storages(tensor)):
-            return None
-    if name in _COPIES and len({(tensor.dtype, tensor.shape) for tensor in (*inputs, *outputs)}) == 1:
-        return "memcpy"
-    if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
-        return "memcpy"
-    return "kernel"

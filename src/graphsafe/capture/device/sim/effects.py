@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.events import StepEventKind
+from graphsafe.capture.device.sim.graphs import NodeKind, tensors_in
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.valueless import memory_key
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
@@ -35,6 +36,7 @@ _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_c
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
 _PUTS = frozenset({"aten::index_put", "aten::index_put_", "aten::_index_put_impl_", "aten::_unsafe_index_put"})
 _READS = frozenset({"aten::_local_scalar_dense"})
+_COPIES = frozenset({"aten::copy_", "aten::clone"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
 """Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
 decompositions.
@@ -101,6 +103,23 @@ def is_unknown(func: Any, table: OpTable) -> bool:
     if namespace in _OPEN_NAMESPACES:
         return False
     return namespace != "aten" or not table.knows_aten(name, func._schema.overload_name)
+
+
+def unknown_of(func: Any, inputs: Sequence[torch.Tensor], table: OpTable) -> str | None:
+    """Return what the table cannot tell of an operation."""
+    if is_unknown(func, table):
+        return op_name(func)
+    sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
+    if sparse and func.overloadpacket not in _ON_PARTS and not all(one.is_coalesced() for one in sparse):
+        return f"{op_name(func)} (it may coalesce its sparse tensor first, which waits)"
+    return None
+
+
+_ON_PARTS = frozenset(
+    getattr(torch.ops.aten, name)
+    for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
+)
+"Operations on sparse tensors that take their entries as they lie, or whose wait the table knows."
 
 
 def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Tensor]) -> None:
@@ -350,3 +369,41 @@ def _dtype(tensor: torch.Tensor) -> str:
 
 def nbytes_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
+
+
+def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+    """The tensors that the op writes by its schema, or by the op table if the schema does not say."""
+    unsaid = () if entry is None else entry.mutates
+    found = []
+    for position, argument in enumerate(func._schema.arguments):
+        said = argument.alias_info is not None and argument.alias_info.is_write
+        if said or argument.name in unsaid:
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            found += tensors_in(value)
+    return found
+
+
+def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether autograd records an operation on these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+
+
+def kind_of(
+    func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> NodeKind | None:
+    """The kind of work that an op launches on the device; `None` if it launches nothing."""
+    name = op_name(func)
+    if entry is not None and not entry.launches:
+        return None
+    mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
+    if not mutable and not outputs and func._schema.returns:  # answered on the host (`equal` of different shapes)
+        return None
+    if not mutable and outputs:
+        before = {storage._cdata for tensor in inputs for storage in storages(tensor)}
+        if all(storage._cdata in before for tensor in outputs for storage in storages(tensor)):
+            return None
+    if name in _COPIES and len({(tensor.dtype, tensor.shape) for tensor in (*inputs, *outputs)}) == 1:
+        return "memcpy"
+    if name == "aten::_to_copy" and HOST in {index_of(tensor) for tensor in (*inputs, *outputs)}:
+        return "memcpy"
+    return "kernel"

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.graphs import tensors_in
+from graphsafe.capture.device.sim.graphs import NodeKind, tensors_in
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.tags import HOST
+from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.valueless import drop_values, is_valueless
 
 LARGEST = 1 << 16
@@ -26,6 +28,7 @@ made-up values."""
 _META = torch.device("meta")
 _READS = "aten::_local_scalar_dense"
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class Shapes:
@@ -35,12 +38,9 @@ class Shapes:
         self.answer = 1
         "The made-up value of everything unknown: 1 means True, one, and all elements of a mask; 0 the opposite."
         self.asked = 0
-        "How often Python read an unknown value."
-        self._results: dict[tuple[Any, ...], Any] = {}
-        """Results of earlier calls.
-
-        Layers and steps repeat calls, and PyTorch finds most shapes in Python, which is slow.
-        """
+        "How often an unknown value was asked for."
+        self.repeated: dict[tuple[Any, ...], Repeated] = {}
+        "Earlier calls by their forms: layers and steps repeat them, and much has to be found out for each."
 
     def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
         """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
@@ -82,13 +82,8 @@ class Shapes:
         """Return results without values; the operation runs on made-up values if its shapes depend on values."""
         if func._schema.name in _GETS:
             args = [args[0], self._selected(args[1]), *args[2:]]
-        call = _call(func, args, kwargs)
-        if call is not None and call in self._results:
-            return _each(self._results[call], _like)
         try:
             result = _on(func, args, kwargs, _alias)
-            if call is not None and _is_all_new(result, (args, dict(kwargs))):
-                self._results[call] = _each(result, _like)
         except (RuntimeError, NotImplementedError, ValueError, IndexError):
             many = sum(tensor.numel() for tensor in tensors_in((args, dict(kwargs))))
             if many > _MOST_FILLED:
@@ -118,36 +113,51 @@ class Shapes:
         return found
 
 
-def _call(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return a key of the call: equal keys have results of equal shapes.
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """A call that has no effect on the host and writes no argument. Another call of the same form is no different."""
 
-    None if the schema writes or returns an argument, or if an argument is neither a plain tensor nor a plain value.
-    """
-    if not _makes_new(func):
+    device: int
+    kind: NodeKind | None
+    results: Any
+    "Tensors like its results, which lie in new memory; None for views, which PyTorch makes."
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return func(*args, **kwargs) if self.results is None else _each(self.results, _like)
+
+
+def repeated(
+    func: Any, device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any
+) -> Repeated | None:
+    """Return how to run a call again if its result follows from its form alone."""
+    if func.is_view:
+        return Repeated(device, None, None) if kind is None else None
+    new = kind is not None and any(map(is_valueless, inputs)) and _is_all_new(result, inputs)
+    return Repeated(device, kind, _each(result, _like)) if new else None
+
+
+def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Scope) -> tuple[Any, ...] | None:
+    """Return all that the results and effects of a call follow from; None if it may write or draw, depends on values,
+    or takes more than plain tensors and values."""
+    if not _is_repeatable(func):
         return None
+    asks = scope.via, scope.place, scope.explicit, scope.literal, scope.generator is None
     try:
-        call = (func, torch.get_default_dtype(), _form(args), _form(kwargs))
-        hash(call)
-    except TypeError:
+        form = (func, asks, torch.get_default_dtype(), _form(args), _form(kwargs))
+        hash(form)
+    except (TypeError, RuntimeError):
         return None
-    return call
+    return form
 
 
 @functools.cache
-def _makes_new(func: Any) -> bool:
-    """Return whether an operation's schema neither writes nor returns an argument."""
+def _is_repeatable(func: Any) -> bool:
     schema = func._schema
-    return all(one.alias_info is None for one in (*schema.arguments, *schema.returns))
-
-
-def _is_all_new(result: Any, inputs: Any) -> bool:
-    """Return whether no result shares an input's memory. (The result of `_unsafe_view` does, and its schema hides
-    it.)"""
-    before = {tensor.untyped_storage()._cdata for tensor in tensors_in(inputs)}
-    return all(
-        tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in before
-        for tensor in tensors_in(result)
-    )
+    if func.namespace != "aten" or schema.is_mutable or schema.name in _GETS or schema.name == _READS:
+        return False
+    if torch.Tag.nondeterministic_seeded in func.tags or torch.Tag.inplace_view in func.tags:
+        return False
+    return bool(func.is_view) or all(one.alias_info is None for one in (*schema.arguments, *schema.returns))
 
 
 def _form(value: Any) -> Any:
@@ -156,14 +166,26 @@ def _form(value: Any) -> Any:
     Raises TypeError for a tensor that the form does not describe.
     """
     if isinstance(value, torch.Tensor):
-        if value.layout is not torch.strided or value.dtype.is_complex:
+        if type(value) not in _PLAIN or value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")
-        return value.shape, value.stride(), value.dtype
+        unknown = is_valueless(value)
+        if value.is_meta and not unknown:
+            raise TypeError("not on the simulated device")
+        return value.shape, value.stride(), value.dtype, index_of(value), unknown
     if isinstance(value, (list, tuple)):
-        return tuple(_form(item) for item in value)
+        return tuple([_form(item) for item in value])
     if isinstance(value, dict):
-        return tuple((name, _form(item)) for name, item in sorted(value.items()))
-    return type(value), value  # the type is part of the key because 1, 1.0 and True are equal
+        return tuple([(name, _form(item)) for name, item in sorted(value.items())])
+    return type(value), value  # 1, 1.0 and True are equal
+
+
+def _is_all_new(result: Any, inputs: Sequence[torch.Tensor]) -> bool:
+    """Return whether no result lies over an input's memory, as that of `_unsafe_view` does."""
+    before = {tensor.untyped_storage()._cdata for tensor in inputs}
+    return all(
+        tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in before
+        for tensor in tensors_in(result)
+    )
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:

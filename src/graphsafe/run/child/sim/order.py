@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.dispatch_mode import written_by
-from graphsafe.capture.device.sim.effects import table_entry
+from graphsafe.capture.device.sim.effects import table_entry, written_by
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import index_of
 from graphsafe.capture.device.sim.world import World

@@ -12,8 +12,7 @@ import torch
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim import generators
-from graphsafe.capture.device.sim.dispatch_mode import is_recorded, written_by
-from graphsafe.capture.device.sim.effects import op_name, table_entry
+from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node, tensors_in
 from graphsafe.capture.device.sim.storage_objects import holders
