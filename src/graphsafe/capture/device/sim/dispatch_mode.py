@@ -185,13 +185,13 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
     inputs = tensors_in((*args, *kwargs.values()))
     entry, places = table_entry(func, world.table), [index_of(tensor) for tensor in inputs]
     target = _target(world, func, inputs, sorted({*places} - {HOST}))
-    if entry is None or entry.compares_texts or entry.host_results or entry.mutates or target == HOST:
+    if target == HOST or (entry is not None and (entry.compares_texts or entry.host_results or entry.mutates)):
         return None
     if unknown_of(func, inputs, world.table) or is_allocation(world.scope.via, world.table):
         return None
     if happenings(func, args, kwargs, list(zip(inputs, places, strict=True)), target, world.scope, world.table):
         return None
-    return repeated(func, target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
+    return repeated(target, kind_of(func, entry, inputs, tensors_in(result)), inputs, result)
 
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:

@@ -126,14 +126,19 @@ class Repeated:
         return func(*args, **kwargs) if self.results is None else _each(self.results, _like)
 
 
-def repeated(
-    func: Any, device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any
-) -> Repeated | None:
+def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any) -> Repeated | None:
     """Return how to run a call again if its result follows from its form alone."""
-    if func.is_view:
-        return Repeated(device, None, None) if kind is None else None
-    new = kind is not None and any(map(is_valueless, inputs)) and _is_all_new(result, inputs)
-    return Repeated(device, kind, _each(result, _like)) if new else None
+    before = {tensor.untyped_storage()._cdata for tensor in inputs}
+    results = tensors_in(result)
+    if not all(tensor.layout is torch.strided for tensor in results):
+        return None
+    over_inputs = {tensor.untyped_storage()._cdata in before for tensor in results}
+    if kind is None and over_inputs == {True}:
+        return Repeated(device, None, None)
+    from_form = not inputs or any(map(is_valueless, inputs))
+    if kind is not None and over_inputs == {False} and from_form and all(map(is_valueless, results)):
+        return Repeated(device, kind, _each(result, _like))
+    return None
 
 
 def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Scope) -> tuple[Any, ...] | None:
@@ -169,23 +174,15 @@ def _form(value: Any) -> Any:
         if type(value) not in _PLAIN or value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")
         unknown = is_valueless(value)
-        if value.is_meta and not unknown:
+        on_meta = value.is_meta
+        if on_meta and not unknown:
             raise TypeError("not on the simulated device")
-        return value.shape, value.stride(), value.dtype, index_of(value), unknown
+        return value.shape, value.stride(), value.dtype, index_of(value), unknown, on_meta
     if isinstance(value, (list, tuple)):
         return tuple([_form(item) for item in value])
     if isinstance(value, dict):
         return tuple([(name, _form(item)) for name, item in sorted(value.items())])
     return type(value), value  # 1, 1.0 and True are equal
-
-
-def _is_all_new(result: Any, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether no result lies over an input's memory, as that of `_unsafe_view` does."""
-    before = {tensor.untyped_storage()._cdata for tensor in inputs}
-    return all(
-        tensor.layout is torch.strided and tensor.untyped_storage()._cdata not in before
-        for tensor in tensors_in(result)
-    )
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:
