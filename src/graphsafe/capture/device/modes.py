@@ -13,15 +13,15 @@ class outside_modes:
 
     def __enter__(self) -> None:
         import torch
-        from torch.utils import _python_dispatch as dispatch
 
+        dispatch = torch.utils._python_dispatch
         self._functions: Any = torch._C.DisableTorchFunction()
         self._functions.__enter__()
         self._modes = [dispatch._pop_mode() for _ in range(torch._C._len_torch_dispatch_stack())]
 
     def __exit__(self, *error: object) -> None:
-        from torch.utils import _python_dispatch as dispatch
+        import torch
 
         for mode in reversed(self._modes):
-            dispatch._push_mode(mode)
+            torch.utils._python_dispatch._push_mode(mode)
         self._functions.__exit__(*error)

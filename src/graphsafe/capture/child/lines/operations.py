@@ -68,6 +68,11 @@ def _name(func: Any) -> str:
     return str(func)
 
 
+@functools.lru_cache(maxsize=4096)
+def _shape_text(dtype: torch.dtype, shape: torch.Size) -> str:
+    return f"{dtype} {list(shape)}"
+
+
 def _tensors(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
@@ -119,7 +124,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(value, torch.Tensor):
                 on_device = self._on_device(value)
                 seen.on_device = seen.on_device or on_device
-                seen.shapes.append(f"{value.dtype} {list(value.shape)}")
+                seen.shapes.append(_shape_text(value.dtype, value.shape))
                 seen.memory.append(self._place(value))
                 # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
                 if value.numel() == 1 and type(value) is torch.Tensor and not copies and self._is_readable(value):
