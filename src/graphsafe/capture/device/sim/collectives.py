@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.graphs import Node, tensors_in
+from graphsafe.capture.device.sim.graphs import Node
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
 from graphsafe.capture.device.sim.streams import Event, Stream
-from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
+from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag, tensors_in
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.shared.collectives import OF_GROUPS, OF_OBJECTS
 from graphsafe.capture.shared.frames import user_frames

@@ -20,17 +20,16 @@ from graphsafe.capture.device.sim.effects import (
     kind_of,
     nbytes_of,
     op_name,
-    refuse_missing_kernel,
     table_entry,
     unknown_of,
     written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
 from graphsafe.capture.device.sim.generators import Generator
-from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session, tensors_in
-from graphsafe.capture.device.sim.perform import perform
+from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session
+from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
 from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of, tensors_in
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.valueless import is_valueless
 from graphsafe.capture.shared.frames import user_frames

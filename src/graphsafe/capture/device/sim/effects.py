@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.events import StepEventKind
-from graphsafe.capture.device.sim.graphs import NodeKind, tensors_in
+from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages, tensors_in
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.valueless import memory_key
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
@@ -106,7 +106,7 @@ def is_unknown(func: Any, table: OpTable) -> bool:
 
 
 def unknown_of(func: Any, inputs: Sequence[torch.Tensor], table: OpTable) -> str | None:
-    """Return what the table cannot tell of an operation."""
+    """Return the effects of an operation that the op table does not know."""
     if is_unknown(func, table):
         return op_name(func)
     sparse = [tensor for tensor in inputs if tensor.layout is torch.sparse_coo]
@@ -119,17 +119,7 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"Operations on sparse tensors that take their entries as they lie, or whose wait the table knows."
-
-
-def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Tensor]) -> None:
-    """Raise NotImplementedError if, by the op table, CUDA has no kernel for the dtype of the first tensor."""
-    if entry is None or not entry.no_kernel or not inputs or not inputs[0].numel():
-        return
-    dtype = _dtype(inputs[0])
-    if dtype in entry.no_kernel:
-        # PyTorch raises this class for a missing dtype, and a step may catch it.
-        raise NotImplementedError(f'"{op_name(func)}" has no CUDA kernel for {dtype} (measured on an H200, torch 2.11)')
+"Operations on sparse tensors that keep the stored entries, or whose wait is in the op table."
 
 
 def _transfer(
@@ -372,7 +362,7 @@ def nbytes_of(tensor: torch.Tensor) -> int:
 
 
 def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    """The tensors that the op writes by its schema, or by the op table if the schema does not say."""
+    """Return the tensors that the op writes by its schema, or by the op table if the schema declares none."""
     unsaid = () if entry is None else entry.mutates
     found = []
     for position, argument in enumerate(func._schema.arguments):
@@ -391,12 +381,12 @@ def is_recorded(inputs: Sequence[torch.Tensor]) -> bool:
 def kind_of(
     func: Any, entry: Op | None, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
 ) -> NodeKind | None:
-    """The kind of work that an op launches on the device; `None` if it launches nothing."""
+    """Return the kind of work that an op launches on the device, or None if it launches nothing."""
     name = op_name(func)
     if entry is not None and not entry.launches:
         return None
     mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
-    if not mutable and not outputs and func._schema.returns:  # answered on the host (`equal` of different shapes)
+    if not mutable and not outputs and func._schema.returns:  # the host knows the answer (`equal`)
         return None
     if not mutable and outputs:
         before = {storage._cdata for tensor in inputs for storage in storages(tensor)}

@@ -15,8 +15,7 @@ from torch.utils._python_dispatch import _pop_mode, _push_mode
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.graphs import tensors_in
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of, tensors_in
 from graphsafe.capture.device.sim.world import Scope, World
 from graphsafe.capture.shared.frames import is_graphsafe_file
 

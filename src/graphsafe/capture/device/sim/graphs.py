@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, 
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.reuse import Reuse
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
-from graphsafe.capture.device.sim.tags import storages, tag_of
+from graphsafe.capture.device.sim.tags import storages, tag_of, tensors_in
 from graphsafe.capture.device.valueless import is_valueless
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames, user_frames
@@ -95,22 +95,6 @@ class Node:
                     was, now = recorded.shape, new.shape
                     raise RuntimeError(f"a replayed operation changed its output's shape: {was} to {now}")
                 recorded.copy_(new)
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    _collect((value,), found)
-    return found
-
-
-def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
-    for item in items:
-        if isinstance(item, torch.Tensor):
-            found.append(item)
-        elif isinstance(item, (list, tuple)):
-            _collect(item, found)
-        elif isinstance(item, dict):
-            _collect(item.values(), found)
 
 
 @dataclass(frozen=True, slots=True)

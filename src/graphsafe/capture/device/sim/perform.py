@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from graphsafe.optable import Op
+
 _WIDER = {
     torch.float16: torch.float32,
     torch.bfloat16: torch.float32,
@@ -37,6 +39,18 @@ def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         except RuntimeError:
             raise error from None
         return _cast(result, _WIDER[dtype], dtype)
+
+
+def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Tensor]) -> None:
+    """Raise NotImplementedError if, by the op table, CUDA has no kernel for the dtype of the first tensor."""
+    if entry is None or not entry.no_kernel or not inputs or not inputs[0].numel():
+        return
+    dtype = str(inputs[0].dtype).removeprefix("torch.")
+    if dtype in entry.no_kernel:
+        # PyTorch raises this class for a missing dtype, and a step may catch it.
+        raise NotImplementedError(
+            f'"{func._schema.name}" has no CUDA kernel for {dtype} (measured on an H200, torch 2.11)'
+        )
 
 
 def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:

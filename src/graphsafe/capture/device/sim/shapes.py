@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.graphs import NodeKind, tensors_in
+from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.tags import HOST, index_of, tensors_in
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.valueless import drop_values, is_valueless
 

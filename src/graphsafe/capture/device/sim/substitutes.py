@@ -17,9 +17,8 @@ from graphsafe.capture.device.sim import collectives, control_flow, cuda, foreig
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
-from graphsafe.capture.device.sim.graphs import tensors_in
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
-from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag
+from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag, tensors_in
 from graphsafe.capture.device.sim.world import Scope, World
 
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")

@@ -146,3 +146,19 @@ def born_in(tensor: torch.Tensor, session: object) -> bool:
         if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:
             return True
     return False
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    found: list[torch.Tensor] = []
+    _collect((value,), found)
+    return found
+
+
+def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
+    for item in items:
+        if isinstance(item, torch.Tensor):
+            found.append(item)
+        elif isinstance(item, (list, tuple)):
+            _collect(item, found)
+        elif isinstance(item, dict):
+            _collect(item.values(), found)

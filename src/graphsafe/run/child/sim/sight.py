@@ -14,9 +14,9 @@ from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
-from graphsafe.capture.device.sim.graphs import CUDAGraph, Node, tensors_in
+from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 from graphsafe.capture.device.sim.storage_objects import holders
-from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, is_tagged, tag_of
+from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, is_tagged, tag_of, tensors_in
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
