@@ -100,9 +100,7 @@ class _Ahead:
         begun, worked = time.monotonic(), time.process_time()
         held = 0
         for number in range(1, STEPS + 1):
-            share = max((time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS)
-            # A report names a power of two. After one, further steps help only if there is time for the next one.
-            late = share > (0.5 if held > 1 and held & (held - 1) == 0 else 1.0)
+            late = time.process_time() - worked > _CPU_SECONDS or time.monotonic() - begun > _SECONDS
             if session.ranks.any(number > 1 and late):
                 break
             self._number = number
