@@ -49,7 +49,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed begun-in-capture "
-        "key-lacks made-twice refilled optimizer declared over-declared under-declared buckets",  # buckets: capture alone
+        "key-lacks made-twice refilled optimizer declared over-declared under-declared "
+        "buckets",  # buckets: capture alone
     }.items()
 }
 "Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."

@@ -88,7 +88,8 @@ def _constructed(value: ast.expr) -> str | None:
 
 
 def _is_new_on_device(value: ast.expr) -> bool:
-    """Return whether an expression makes a tensor of the device: `torch.tensor(n, device=d)`, `torch.zeros(n).cuda()`."""
+    """Return whether an expression makes a tensor of the device: `torch.tensor(n, device=d)`,
+    `torch.zeros(n).cuda()`."""
     if not isinstance(value, ast.Call):
         return False
     if dotted(value.func) in MAKERS:

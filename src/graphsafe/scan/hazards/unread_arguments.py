@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place, written
 from graphsafe.scan.hazards.key_names import parameters
@@ -33,9 +33,9 @@ def lines(function: Function) -> Iterator[tuple[ast.expr | ast.stmt, str]]:
         early = {node for test in _left_before(branch, parents) for node in ast.walk(test)}
         later = [node for node in ast.walk(function) if node not in inside and node not in early]
         used = {node.id for node in later if isinstance(node, ast.Name)}
-        forgotten = (_frozen(block, side) & _given(function)) - used
+        forgotten = (_frozen(block, side) & _given(function).keys()) - used
         if forgotten and any(_copies(node, _given(function)) for node in later):
-            yield _decision(branch, function), min(forgotten)
+            yield _decision(branch, function), next(one for one in _given(function) if one in forgotten)
 
 
 def _branch(block: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> tuple[ast.If | None, Sequence[ast.stmt]]:
@@ -76,10 +76,10 @@ def _frozen(block: ast.With | ast.AsyncWith, side: Sequence[ast.stmt]) -> Set[st
     return {text for text in texts if text is not None}
 
 
-def _given(function: Function) -> Set[str]:
-    """Return the arguments that calls may bring anew."""
+def _given(function: Function) -> Mapping[str, ast.arg]:
+    """Return the arguments that calls may bring anew, in their order."""
     return {
-        one.arg
+        one.arg: one
         for one in parameters(function)
         if one.arg not in ("self", "cls")
         and not _LASTING.search(one.arg)
@@ -87,7 +87,7 @@ def _given(function: Function) -> Set[str]:
     }
 
 
-def _copies(node: ast.AST, given: Set[str]) -> bool:
+def _copies(node: ast.AST, given: Container[str]) -> bool:
     """Return whether a line puts an argument into a tensor that is there: `self.ids.copy_(ids)`."""
     if not isinstance(node, (ast.Assign, ast.Call)):
         return False
