@@ -165,12 +165,8 @@ def handed_over(engine: Engine, value: Value | None, why: str) -> None:
     """Make a hot root of a function that torch calls in every step, unless its name or the configuration says that it
     is cold."""
     for option in options(value) if value is not None else ():
-        if type(option) is Function and engine.is_cold(option.ref):
-            continue
-        root_of(engine, option, why)
-        if type(option) is Function and isinstance(option.node, ast.FunctionDef):
-            engine.add_root(option.ref, option.bound, why)
-            engine.closures.call_as_root(option)
+        if type(option) is not Function or not engine.is_cold(option.ref):
+            root_of(engine, option, why)
 
 
 def root_of(engine: Engine, value: Value | None, why: str) -> None:
