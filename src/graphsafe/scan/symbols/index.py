@@ -18,14 +18,7 @@ from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, fl
 from graphsafe.scan.symbols.imports import import_targets
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
-HANDING_OVER = (
-    "_hook(",
-    ".forward = ",
-    "graph_manager.capture(",
-    "graph_cache.capture(",
-    "graph.capture(",
-    "graphs.capture(",
-)
+HANDING_OVER = ("_hook(", ".forward = ")
 "Text on the lines that give a function to torch, which calls it in every step."
 CAPTURE_WORDS = (
     *("graph(", "make_graphed_callables", "capture_begin", "accelerator.Graph"),
