@@ -274,7 +274,8 @@ class Driver:
             return NONE
         if file.replays or any(facts.captures for facts in file.functions.values()):
             self._replaying.add(path)
-        if made_twice.may_hold(file.functions):
+        for_captures = made_twice.has_method_for_captures(file.functions)
+        if for_captures and made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED)):
             self._preparing.add(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if not engine.budget.holds(ref):

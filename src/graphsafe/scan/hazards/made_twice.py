@@ -15,6 +15,10 @@ from graphsafe.scan.symbols.index import dotted
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
 "The name of a method that makes what a capture reads."
+FILLED = re.compile(
+    r"((?<=\.)\w+(?= = )|\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
+)
+"The text of a field that gets a new tensor, with its name."
 OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
 "The name of a method that makes what steps without a graph read."
 MAKERS = frozenset(
@@ -24,9 +28,14 @@ Field = tuple[str, str]
 "The class of an object and the name of its attribute."
 
 
-def may_hold(names: Iterable[str]) -> bool:
+def has_method_for_captures(names: Iterable[str]) -> bool:
     """Return whether a file has a method for captures, by the names of its functions."""
     return any(CAPTURES.search(name.rpartition(".")[2]) for name in names)
+
+
+def fills_twice(fields: Sequence[str]) -> bool:
+    """Return whether a file gives one field a new tensor in two places, by the matches of FILLED."""
+    return len({*fields}) < len(fields)
 
 
 def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
@@ -110,4 +119,4 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-__all__ = ["lines", "may_hold"]
+__all__ = ["FILLED", "fills_twice", "has_method_for_captures", "lines"]

@@ -227,7 +227,7 @@ def write(
         or keeps_what_is_there(assigned, text)
         or (reads_self and fills_if_missing(frame, assigned, text))
     )
-    # A graph keeps the old value even if the loop changes it now and then.
+    # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(
         Write(
