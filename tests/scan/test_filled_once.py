@@ -141,3 +141,29 @@ VIEW = """\
 def test_a_view_of_a_buffer_that_each_step_fills_shows_what_is_in_it(scan: Scan) -> None:
     assert scan(VIEW) == []
     assert [code for code, _ in scan(VIEW.replace("= self.buffer[:count]", "= self.buffer[:count] * 2"))] == ["GS701"]
+
+
+SHARED = """\
+    _ROOM = None
+
+    def fitting(room, n, device):
+        if {test}:
+            return torch.empty(n, device=device)
+        return room
+
+    class Layer(nn.Module):
+        def forward(self, x: torch.Tensor):
+            global _ROOM
+            _ROOM = fitting(_ROOM, x.shape[0], x.device)
+            _ROOM.copy_(x[:, 0])
+            return _ROOM * 2
+    """
+
+
+def test_a_global_that_a_helper_replaces_for_another_size(scan: Scan) -> None:
+    replaced = SHARED.format(test="room is None or room.shape[0] != n")
+    assert scan(replaced) == [("GS703", "_ROOM = fitting(_ROOM, x.shape[0], x.device)")]
+
+
+def test_a_global_that_a_helper_only_fills(scan: Scan) -> None:
+    assert "GS703" not in [code for code, _ in scan(SHARED.format(test="room is None"))]

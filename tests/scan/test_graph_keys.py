@@ -131,3 +131,57 @@ def test_the_number_of_warm_up_rounds_is_no_part_of_a_graph(tmp_path: Path) -> N
     )
     (tmp_path / "server.py").write_text(text, encoding="utf-8")
     assert not [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+
+
+ON_DEMAND = """\
+import torch
+
+
+class Decoder:
+    def __init__(self, net):
+        self.net, self.graph, self.rows = net, None, 0
+
+    def decode(self, token, memory, scale: float{more}):
+        if scale == 1.0:
+            return self.net(token, memory, scale)
+        rows = token.size(0)
+        stale = self.graph is None or self.rows != rows
+        if stale:
+            self.rows, self.memory = rows, memory
+            self.token = token.clone()
+            self.out = self.net(self.token, memory, scale)
+            self.memory = memory
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                self.out = self.net(self.token, self.memory, {scale})
+            self.graph = graph
+        {refill}
+        self.graph.replay()
+        return self.out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scale", "refill", "lacks"),
+    [
+        ("2.0", "self.token.copy_(token)", "memory"),
+        ("scale", "self.token.copy_(token); self.memory.copy_(memory)", "scale"),
+        ("2.0", "self.token.copy_(token); self.memory.copy_(memory)", None),
+        # A step that copies none of its arguments may be given the same ones each time.
+        ("2.0", "pass", None),
+    ],
+)
+def test_an_argument_that_only_the_capture_reads(tmp_path: Path, scale: str, refill: str, lacks: str | None) -> None:
+    path = tmp_path / "decoder.py"
+    path.write_text(ON_DEMAND.format(scale=scale, refill=refill, more=""))
+    found = [f for f in scan_paths([path], Config(root=tmp_path)).findings if f.code == "GS713"]
+    assert [(f.location.line, f"`{lacks}`" in f.message) for f in found] == ([(12, True)] if lacks else [])
+
+
+def test_a_stream_for_the_capture_is_no_input(tmp_path: Path) -> None:
+    path = tmp_path / "decoder.py"
+    text = ON_DEMAND.format(
+        scale="2.0", refill="self.token.copy_(token); self.memory.copy_(memory)", more=", stream=None"
+    )
+    path.write_text(text.replace("torch.cuda.Stream()", "stream"))
+    assert [f for f in scan_paths([path], Config(root=tmp_path)).findings if f.code == "GS713"] == []

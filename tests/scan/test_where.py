@@ -1421,3 +1421,27 @@ def test_a_call_that_leaves_a_parameter_none_ends_where_that_is_asserted(scan: S
         """
     assert scan(source.format(tokens="None")) == []
     assert [code for code, _ in scan(source.format(tokens="x"))] == ["GS101"]
+
+
+def test_a_number_that_copy_takes_is_a_tensor_of_the_host(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, window: int):
+                limit = torch.zeros((), device=x.device)
+                limit.copy_(window * 2)
+                limit.fill_(window * 2)
+                torch.zeros(()).copy_(3)
+                return x + limit
+        """
+    assert scan(source) == [("GS304", "limit.copy_(window * 2)")]
+
+
+def test_a_size_made_of_a_tensor_is_read_on_the_host(scan: Scan) -> None:
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                form = torch.tensor(x.shape, device="cpu")
+                there = torch.zeros(3, dtype=torch.long, device=x.device)
+                return x.new_zeros(torch.Size(form)), x.new_zeros(torch.Size(there)), x.new_zeros(torch.Size([1, 2]))
+        """
+    assert [code for code, _ in scan(source)] == ["GS101"]

@@ -32,7 +32,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import replay_site
+from graphsafe.scan.hazards import made_twice, replay_site
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
@@ -142,6 +142,8 @@ class Driver:
         "Factory -> the reason why its result is a root."
         self._replaying: set[str] = set()
         "The files that capture or replay a graph."
+        self._preparing: set[str] = set()
+        "The files that make what a capture reads."
         self._whys: dict[str, Reason] = {}
         self._looked_for_roots: list[str] = []
         "The files that this process was given to read."
@@ -210,6 +212,8 @@ class Driver:
         record = gather([self._read[step] for step in sorted(self._read, key=repr)])
         for path in self._replaying:
             record.replays.update(replays_of(self.project, path))
+        for path in self._preparing:
+            record.replays.update(metadata_of(self.project, path))
         self._read.clear()
         self._engine.forget()
         return Outcome(record, self._whys)
@@ -270,6 +274,9 @@ class Driver:
             return NONE
         if file.replays or any(facts.captures for facts in file.functions.values()):
             self._replaying.add(path)
+        for_captures = made_twice.has_method_for_captures(file.functions)
+        if for_captures and made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED)):
+            self._preparing.add(path)
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if not engine.budget.holds(ref):
                 continue
@@ -374,4 +381,10 @@ def replays_of(project: Project, path: str) -> dict[Place, Event]:
     if file is None:
         return {}
     found = replay_site.events(parse(project.source(path).text), file.module)
+    return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}
+
+
+def metadata_of(project: Project, path: str) -> dict[Place, Event]:
+    """Return the events of the metadata objects that a file makes for captures and for steps."""
+    found = replay_site.events_of_metadata(parse(project.source(path).text))
     return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}

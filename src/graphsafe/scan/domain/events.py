@@ -2,19 +2,24 @@
 
 Each kind, and how it happens:
 
-HostRead method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d device
-tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits inside), library (a
-known library call that waits) Branch if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted,
-filter, operator Extent op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`),
-slice, range, size (a size argument of a factory or view), narrow, split Transfer to-host, literal (Python values to a
-device tensor), index (`x[[0, 1]]`, a host index tensor), blocking (pageable, or pinned without `non_blocking=True`)
-Store scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`) Alloc factory, like, new, clone, growing,
-appended, pinned Rng private-generator, reseed, state, host-random StreamOp synchronize, query, elapsed-time, barrier,
-no-stream, no-warmup, unjoined, foreign-stream, literal-device, swallowed, capturing-branch, autocast-around,
-wait-between-graphs, never-replayed, same-inputs, captured-again AttrWrite lazy-init, host-state, rebound, cached,
-output-kept, not-replayed, derived, input-rebound, partial-refresh, weights-rebound, grads-dropped, freed, rate-changed,
-number-changed, begun-in-capture, key-lacks, refilled, optimizer, declared Call the pattern of a rule's `call` that the
-called name matches
+HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
+            device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
+            inside), library (a known library call that waits)
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
+Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
+            range, size (a size argument of a factory or view), narrow, split
+Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
+            (pageable, or pinned without `non_blocking=True`)
+Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
+Alloc       factory, like, new, clone, growing, appended, pinned
+Rng         private-generator, reseed, state, host-random
+StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
+            swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
+            same-inputs, captured-again
+AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
+            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
+            begun-in-capture, key-lacks, made-twice, refilled, optimizer, declared
+Call        the pattern of a rule's `call` that the name of what is called matches
 """
 
 from __future__ import annotations
@@ -44,7 +49,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed begun-in-capture "
-        "key-lacks refilled optimizer declared over-declared under-declared buckets",  # buckets: capture alone
+        "key-lacks made-twice refilled optimizer declared over-declared under-declared "
+        "buckets",  # buckets: capture alone
     }.items()
 }
 "Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."

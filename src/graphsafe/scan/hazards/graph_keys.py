@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from graphsafe.scan.hazards import unread_arguments
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
 from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
@@ -36,6 +37,7 @@ def lines(found: Tables) -> Iterator[Line]:
     fields = _number_fields(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
+        yield from (Line(name, "key-lacks", node, text) for node, text in unread_arguments.lines(function))
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)

@@ -17,6 +17,7 @@ from graphsafe.scan.hazards import (
     kept_graphs,
     kept_outputs,
     lost_memory,
+    made_twice,
     refills,
     stale_replays,
     unproven_graphs,
@@ -63,6 +64,12 @@ def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str
     yield from ((one.function, "freed", one.node, one.text, "likely") for one in lost_memory.lines(found))
     yield from ((one.function, "refilled", one.node, one.text, "likely") for one in refills.lines(found))
     yield from stale_replays.lines(found)
+
+
+def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
+    """Yield the function and the event of each field that a capture and each step make anew."""
+    for name, at, text in made_twice.lines(tree):
+        yield name, _event("AttrWrite", "made-twice", at, text)
 
 
 class _Site:
@@ -262,4 +269,4 @@ def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, conf
     return Event(kind, how, span_of(node), confidence, None, None, {"expr": text, "value": f"`{text}`"})
 
 
-__all__ = ["events"]
+__all__ = ["events", "events_of_metadata"]

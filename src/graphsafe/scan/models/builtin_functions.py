@@ -15,6 +15,7 @@ from graphsafe.scan.domain.values import (
     INT,
     NONE,
     NUMBER,
+    SIZE,
     UNKNOWN,
     UNSET,
     ClassValue,
@@ -60,6 +61,12 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if arguments.positional and type(arguments.positional[0]) is Number:
         return _cast_number(arguments.positional[0], node)
     return Number(state=unknown_result(arguments).state)
+
+
+def size_of(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Read `torch.Size(shape)`, which makes a number of each element, so that the host waits for a tensor's."""
+    cast(frame, node, arguments)
+    return SIZE
 
 
 def _cast_number(value: Number, node: ast.Call) -> Number:

@@ -223,6 +223,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "os.getenv": runtime_objects.environment,
     "operator.index": builtin_functions.cast,
     "torch._assert": builtin_functions.asserted,
+    "torch.Size": builtin_functions.size_of,
     "builtins.hash": builtin_functions.hash_,
     **{f"bisect.{name}": builtin_functions.placed_in for name in ("bisect", "bisect_left", "bisect_right")},
     **{f"bisect.{name}": builtin_functions.placed_in for name in ("insort", "insort_left", "insort_right")},

@@ -235,7 +235,8 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
         return tensor
     origin, certain = as_tensor(source)
     non_blocking = arguments.get(1, "non_blocking")
-    if type(source) is Array:
+    if type(source) in (Array, Number):
+        # PyTorch makes a host tensor of a number, and copies that.
         origin, certain = Tensor(where="host"), True
     if origin is None:
         return tensor

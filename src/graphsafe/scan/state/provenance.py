@@ -66,7 +66,8 @@ def identified_by(frame: Frame, key: ast.expr) -> Iterator[ast.expr]:
 def is_born_here(frame: Frame, text: str) -> bool:
     """Return whether `output.value` is not state, because a call in this function has just returned `output`."""
     root = text.partition(".")[0]
-    if root not in frame.env or frame.node is None:
+    # A global name is state itself: `BUFFER = fitting(BUFFER, n)`.
+    if root not in frame.env or frame.node is None or text in frame.globals:
         return False
     name = ast.Name(root, ast.Load())
     name.lineno = frame.node.end_lineno or frame.node.lineno

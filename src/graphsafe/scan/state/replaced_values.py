@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from graphsafe.scan.domain.values import Function
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
-from graphsafe.scan.state.provenance import bound_expression
+from graphsafe.scan.state.provenance import bound_expression, has_alternative
 from graphsafe.scan.symbols.index import dotted
 
 CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
@@ -60,6 +61,22 @@ def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
     return any(
         source_text(kept) == text and text in first_step.lazy_tests(node.test, branch)
         for kept, branch in ((node.body, False), (node.orelse, True))
+    )
+
+
+def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
+    """Return whether a function gets the old value and makes another one only where it is None: `self.buf =
+    filled(self.buf, n)`."""
+    called = frame.evaluate_quietly(node.func) if isinstance(node, ast.Call) else None
+    function = frame.project.function_node(called.ref) if type(called) is Function else None
+    if function is None or not isinstance(node, ast.Call):
+        return False
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    given = [*zip(names, node.args, strict=False), *((word.arg, word.value) for word in node.keywords)]
+    kept = {name for name, value in given if source_text(value) == text}
+    return any(
+        not kept.isdisjoint(first_step.lazy_tests(test.test, True)) and not has_alternative(test.test)
+        for test in inside(function, ast.If)
     )
 
 
@@ -128,6 +145,7 @@ def converts(node: ast.expr | None, text: str) -> bool:
 __all__ = [
     "constructs",
     "converts",
+    "fills_if_missing",
     "grows",
     "keeps_largest",
     "keeps_what_is_there",

@@ -28,6 +28,7 @@ from graphsafe.scan.state.provenance import (
 from graphsafe.scan.state.replaced_values import (
     constructs,
     converts,
+    fills_if_missing,
     grows,
     keeps_largest,
     keeps_what_is_there,
@@ -221,7 +222,11 @@ def write(
         return
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
-    lazy = is_lazy(frame, text, written if keyed else None) or keeps_what_is_there(assigned, text)
+    lazy = (
+        is_lazy(frame, text, written if keyed else None)
+        or keeps_what_is_there(assigned, text)
+        or (reads_self and fills_if_missing(frame, assigned, text))
+    )
     # A graph keeps the old value even if a loop changes the attribute only occasionally.
     guard = frame.guard or ("an exception handler" if frame.unlikely > frame.seldom else None)
     frame.engine.note(

@@ -1,0 +1,122 @@
+"""Finds fields of metadata objects for which a capture and each step make a tensor of their own.
+
+`meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
+line in the method for steps fills another tensor, so that replays go on reading what the capture was given.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.symbols.index import dotted
+
+CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
+"The name of a method that makes what a capture reads."
+FILLED = re.compile(
+    r"((?<=\.)\w+(?= = )|\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
+)
+"The text of a field that gets a new tensor, with its name."
+OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
+"The name of a method that makes what steps without a graph read."
+MAKERS = frozenset(
+    "torch.tensor torch.as_tensor torch.zeros torch.ones torch.empty torch.full torch.arange torch.from_numpy".split()
+)
+Field = tuple[str, str]
+"The class of an object and the name of its attribute."
+
+
+def has_method_for_captures(names: Iterable[str]) -> bool:
+    """Return whether a file has a method for captures, by the names of its functions."""
+    return any(CAPTURES.search(name.rpartition(".")[2]) for name in names)
+
+
+def fills_twice(fields: Sequence[str]) -> bool:
+    """Return whether a file gives one field a new tensor in two places, by the matches of FILLED."""
+    return len({*fields}) < len(fields)
+
+
+def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
+    """Yield the function, the place and the text of each such line, of the capture and of the steps."""
+    for cls in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+        methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        captures = {node.name: _made_anew(node) for node in methods if CAPTURES.search(node.name)}
+        if not any(captures.values()):
+            continue
+        steps = {
+            node.name: _made_anew(node)
+            for node in methods
+            if node.name not in captures and not OTHERWISE.search(node.name)
+        }
+        shared = {field for made in captures.values() for field in made} & {
+            field for made in steps.values() for field in made
+        }
+        for name, made in (*captures.items(), *steps.items()):
+            yield from ((f"{cls.name}.{name}", *made[field]) for field in made if field in shared)
+
+
+def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
+    """Return the fields of objects made here that get a new tensor of the device, and no other value."""
+    nodes = [node for _, node in own_nodes(method)]
+    assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
+    kinds = {
+        node.targets[0].id: made
+        for node in assigned
+        if isinstance(node.targets[0], ast.Name) and (made := _constructed(node.value)) is not None
+    }
+    found: dict[Field, tuple[ast.expr | ast.stmt, str]] = {}
+    others: set[Field] = set()
+    for field, node, value, text in _given(assigned, kinds):
+        if _is_new_on_device(value):
+            found.setdefault(field, (node, text))
+        elif not _is_none(value):
+            others.add(field)
+    return {field: place for field, place in found.items() if field not in others}
+
+
+def _given(
+    assigned: Sequence[ast.Assign], kinds: Mapping[str, str]
+) -> Iterator[tuple[Field, ast.expr | ast.stmt, ast.expr, str]]:
+    """Yield each field that such an object gets, as an argument or later, with the place, the value and the text."""
+    for node in assigned:
+        target = node.targets[0]
+        if isinstance(target, ast.Name) and target.id in kinds and isinstance(node.value, ast.Call):
+            for word in node.value.keywords:
+                if word.arg is not None:
+                    yield (kinds[target.id], word.arg), word.value, word.value, f"{target.id}.{word.arg}"
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in kinds:
+            yield (kinds[target.value.id], target.attr), node, node.value, ast.unparse(target)
+
+
+def _constructed(value: ast.expr) -> str | None:
+    """Return the class of which an expression makes an object, by its capital letter."""
+    name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
+    return name if name[:1].isupper() else None
+
+
+def _is_new_on_device(value: ast.expr) -> bool:
+    """Return whether an expression makes a tensor of the device: `torch.tensor(n, device=d)`,
+    `torch.zeros(n).cuda()`."""
+    if not isinstance(value, ast.Call):
+        return False
+    if dotted(value.func) in MAKERS:
+        return any(word.arg == "device" and _is_device(word.value) for word in value.keywords)
+    function = value.func
+    if not isinstance(function, ast.Attribute) or function.attr not in ("to", "cuda"):
+        return False
+    made = isinstance(function.value, ast.Call) and dotted(function.value.func) in MAKERS
+    given = [*value.args[:1], *(word.value for word in value.keywords if word.arg == "device")]
+    return made and (function.attr == "cuda" or any("device" in ast.unparse(one) and _is_device(one) for one in given))
+
+
+def _is_device(node: ast.expr) -> bool:
+    return "cpu" not in ast.unparse(node) and not _is_none(node)
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+__all__ = ["FILLED", "fills_twice", "has_method_for_captures", "lines"]
