@@ -291,14 +291,16 @@ class Book:
         """Return whether this is the first replay for which the program has another value than the graph."""
         if record.stale is not None:
             return False
-        found = record.key.differs(user_frames_now(sys._getframe(1)))
+        graph = None if record.graph is None else record.graph()
+        found = record.key.differs(user_frames_now(sys._getframe(1))) or self.sight.changed(graph)
         if found is not None:
             record.stale = Stale(*found, user_frames()[0])
         return found is not None
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         memory = self._memories.get(storage)
-        return {"write": sites(write), "replay": sites(replay), "what": "memory" if memory is None else memory.text}
+        what = None if storage < 0 else "memory" if memory is None else memory.text
+        return {"write": sites(write), "replay": sites(replay), "what": what}
 
     def _memory(self, touch: Touch, names: list[Name]) -> Memory:
         number = int(touch.storage._cdata)

@@ -77,13 +77,22 @@ class Refills:
             for storage in used:
                 self._write(storage, work)
 
+    def copied(self, stream: Stream, source: int) -> None:
+        """Record that a stream is to copy host memory with this number, on the user's line that runs now."""
+        self._work[stream] += 1
+        self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
+
+    def is_read(self, storage: int) -> bool:
+        """Return whether the host has not waited yet for what reads its memory."""
+        before = self._reads.get(storage)
+        return before is not None and self._host.get(before.stream, 0) < before.count
+
     def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs copy: a replay that comes later reads it, an
-        earlier one has to have been waited for. `frames` returns the calls that wrote."""
+        """Record that the host wrote to its own memory, from which graphs or streams copy: a replay that comes later
+        reads it, an earlier one has to have been waited for. `frames` returns the calls that wrote."""
         for storage in storages:
-            before = self._reads.get(storage)
-            if before is not None and self._host.get(before.stream, 0) < before.count:
-                self._tell(storage, frames(), before.frames)
+            if self.is_read(storage):
+                self._tell(storage, frames(), self._reads[storage].frames)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
         """Record that a graph that uses these storages is about to be replayed."""
@@ -100,8 +109,8 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[tuple[Frames, Frames, int]]:
-        """Return the lines of a write and of a replay without an order between them, with the storage; the first pair
-        for each."""
+        """Return the lines of a write and of a replay, or of a copy, without an order between them, with the storage;
+        the first pair for each."""
         return list(self._found.values())
 
     def _write(self, storage: int, work: _Work) -> None:

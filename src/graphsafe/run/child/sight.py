@@ -98,6 +98,11 @@ class Sight(Protocol):
         """Return the tensors that graphs read although others from which they were computed have been written."""
         ...
 
+    def changed(self, graph: Any) -> tuple[str, str, str] | None:
+        """Return a number that the program has changed since the capture of a graph froze it, before a replay: its
+        expression, the value at the capture and the value now."""
+        ...
+
     def end(self) -> None:
         """Stop watching."""
         ...

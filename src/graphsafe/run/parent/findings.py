@@ -204,12 +204,13 @@ class _Writer:
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def refills(self) -> None:
-        """Add writes that no stream orders against a replay that reads them."""
+        """Add writes that no stream orders against a replay that reads them, or against a copy of pinned memory."""
         for refill in self._process.facts.get("refills", ()):
-            replay = last(refill["replay"])
-            reader = "a replay" if replay is None else f"the replay at {at(replay)}"
-            data = {"what": refill["what"], "replay": None if replay is None else at(replay)}
-            words = {"expr": f"`{refill['what']}`", "value": reader}
+            replay, is_copy = last(refill["replay"]), refill["what"] is None
+            reads = "asynchronous copy" if is_copy else "replay"
+            reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
+            data = {"what": refill["what"] or "pinned memory", "replay": None if replay is None else at(replay)}
+            words = {"expr": "pinned memory" if is_copy else f"`{refill['what']}`", "value": reader}
             self.add("GS714", refill["write"][-1], words, data, certain=False)
 
     def outputs(self) -> None:

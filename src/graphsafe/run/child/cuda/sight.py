@@ -155,6 +155,9 @@ class CudaSight:
         """Return nothing: operations are not seen on a GPU."""
         return ()
 
+    def changed(self, graph: Any) -> None:
+        """Return None: the numbers that operations are given are not seen."""
+
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()

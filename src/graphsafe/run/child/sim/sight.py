@@ -28,6 +28,7 @@ from graphsafe.run.child.names import Name, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.sim.derived import Derived, Outdated
+from graphsafe.run.child.sim.frozen import FrozenNumbers
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -49,6 +50,8 @@ class SimSight:
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
+        self._frozen = FrozenNumbers()
+        self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
@@ -81,6 +84,7 @@ class SimSight:
                 self._touch(graph, tensor, access, found)
         self._refills.captured(found)
         self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
+        self._frozen.captured(graph)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
@@ -151,11 +155,12 @@ class SimSight:
         """Call `steps` for each eager operation that is the first one of a captured step."""
 
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
-            written = note_writes(self._world, self._refills, self._host, func, args, kwargs)
+            written = note_writes(self._world, self._refills, self._host, func, args, kwargs, outputs)
             name = op_name(func)
             arguments = [args, dict(kwargs)]
             inputs = tensors_in(arguments)
             self._derived.ran(name, inputs, written, outputs)
+            self._frozen.ran(name, args, kwargs)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
             self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads nothing
@@ -186,9 +191,13 @@ class SimSight:
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
+    def changed(self, graph: CUDAGraph) -> tuple[str, str, str] | None:
+        found = self._frozen.changed(graph)
+        return None if found is None else (found.text, repr(found.value), repr(found.now))
+
     def end(self) -> None:
         self._end_order()
-        self._world.ran = None
+        self._world.ran = self._world.recording = None
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Call `moving` for each storage that a tensor is about to leave: here graphs keep them alive."""
