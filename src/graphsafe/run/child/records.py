@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +68,8 @@ class GraphRecord:
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
     "Graphs over whose outputs its replays write, and the storage's number."
     key: Key = field(default_factory=Key)
+    passed_over: Callable[[], int] = int
+    "Returns how often an input of its size was given to another graph."
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."
     collectives: bool = False
@@ -106,6 +108,7 @@ class GraphRecord:
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else self._stale_facts(self.stale),
             "key": self.key.texts(),
+            "passed_over": self.passed_over(),
             "collectives": self.collectives,
             "subgroups": self.subgroups,
             "keeps_pool": self.keeps_pool,

@@ -54,6 +54,8 @@ class Contents:
     overwriters: Sequence[tuple[Any, int]] = ()
     "Earlier graphs that write over an output, with its storage's number."
     step: Step | None = None
+    passed_over: Callable[[], int] = int
+    "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
     "Whether it holds a collective."
     problem: str | None = None
@@ -98,9 +100,9 @@ class Sight(Protocol):
         """Return the tensors that graphs read although others from which they were computed have been written."""
         ...
 
-    def changed(self, graph: Any) -> tuple[str, str, str] | None:
-        """Return a number that the program has changed since the capture of a graph froze it, before a replay: its
-        expression, the value at the capture and the value now."""
+    def replaying(self, graph: Any) -> tuple[str, str, str] | None:
+        """Look at a graph that is about to be replayed. Return a number that the program has changed since the capture
+        froze it: its expression, the value at the capture and the value now."""
         ...
 
     def end(self) -> None:

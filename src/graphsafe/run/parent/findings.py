@@ -369,7 +369,10 @@ class _Writer:
 
 def _awaits_its_turn(graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
     """Return whether a graph without a replay is one of several for the same work, such as one a size, of which the
-    others were not replayed often yet. The same calls led to their captures, or they have the same nodes."""
+    others were not replayed often yet, and inputs of its size went to another one at most once. The same calls led to
+    their captures, or they have the same nodes."""
     facts = graph.facts
+    if facts["passed_over"] > 1:
+        return False
     like = [one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]]
     return 0 < sum(one.count.replays for one in like) < _CHANCE * len(like)

@@ -155,7 +155,7 @@ class CudaSight:
         """Return nothing: operations are not seen on a GPU."""
         return ()
 
-    def changed(self, graph: Any) -> None:
+    def replaying(self, graph: Any) -> None:
         """Return None: the numbers that operations are given are not seen."""
 
     def end(self) -> None:

@@ -64,6 +64,10 @@ class FrozenNumbers:
         self._graphs: weakref.WeakKeyDictionary[Any, list[FrozenNumber]] = weakref.WeakKeyDictionary()
         self._places: set[tuple[str, int]] = set()
 
+    def begun(self) -> None:
+        """Look at a capture that has begun. The one before may have failed."""
+        self._open = {}
+
     def recording(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Note the numbers that a captured operation is given."""
         name = op_name(func)
@@ -76,10 +80,8 @@ class FrozenNumbers:
 
     def captured(self, graph: Any) -> None:
         """Give a graph the numbers of its capture."""
-        found, self._open = list(self._open.values()), {}
-        if found:
-            self._graphs[graph] = found
-            self._places.update(one.place for one in found)
+        self._graphs[graph] = list(self._open.values())
+        self._places.update(one.place for one in self._open.values())
 
     def ran(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Note an eager operation. A line that runs with another value needs no graph for it."""
@@ -102,7 +104,7 @@ class FrozenNumbers:
 
     def _has_graph(self, one: FrozenNumber) -> bool:
         """Return whether a graph was captured for the value that the program has now."""
-        same = [other for other in self._all() if other.owner == one.owner and other.attribute == one.attribute]
+        same = [other for other in self._all() if other.owner is one.owner and other.attribute == one.attribute]
         return any(not other.differs() for other in same)
 
     def _all(self) -> Iterator[FrozenNumber]:

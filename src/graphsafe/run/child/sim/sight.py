@@ -27,6 +27,7 @@ from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
+from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
 from graphsafe.run.child.sim.frozen import FrozenNumbers
 from graphsafe.run.child.sim.order import note_writes, watch_order
@@ -50,6 +51,7 @@ class SimSight:
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
+        self._asked = Asked()
         self._frozen = FrozenNumbers()
         self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
@@ -67,7 +69,8 @@ class SimSight:
         return self._world.stream().number
 
     def begun(self, pool: Any) -> None:
-        """Do nothing: a graph that has ended shows everything."""
+        """Look at a capture that has begun; a graph that has ended shows the rest."""
+        self._frozen.begun()
 
     def ending(self, graph: Any) -> None:
         """Do nothing, as in `begun`."""
@@ -75,6 +78,7 @@ class SimSight:
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended; the pool's size is not simulated."""
         found: dict[int, Touch] = {}
+        inputs: list[torch.Tensor] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
@@ -82,9 +86,11 @@ class SimSight:
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 self._touch(graph, tensor, access, found)
+                inputs += [tensor] if access == "read" and not born_in(tensor, graph.captured_in) else []
         self._refills.captured(found)
         self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
         self._frozen.captured(graph)
+        passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
@@ -102,6 +108,7 @@ class SimSight:
             pool_bytes=None,
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
+            passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
         )
 
@@ -161,6 +168,7 @@ class SimSight:
             inputs = tensors_in(arguments)
             self._derived.ran(name, inputs, written, outputs)
             self._frozen.ran(name, args, kwargs)
+            self._asked.ran(name, args)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
             self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads nothing
@@ -191,7 +199,8 @@ class SimSight:
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
-    def changed(self, graph: CUDAGraph) -> tuple[str, str, str] | None:
+    def replaying(self, graph: CUDAGraph) -> tuple[str, str, str] | None:
+        self._asked.replaying(graph)
         found = self._frozen.changed(graph)
         return None if found is None else (found.text, repr(found.value), repr(found.now))
 

@@ -1,0 +1,81 @@
+"""Counts for each graph the inputs of its size that another graph was given: `x[:3].copy_(batch)`, and then the graph for
+four rows is replayed although there is one for three.
+
+An input is of a graph's size if the one copy since the last replay filled exactly the memory that the graph reads. The
+two graphs were captured by the same line and have the same operations.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.sim.graphs import CUDAGraph
+
+_Place = tuple[int, int]
+"The first address of a tensor without gaps, and the one after its last."
+
+
+@dataclass(eq=False, slots=True)
+class _Inputs:
+    """The memory outside its pool that a graph reads."""
+
+    places: frozenset[_Place]
+    passed_over: int = 0
+    "How often another graph was given an input of this graph's size."
+
+
+class Asked:
+    def __init__(self) -> None:
+        self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
+        self._given: list[_Place] = []
+        "The memory that copies filled since the last replay."
+
+    def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
+        """Note the memory outside its pool that a graph reads. The result returns how often it was passed over."""
+        found = self._inputs[graph] = _Inputs(frozenset(place for one in inputs if (place := _place(one)) is not None))
+        return lambda: found.passed_over
+
+    def ran(self, name: str, args: Sequence[Any]) -> None:
+        """Note an eager operation."""
+        if name == "aten::copy_" and self._inputs:
+            place = _place(args[0])
+            self._given += [] if place is None else [place]
+
+    def replaying(self, graph: CUDAGraph) -> None:
+        """Count the graphs that would have been the right ones for the input."""
+        given, self._given = Counter(self._given), []
+        if not given:
+            return
+        own = self._inputs[graph].places if graph in self._inputs else frozenset()
+        for other, inputs in list(self._inputs.items()):
+            if _asked(given, inputs.places - own, own) and _kind(other) == _kind(graph):
+                inputs.passed_over += 1
+
+
+def _asked(given: Counter[_Place], wanted: Iterable[_Place], own: Iterable[_Place]) -> bool:
+    """Return whether a copy filled one of the `wanted` places, and no other one wrote the input that holds it."""
+    for place in wanted:
+        holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
+        filled = [one for one in given.elements() if any(a <= one[0] and one[1] <= b for a, b in holders)]
+        if filled == [place]:
+            return True
+    return False
+
+
+def _kind(graph: CUDAGraph) -> tuple[Any, ...]:
+    """Return what is the same for the graphs of several sizes: the capture's line, and the operations."""
+    session = graph.captured_in
+    return None if session is None else session.frames[-1:], [node.op for node in graph.nodes]
+
+
+def _place(tensor: torch.Tensor) -> _Place | None:
+    if tensor.layout is not torch.strided or not tensor.is_contiguous() or not tensor.numel():
+        return None
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.nbytes
