@@ -116,7 +116,7 @@ class Book:
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
-        record.passed_over = contents.passed_over
+        record.passed_over, record.fills = contents.passed_over, contents.fills
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)

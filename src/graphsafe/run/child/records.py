@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.names import Place
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.part import Facts, sites
@@ -67,6 +68,8 @@ class GraphRecord:
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
     "Graphs over whose outputs its replays write, and the storage's number."
+    fills: Sequence[Place] = ()
+    "Memory outside its pool that its replays write and do not read, as far as that is known."
     key: Key = field(default_factory=Key)
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.names import Name
+    from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
     from graphsafe.run.child.steps import Step, Steps
@@ -54,6 +54,8 @@ class Contents:
     overwriters: Sequence[tuple[Any, int]] = ()
     "Earlier graphs that write over an output, with its storage's number."
     step: Step | None = None
+    fills: Sequence[Place] = ()
+    "Memory outside its pool that it writes and does not read, as far as that is known."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False

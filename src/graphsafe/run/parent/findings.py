@@ -242,6 +242,11 @@ class _Writer:
             own = f"Before, {again} has written over it."
             pooled = f"Before, {again} of {named(other)} has written over it: both use the same memory of one pool."
             because = f"Here the program reads a result of {named(graph)}. {own if other is graph else pooled}"
+            if held["by"]["later"]:
+                because = (
+                    f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
+                    f"{at(held['by']['later'][-1])} reads: both write the same buffer."
+                )
             frame = held["overwritten"][-1]
             names = list(dict.fromkeys((graph.name, other.name)))
             data = {"graph": graph.name, "graphs": names, "how": "overwritten"}

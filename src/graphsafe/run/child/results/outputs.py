@@ -34,6 +34,8 @@ class Overwritten:
     "The calls of the replay that wrote over it."
     by: int
     "The number of the graph that was replayed."
+    later: CallSite | None = None
+    "The read, if `read` is the replay of another graph that fills the same buffer."
 
 
 class Outputs:
@@ -93,7 +95,13 @@ class Outputs:
             "collected": sites(self.collected),
             "compared": sites(self.compared),
             "overwritten": [] if found is None else sites([found.read]),
-            "by": None if found is None else {"graph": found.by, "replay": sites(found.replay)},
+            "by": None
+            if found is None
+            else {
+                "graph": found.by,
+                "replay": sites(found.replay),
+                "later": sites([] if found.later is None else [found.later]),
+            },
         }
 
 

@@ -16,16 +16,13 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.graphs import CUDAGraph
-
-_Place = tuple[int, int]
-"The first address of a tensor without gaps, and the one after its last."
-
+from graphsafe.run.child.names import Place, place_of
 
 @dataclass(eq=False, slots=True)
 class _Inputs:
     """The memory outside its pool that a graph reads."""
 
-    places: frozenset[_Place]
+    places: frozenset[Place]
     passed_over: int = 0
     "How often another graph was given an input of this graph's size."
 
@@ -33,18 +30,18 @@ class _Inputs:
 class Asked:
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
-        self._given: list[_Place] = []
+        self._given: list[Place] = []
         "The memory that copies filled since the last replay."
 
     def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
         """Note the memory outside its pool that a graph reads. The result returns how often it was passed over."""
-        found = self._inputs[graph] = _Inputs(frozenset(place for one in inputs if (place := _place(one)) is not None))
+        found = self._inputs[graph] = _Inputs(frozenset(place for one in inputs if (place := place_of(one)) is not None))
         return lambda: found.passed_over
 
     def ran(self, name: str, args: Sequence[Any]) -> None:
         """Note an eager operation."""
         if name == "aten::copy_" and self._inputs:
-            place = _place(args[0])
+            place = place_of(args[0])
             self._given += [] if place is None else [place]
 
     def replaying(self, graph: CUDAGraph) -> None:
@@ -58,7 +55,7 @@ class Asked:
                 inputs.passed_over += 1
 
 
-def _asked(given: Counter[_Place], wanted: Iterable[_Place], own: Iterable[_Place]) -> bool:
+def _asked(given: Counter[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
     """Return whether a copy filled one of the `wanted` places, and no other one wrote the input that holds it."""
     for place in wanted:
         holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
@@ -72,10 +69,3 @@ def _kind(graph: CUDAGraph) -> tuple[Any, ...]:
     """Return what is the same for the graphs of several sizes: the capture's line, and the operations."""
     session = graph.captured_in
     return None if session is None else session.frames[-1:], [node.op for node in graph.nodes]
-
-
-def _place(tensor: torch.Tensor) -> _Place | None:
-    if tensor.layout is not torch.strided or not tensor.is_contiguous() or not tensor.numel():
-        return None
-    begin = tensor.data_ptr()
-    return begin, begin + tensor.nbytes

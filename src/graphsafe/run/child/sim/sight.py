@@ -24,7 +24,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.names import Name, storage_number, storage_numbers
+from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.sim.asked import Asked
@@ -79,6 +79,7 @@ class SimSight:
         """Read a graph whose capture has ended; the pool's size is not simulated."""
         found: dict[int, Touch] = {}
         inputs: list[torch.Tensor] = []
+        filled: list[torch.Tensor] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
@@ -86,7 +87,8 @@ class SimSight:
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 self._touch(graph, tensor, access, found)
-                inputs += [tensor] if access == "read" and not born_in(tensor, graph.captured_in) else []
+                if not born_in(tensor, graph.captured_in):
+                    (filled if access == "write" else inputs).append(tensor)
         self._refills.captured(found)
         self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
         self._frozen.captured(graph)
@@ -108,6 +110,7 @@ class SimSight:
             pool_bytes=None,
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
+            fills=_alone(filled, inputs),
             passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
         )
@@ -260,6 +263,13 @@ class _Makers:
             self.lines[event.block] = event.place
         elif not event.nbytes:
             self.lines.pop(event.block, None)
+
+
+def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[Place, ...]:
+    """Return the places of tensors whose storages are not read."""
+    others = storage_numbers(read)
+    alone = [one for one in filled if storage_number(one) not in others]
+    return tuple({place for one in alone if (place := place_of(one)) is not None})
 
 
 def _nothing(_: object) -> None:
