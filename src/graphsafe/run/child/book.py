@@ -106,7 +106,7 @@ class Book:
             contents = self.sight.contents(graph, names)
             for touch in contents.touches:
                 memory = self._memory(touch, names.get(int(touch.storage._cdata), []))
-                use = Use(memory, touch.access, touch.certain)
+                use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
             record.outputs = Outputs(contents.outputs)

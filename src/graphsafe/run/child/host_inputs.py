@@ -1,5 +1,5 @@
-"""Finds writes to pinned host memory that graphs copy from, while a replay may still read it; likewise of memory that an
-eager asynchronous copy reads.
+"""Finds writes to pinned host memory that graphs copy from, while a replay may still read it; likewise of memory that
+an eager asynchronous copy reads.
 
 PyTorch does not tell what NumPy writes, or a thread of a library. So contents are compared: before each wait of the
 host, and before each replay. Memory that changed in between was written without a wait. A change by the device, such as
@@ -85,15 +85,16 @@ class HostInputs:
         """Compare the contents; call it before the host has waited, and before a replay."""
         for number, one in list(self._inputs.items()):
             storage = one.storage()
-            is_there = storage is not None and one.memory.start in _addresses(storage)  # it may have been resized
-            if not is_there or storage is None or (number < 0 and not self._refills.is_read(number)):
+            memory = range(0) if storage is None else _addresses(storage)
+            is_there = one.memory.start in memory  # it may have been resized
+            if not is_there or (number < 0 and not self._refills.is_read(number)):
                 del self._inputs[number]
                 self._refills.dropped(number)
                 continue
             checksum = _checksum(one.memory)
             if checksum != one.checksum:
                 one.checksum = checksum
-                self._refills.host_wrote([number], functools.partial(_written_at, _addresses(storage)))
+                self._refills.host_wrote([number], functools.partial(_written_at, memory))
 
 
 def _addresses(storage: torch.UntypedStorage) -> range:

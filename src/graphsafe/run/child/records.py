@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import weakref
 
     from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.sim.let_go import LetGo
 
 
 @dataclass(eq=False, slots=True)
@@ -27,21 +28,24 @@ class Use:
     memory: Memory
     access: Access
     certain: bool
+    let_go: LetGo | None = None
+    "The attributes that held it, if it is known what becomes of them."
     lost_after: int | None = None
     "Number of replays before it was lost."
 
     def facts(self) -> Facts:
-        memory = self.memory
+        memory, kept = self.memory, self.let_go
         lost = memory.status != "alive"
+        is_kept = not lost and kept is not None and kept.is_lost
         return {
             "what": memory.text,
             "bytes": memory.bytes,
             "made": None if memory.made is None else asdict(memory.made),
             "access": self.access,
             "certain": self.certain,
-            "status": memory.status,
+            "status": "rebound" if is_kept else memory.status,
             "frames": sites(memory.frames) if lost else [],
-            "lost_after": self.lost_after if lost else None,
+            "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
         }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from graphsafe.report.ledger.model import Access
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
+    from graphsafe.run.child.sim.let_go import LetGo
     from graphsafe.run.child.steps import Step, Steps
     from graphsafe.run.child.waits import Waits
 
@@ -54,6 +55,8 @@ class Contents:
     overwriters: Sequence[tuple[Any, int]] = ()
     "Earlier graphs that write over an output, with its storage's number."
     step: Step | None = None
+    let_go: Mapping[int, LetGo] = field(default_factory=dict)
+    "What it reads and objects hold, by the storage's number, as far as it is known what becomes of it."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
     passed_over: Callable[[], int] = int

@@ -242,15 +242,17 @@ class _Writer:
             own = f"Before, {again} has written over it."
             pooled = f"Before, {again} of {named(other)} has written over it: both use the same memory of one pool."
             because = f"Here the program reads a result of {named(graph)}. {own if other is graph else pooled}"
+            frame = held["overwritten"][-1]
+            expr = text_at(site(frame), None)
             if held["by"]["later"]:
+                expr = "the program"
                 because = (
                     f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
                     f"{at(held['by']['later'][-1])} reads: both write the same buffer."
                 )
-            frame = held["overwritten"][-1]
             names = list(dict.fromkeys((graph.name, other.name)))
             data = {"graph": graph.name, "graphs": names, "how": "overwritten"}
-            words = {"expr": text_at(site(frame), None), "value": "an earlier result is read"}
+            words = {"expr": expr, "value": "an earlier result is read"}
             self.add("GS706", frame, words, data, because=because, device=graph.facts["device"], certain=False)
 
     def replays(self) -> None:

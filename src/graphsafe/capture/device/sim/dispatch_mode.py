@@ -137,8 +137,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         node = _node(func, entry, frozen, inputs, outputs, written, None if draw is None else Draw(draw, offset))
         if node is not None:
             capturing.add(stream, node)
-        if world.recording is not None:
-            world.recording(func, args, kwargs)
+        world.recording(func, args, kwargs)
     elif session is None and world.ran is not None:
         world.ran(func, args, kwargs, outputs)
     return result

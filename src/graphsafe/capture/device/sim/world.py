@@ -74,7 +74,7 @@ class World:
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "Called for each operation that ran eagerly on a device, with its results."
-        self.recording: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
+        self.recording: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] = lambda *_: None
         "Called for each operation that was captured, and for those that launch nothing, such as views."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None

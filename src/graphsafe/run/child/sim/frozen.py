@@ -3,7 +3,7 @@
 The simulated device sees the numbers that captured operations are given. One of them counts if the running statement
 reads it off an object or a module, and nothing else in the statement has this value: `grad * self.lr`. The program must
 have had the captured value at the first replay; else it may choose graphs in another way. It must not have a graph for
-the new value, nor run the line eagerly with it. The end of a slice may be smaller than at the capture: then it is padded.
+the new value, nor run the line eagerly with it. The end of a slice may be smaller than at the capture: it is padded.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def _read(frame: FrameType, number: int | float, *, is_size: bool) -> FrozenNumb
     """Return the attribute off which the running statement reads a number; None if another expression has the value."""
     names = names_of(frame)
     place = _place(frame)
-    texts = {}
+    texts: dict[str, tuple[ast.expr, int | float]] = {}
     for expression, sign in _expressions(*place):
-        value = expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
+        value: Any = expression.value if isinstance(expression, ast.Constant) else value_of(expression, names)
         if type(value) is type(number) and sign * value == number:
             texts[ast.unparse(expression)] = expression, value
     if len(texts) != 1:

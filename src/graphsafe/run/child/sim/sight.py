@@ -30,6 +30,7 @@ from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
 from graphsafe.run.child.sim.frozen import FrozenNumbers
+from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -52,6 +53,7 @@ class SimSight:
         self._refills = Refills()
         self._derived = Derived()
         self._asked = Asked()
+        self._weights = Weights()
         self._frozen = FrozenNumbers()
         self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
@@ -110,6 +112,7 @@ class SimSight:
             pool_bytes=None,
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
+            let_go=self._weights.captured(graph, found.values(), names),
             fills=_alone(filled, inputs),
             passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
@@ -172,6 +175,7 @@ class SimSight:
             self._derived.ran(name, inputs, written, outputs)
             self._frozen.ran(name, args, kwargs)
             self._asked.ran(name, args)
+            self._weights.ran(inputs, written)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
             self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads nothing
@@ -204,12 +208,13 @@ class SimSight:
 
     def replaying(self, graph: CUDAGraph) -> tuple[str, str, str] | None:
         self._asked.replaying(graph)
+        self._weights.replaying(graph)
         found = self._frozen.changed(graph)
         return None if found is None else (found.text, repr(found.value), repr(found.now))
 
     def end(self) -> None:
         self._end_order()
-        self._world.ran = self._world.recording = None
+        self._world.ran, self._world.recording = None, lambda *_: None
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Call `moving` for each storage that a tensor is about to leave: here graphs keep them alive."""
