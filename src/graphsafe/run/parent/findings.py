@@ -245,7 +245,7 @@ class _Writer:
             frame = held["overwritten"][-1]
             expr = text_at(site(frame), None)
             if held["by"]["later"]:
-                expr = "the program"
+                expr = held["by"]["kept"]
                 because = (
                     f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
                     f"{at(held['by']['later'][-1])} reads: both write the same buffer."

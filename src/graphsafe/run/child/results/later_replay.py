@@ -129,7 +129,9 @@ class Results:
                 if storage in storages and one.variable.name in _used(path, line) and one.is_the_same(storage, frame):
                     read = CallSite(absolute(path), line, function_name(frame.f_code))
                     later = None if one.at is None else read
-                    one.owner.outputs.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later)
+                    one.owner.outputs.overwritten = Overwritten(
+                        one.at or read, one.replay, one.by.number, later, one.variable.name
+                    )
                     self._stale = [other for other in self._stale if other.owner is not one.owner]
                     return True
         return False

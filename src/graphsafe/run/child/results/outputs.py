@@ -36,6 +36,8 @@ class Overwritten:
     "The number of the graph that was replayed."
     later: CallSite | None = None
     "The read, if `read` is the replay of another graph that fills the same buffer."
+    kept: str = ""
+    "The variable that then keeps the result."
 
 
 class Outputs:
@@ -101,6 +103,7 @@ class Outputs:
                 "graph": found.by,
                 "replay": sites(found.replay),
                 "later": sites([] if found.later is None else [found.later]),
+                "kept": found.kept,
             },
         }
 

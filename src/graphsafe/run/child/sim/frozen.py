@@ -137,7 +137,7 @@ def _read(frame: FrameType, number: int | float, *, is_size: bool) -> FrozenNumb
             texts[ast.unparse(expression)] = expression, value
     if len(texts) != 1:
         return None
-    ((text, (expression, value)),) = texts.items()
+    ((text, (expression, frozen)),) = texts.items()
     if isinstance(expression, ast.Attribute):
         owner, attribute = value_of(expression.value, names), expression.attr
     elif isinstance(expression, ast.Name):
@@ -145,9 +145,9 @@ def _read(frame: FrameType, number: int | float, *, is_size: bool) -> FrozenNumb
     else:
         return None
     reference = weak_to(owner)
-    if reference is None or owner is None or attributes_of(owner).get(attribute) is not value:
+    if reference is None or owner is None or attributes_of(owner).get(attribute) is not frozen:
         return None
-    return FrozenNumber(text, reference, attribute, value, is_size, place)
+    return FrozenNumber(text, reference, attribute, frozen, is_size, place)
 
 
 @functools.lru_cache(maxsize=1024)
