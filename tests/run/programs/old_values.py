@@ -210,6 +210,15 @@ def a_graph_each():
         server.graph.replay()
 
 
+def a_weight_for_the_capture_alone():
+    bank = versions()
+    layer = Layer(bank[0])
+    server = Server(layer)
+    layer.weight = bank[1]
+    server.graph.replay()
+    server.graph.replay()
+
+
 def the_same_values():
     bank = [torch.ones(8, device="cuda") for _ in range(3)]
     server = Server(Layer(bank[0]))
@@ -268,7 +277,7 @@ class Filler:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             if read:
-                self.out.add_(self.x, alpha=scale)
+                self.out.copy_(self.out + self.x * scale)
             else:
                 self.out.copy_(self.x * scale)
 
@@ -368,7 +377,7 @@ class Rule:
         return rows.sum(0)
 
     def with_a_literal(self, x):
-        return x * 0.5 + self.table[self.count] * 0.5 + 1 * self.rate
+        return x * 1 + self.table[self.count] * 0.5
 
 
 class Model:
@@ -566,6 +575,7 @@ def main():
     averaged_and_put_back()
     eager_for_other_adapters()
     a_graph_each()
+    a_weight_for_the_capture_alone()
     the_same_values()
     old_version_until_the_next_capture()
     ping_pong()

@@ -42,7 +42,7 @@ class Use:
             "bytes": memory.bytes,
             "made": None if memory.made is None else asdict(memory.made),
             "access": self.access,
-            "certain": self.certain,
+            "certain": self.certain and not is_kept,
             "status": "rebound" if is_kept else memory.status,
             "frames": sites(memory.frames) if lost else [],
             "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,

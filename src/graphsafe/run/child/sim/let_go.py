@@ -82,7 +82,7 @@ class Weights:
             others = [other for name in one.names if (other := _instead(name)) is not None]
             if one.replays == 1 and others:
                 one.is_meant = True
-            if others and len(others) == len(one.names):
+            elif others and len(others) == len(one.names):
                 tags = tags_of(others)
                 one.lost_after = one.replays - 1
                 one.is_meant = any(tag in self._read for tag in tags) or not all(map(_differs, one.names, others))
