@@ -29,7 +29,7 @@ class Use:
     access: Access
     certain: bool
     let_go: LetGo | None = None
-    "The attributes that held it, if it is known what becomes of them."
+    "The fate of the attributes that held it, if it is known."
     lost_after: int | None = None
     "Number of replays before it was lost."
 

@@ -56,7 +56,7 @@ class Contents:
     "Earlier graphs that write over an output, with its storage's number."
     step: Step | None = None
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
-    "What it reads and objects hold, by the storage's number, as far as it is known what becomes of it."
+    "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
     passed_over: Callable[[], int] = int

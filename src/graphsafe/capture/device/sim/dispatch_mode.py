@@ -117,12 +117,9 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
         with world.on(device):  # as PyTorch's guard of the device
             _announce(world, func, happening, session, capturing)
     draw = _draw(world, func, args, kwargs, device, capturing is not None)
-    frozen = None
-    written: list[torch.Tensor] = []
-    if capturing is not None:
-        written = written_by(func, entry, args, kwargs)
-        frozen = _frozen(capturing, args, kwargs, written)
-    elif session is not None:
+    written = [] if capturing is None else written_by(func, entry, args, kwargs)
+    frozen = None if capturing is None else _frozen(capturing, args, kwargs, written)
+    if capturing is None and session is not None:
         session.escaped.append(world.event("hidden-sync", op_name(func), device=f"cuda:{device}"))
 
     result, offset = _performed(world, func, args, kwargs, target, draw, capturing is not None)

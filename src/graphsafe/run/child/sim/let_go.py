@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.tags import Tag, tag_of, tags_of
+from graphsafe.report.ledger.model import Access
 from graphsafe.run.child.names import Name, place_of, storage_number
-from graphsafe.run.child.sight import Touch
 
 
 @dataclass(eq=False, slots=True)
@@ -46,17 +46,19 @@ class Weights:
         self._if_read: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
         self._if_written: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
 
-    def captured(self, graph: Any, touches: Iterable[Touch], names: Mapping[int, Sequence[Name]]) -> dict[int, LetGo]:
+    def captured(
+        self, graph: Any, touches: Iterable[tuple[torch.UntypedStorage, Access]], names: Mapping[int, Sequence[Name]]
+    ) -> dict[int, LetGo]:
         """Watch what a graph reads, and return that by the storages' numbers."""
         found = {}
-        for touch in touches:
-            tag = getattr(touch.storage, "_graphsafe_tag", None)
-            number = int(touch.storage._cdata)
+        for storage, access in touches:
+            tag = getattr(storage, "_graphsafe_tag", None)
+            number = int(storage._cdata)
             known = (one for one in names.get(number, ()) if one.root is not None and one.way)
             held = [one for one in known if one.way[-1][0] != "item"]
             if tag is not None:
                 self._reads(tag)
-                if held and touch.access == "read":
+                if held and access == "read":
                     found[number] = LetGo(held)
                     self._if_written.setdefault(tag, []).append(found[number])
         self._graphs[graph] = list(found.values())

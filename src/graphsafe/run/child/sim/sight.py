@@ -112,7 +112,7 @@ class SimSight:
             pool_bytes=None,
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
-            let_go=self._weights.captured(graph, found.values(), names),
+            let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
             fills=_alone(filled, inputs),
             passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
