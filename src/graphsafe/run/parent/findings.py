@@ -205,7 +205,9 @@ class _Writer:
 
     def refills(self) -> None:
         """Add writes that no stream orders against a replay that reads them, or against a copy of pinned memory."""
-        for refill in self._process.facts.get("refills", ()):
+        refills = self._process.facts.get("refills", ())
+        told = [refill["write"][-1] for refill in refills if refill["what"] is not None]
+        for refill in (one for one in refills if one["what"] is not None or one["write"][-1] not in told):
             replay, is_copy = last(refill["replay"]), refill["what"] is None
             reads = "asynchronous copy" if is_copy else "replay"
             reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
