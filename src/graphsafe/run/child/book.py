@@ -109,7 +109,7 @@ class Book:
             contents = self.sight.contents(graph, names)
             for touch in contents.touches:
                 memory = self._memory(touch, names.get(int(touch.storage._cdata), []))
-                use = Use(memory, touch.access, touch.certain)
+                use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
             record.outputs = Outputs(contents.outputs)
@@ -119,6 +119,7 @@ class Book:
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
+        record.passed_over, record.fills = contents.passed_over, contents.fills
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
@@ -166,7 +167,8 @@ class Book:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             if self.sight.evidence == "predicted":  # the simulated device sees every operation
                 self._results.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
-            if record.outputs.look() or self._is_stale(record):
+            graph = None if record.graph is None else record.graph()
+            if record.outputs.look() | self._is_stale(record, self.sight.replaying(graph)):
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
@@ -296,18 +298,20 @@ class Book:
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
-    def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph."""
+    def _is_stale(self, record: GraphRecord, changed: tuple[str, str, str] | None) -> bool:
+        """Return whether this is the first replay for which the program has another value than the graph, or has
+        `changed` a number."""
         if record.stale is not None:
             return False
-        found = record.key.differs(user_frames_now(sys._getframe(1)))
+        found = record.key.differs(user_frames_now(sys._getframe(1))) or changed
         if found is not None:
             record.stale = Stale(*found, user_frames()[0])
         return found is not None
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         memory = self._memories.get(storage)
-        return {"write": sites(write), "replay": sites(replay), "what": "memory" if memory is None else memory.text}
+        what = None if storage < 0 else "memory" if memory is None else memory.text
+        return {"write": sites(write), "replay": sites(replay), "what": what}
 
     def _memory(self, touch: Touch, names: list[Name]) -> Memory:
         number = int(touch.storage._cdata)

@@ -1,4 +1,5 @@
-"""Finds writes to pinned host memory that graphs copy from, while a replay may still read it.
+"""Finds writes to pinned host memory that graphs copy from, while a replay may still read it; likewise of memory that
+an eager asynchronous copy reads.
 
 PyTorch does not see writes by NumPy or by a library's thread. So contents are compared before each wait of the host and
 before each replay. Memory that changed in between was written without a wait. Memory that a device also writes (a copy
@@ -22,16 +23,20 @@ import torch
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.run.child.expressions import file_tree, line_with, written_in_place
 from graphsafe.run.child.names import user_frames_now
-from graphsafe.run.child.refills import Frames, Refills
+from graphsafe.run.child.refills import Frames, Refills, Stream
 from graphsafe.run.child.sight import Touch
 
 _SAMPLES = 16_384
 "Number of bytes of each memory that are compared."
+_MOST_COPIES = 64
+"Number of copies under way whose memory is compared."
 
 
 @dataclass(slots=True)
 class _Input:
     storage: weakref.ref[torch.UntypedStorage]
+    memory: range
+    "The addresses that are read."
     checksum: int
 
 
@@ -49,7 +54,19 @@ class HostInputs:
             if touch.access != "read":
                 self.leave([number])
             elif number not in self._inputs and number not in self._left:
-                self._inputs[number] = _Input(weakref.ref(touch.storage), _checksum(touch.storage))
+                self._watch(number, touch.storage, _addresses(touch.storage))
+
+    def copied(self, stream: Stream, source: torch.Tensor) -> None:
+        """Record that a stream is to copy from a contiguous pinned tensor. Its number is its address, negated."""
+        storage, begin = source.untyped_storage(), source.data_ptr()
+        self.look()
+        under_way = [number for number in self._inputs if number < 0 and self._refills.is_read(number)]
+        if storage._cdata not in self._left and len(under_way) < _MOST_COPIES:
+            self._watch(-begin, storage, range(begin, begin + source.nbytes))
+            self._refills.copied(stream, -begin)
+
+    def _watch(self, number: int, storage: torch.UntypedStorage, memory: range) -> None:
+        self._inputs[number] = _Input(weakref.ref(storage), memory, _checksum(memory))
 
     def watched(self) -> set[int]:
         """Return the numbers of the storages whose contents are compared."""
@@ -57,37 +74,45 @@ class HostInputs:
 
     def leave(self, storages: Iterable[int]) -> None:
         """Stop watching these storages, because a device writes to them."""
-        for number in self._inputs.keys() & set(storages):
-            self._left.add(number)
-            del self._inputs[number]
+        left = set(storages)
+        self._left |= self._inputs.keys() & left
+        for number, one in list(self._inputs.items()):
+            storage = one.storage()
+            if number in left or (storage is not None and storage._cdata in left):
+                del self._inputs[number]
 
     def look(self) -> None:
         """Compare the contents; call it before the host has waited, and before a replay."""
         for number, one in list(self._inputs.items()):
             storage = one.storage()
-            if storage is None:
+            memory = range(0) if storage is None else _addresses(storage)
+            is_there = one.memory.start in memory  # it may have been resized
+            if not is_there or (number < 0 and not self._refills.is_read(number)):
                 del self._inputs[number]
                 self._refills.dropped(number)
                 continue
-            checksum = _checksum(storage)
+            checksum = _checksum(one.memory)
             if checksum != one.checksum:
                 one.checksum = checksum
-                self._refills.host_wrote([number], functools.partial(_written_at, storage))
+                self._refills.host_wrote([number], functools.partial(_written_at, memory))
 
 
-def _checksum(storage: torch.UntypedStorage) -> int:
-    size = storage.nbytes()
+def _addresses(storage: torch.UntypedStorage) -> range:
+    begin = storage.data_ptr()
+    return range(begin, begin + storage.nbytes())
+
+
+def _checksum(memory: range) -> int:
+    size = len(memory)
     if not size:
         return 0
-    content = memoryview((ctypes.c_char * size).from_address(storage.data_ptr()))
+    content = memoryview((ctypes.c_char * size).from_address(memory.start))
     # With an odd stride the samples include every byte position within a number
     return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())
 
 
-def _written_at(storage: torch.UntypedStorage) -> Frames:
+def _written_at(addresses: range) -> Frames:
     """Return the line of the running functions that writes to the memory; if none is found, the current line."""
-    begin = storage.data_ptr()
-    addresses = range(begin, begin + storage.nbytes())
     with torch._C.DisableTorchFunction():
         line = line_with(user_frames_now(sys._getframe(1)), _in_place, lambda value: _address(value) in addresses)
     return user_frames()[0] if line is None else (line,)

@@ -89,6 +89,17 @@ def storage_number(tensor: torch.Tensor) -> int | None:
         return None
 
 
+Place = tuple[int, int]
+"The first address of a tensor without gaps, and the one after its last."
+
+
+def place_of(tensor: torch.Tensor) -> Place | None:
+    if tensor.layout is not torch.strided or not tensor.is_contiguous() or not tensor.numel():
+        return None
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.nbytes
+
+
 def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
     """Return the numbers of the storages of tensors that have memory of their own."""
     return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.names import Place
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.part import Facts, sites
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import weakref
 
     from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.sim.let_go import LetGo
 
 
 @dataclass(eq=False, slots=True)
@@ -26,21 +28,24 @@ class Use:
     memory: Memory
     access: Access
     certain: bool
+    let_go: LetGo | None = None
+    "The fate of the attributes that held it, if it is known."
     lost_after: int | None = None
     "Number of replays before the memory was lost."
 
     def facts(self) -> Facts:
-        memory = self.memory
+        memory, kept = self.memory, self.let_go
         lost = memory.status != "alive"
+        is_kept = not lost and kept is not None and kept.is_lost
         return {
             "what": memory.text,
             "bytes": memory.bytes,
             "made": None if memory.made is None else asdict(memory.made),
             "access": self.access,
-            "certain": self.certain,
-            "status": memory.status,
+            "certain": self.certain and not is_kept,
+            "status": "rebound" if is_kept else memory.status,
             "frames": sites(memory.frames) if lost else [],
-            "lost_after": self.lost_after if lost else None,
+            "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
         }
 
 
@@ -67,7 +72,11 @@ class GraphRecord:
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
+    fills: Sequence[Place] = ()
+    "Memory outside its pool that its replays write and do not read, as far as it is known."
     key: Key = field(default_factory=Key)
+    passed_over: Callable[[], int] = int
+    "Returns how often an input of its size was given to another graph."
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."
     collectives: bool = False
@@ -106,6 +115,7 @@ class GraphRecord:
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else self._stale_facts(self.stale),
             "key": self.key.texts(),
+            "passed_over": self.passed_over(),
             "collectives": self.collectives,
             "subgroups": self.subgroups,
             "keeps_pool": self.keeps_pool,

@@ -77,16 +77,25 @@ class Refills:
             for storage in used:
                 self._write(storage, work)
 
-    def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs copy.
+    def copied(self, stream: Stream, source: int) -> None:
+        """Record that a stream is to copy host memory with this number, on the user's line that runs now."""
+        self._work[stream] += 1
+        self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
 
-        Earlier replays must have been waited for; a later replay reads the new values. `frames` returns the calls that
-        wrote.
+    def is_read(self, storage: int) -> bool:
+        """Return whether the host has not waited yet for what reads its memory."""
+        before = self._reads.get(storage)
+        return before is not None and self._host.get(before.stream, 0) < before.count
+
+    def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
+        """Record that the host wrote to its own memory, from which graphs or streams copy.
+
+        Earlier replays and copies must have been waited for; a later replay reads the new values. `frames` returns the
+        calls that wrote.
         """
         for storage in storages:
-            before = self._reads.get(storage)
-            if before is not None and self._host.get(before.stream, 0) < before.count:
-                self._tell(storage, frames(), before.frames)
+            if self.is_read(storage):
+                self._tell(storage, frames(), self._reads[storage].frames)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
         """Record that a graph that uses these storages is about to be replayed."""
@@ -103,7 +112,8 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[tuple[Frames, Frames, int]]:
-        """Return for each storage the first pair of a write and a replay that nothing orders, by their lines."""
+        """Return for each storage the first pair of a write and a replay (or a copy) that nothing orders, by their
+        lines."""
         return list(self._found.values())
 
     def _write(self, storage: int, work: _Work) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from graphsafe.report.ledger.model import Access
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.names import Name
+    from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
+    from graphsafe.run.child.sim.let_go import LetGo
     from graphsafe.run.child.steps import Step, Steps
     from graphsafe.run.child.waits import Waits
 
@@ -54,6 +55,12 @@ class Contents:
     overwriters: Sequence[tuple[Any, int]] = ()
     "Earlier graphs whose replays overwrite an output, with the number of the output's storage."
     step: Step | None = None
+    let_go: Mapping[int, LetGo] = field(default_factory=dict)
+    "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
+    fills: Sequence[Place] = ()
+    "Memory outside its pool that it writes and does not read, as far as that is known."
+    passed_over: Callable[[], int] = int
+    "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
     "Whether the graph contains a collective."
     problem: str | None = None
@@ -97,6 +104,11 @@ class Sight(Protocol):
     def outdated(self) -> Sequence[Outdated]:
         """Return the tensors that graphs read although their source tensors have been written since they were
         computed."""
+        ...
+
+    def replaying(self, graph: Any) -> tuple[str, str, str] | None:
+        """Look at a graph that is about to be replayed. Return a number that the program has changed since the capture
+        froze it: its expression, the value at the capture and the value now."""
         ...
 
     def end(self) -> None:

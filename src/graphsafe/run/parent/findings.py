@@ -204,12 +204,15 @@ class _Writer:
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def refills(self) -> None:
-        """Add writes that nothing orders against a replay that reads the written memory."""
-        for refill in self._process.facts.get("refills", ()):
-            replay = last(refill["replay"])
-            reader = "a replay" if replay is None else f"the replay at {at(replay)}"
-            data = {"what": refill["what"], "replay": None if replay is None else at(replay)}
-            words = {"expr": f"`{refill['what']}`", "value": reader}
+        """Add writes that no stream orders against a replay that reads them, or against a copy of pinned memory."""
+        refills = self._process.facts.get("refills", ())
+        told = [refill["write"][-1] for refill in refills if refill["what"] is not None]
+        for refill in (one for one in refills if one["what"] is not None or one["write"][-1] not in told):
+            replay, is_copy = last(refill["replay"]), refill["what"] is None
+            reads = "asynchronous copy" if is_copy else "replay"
+            reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
+            data = {"what": refill["what"] or "pinned memory", "replay": None if replay is None else at(replay)}
+            words = {"expr": "pinned memory" if is_copy else f"`{refill['what']}`", "value": reader}
             self.add("GS714", refill["write"][-1], words, data, certain=False)
 
     def outputs(self) -> None:
@@ -243,9 +246,16 @@ class _Writer:
             pooled = f"Before, {again} of {named(other)} has written over it: both use the same memory of one pool."
             because = f"Here the program reads a result of {named(graph)}. {own if other is graph else pooled}"
             frame = held["overwritten"][-1]
+            expr = text_at(site(frame), None)
+            if held["by"]["later"]:
+                expr = held["by"]["kept"]
+                because = (
+                    f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
+                    f"{at(held['by']['later'][-1])} reads: both write the same buffer."
+                )
             names = list(dict.fromkeys((graph.name, other.name)))
             data = {"graph": graph.name, "graphs": names, "how": "overwritten"}
-            words = {"expr": text_at(site(frame), None), "value": "an earlier result is read"}
+            words = {"expr": expr, "value": "an earlier result is read"}
             self.add("GS706", frame, words, data, because=because, device=graph.facts["device"], certain=False)
 
     def replays(self) -> None:
@@ -369,9 +379,13 @@ class _Writer:
 
 
 def _awaits_its_turn(graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-    """Return whether an unreplayed graph is one of several for the same work (such as one per size) and the others were
-    not replayed often yet. Graphs do the same work if the same calls led to their captures or if they have the same
-    nodes."""
+    """Return whether an unreplayed graph is one of several for the same work, whose others have few replays so far.
+
+    At most one input of its size went to another of them. Graphs do the same work if the same calls led to their
+    captures or if they have the same nodes.
+    """
     facts = graph.facts
+    if facts["passed_over"] > 1:
+        return False
     like = [one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]]
     return 0 < sum(one.count.replays for one in like) < _CHANCE * len(like)

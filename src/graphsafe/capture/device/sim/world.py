@@ -74,6 +74,8 @@ class World:
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "The function to call for each operation that ran eagerly on a device, with its results, or None."
+        self.recording: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] = lambda *_: None
+        "The function to call for each operation of a capture, also one that launches nothing, such as a view."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None
         "The function to call with the kind (`graph`, or a node's kind) and the name of each launch, or None."

@@ -158,6 +158,9 @@ class CudaSight:
         """Return nothing: eager operations cannot be seen on a GPU."""
         return ()
 
+    def replaying(self, graph: Any) -> None:
+        """Return None: the numbers that operations are given are not seen."""
+
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()
@@ -221,7 +224,11 @@ class CudaSight:
         if not _has_gpu():
             return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
-        found = [("unseen", "what kernels do with memory", kernels)]
+        eager = "`--device sim` alone sees eager operations, the numbers that captured ones read, and inputs' sizes"
+        found = [
+            ("unseen", "what kernels do with memory", kernels),
+            ("unseen", "old numbers, weights kept elsewhere, copies of pinned memory, shared buffers", eager),
+        ]
         unordered = "what streams wait for is followed with `--waits`" if self._order is None else self._order.problem
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))

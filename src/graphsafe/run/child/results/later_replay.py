@@ -3,6 +3,9 @@
 Both variables have the same memory. A variable counts as a result if it is only assigned in the statement that made the
 replay. Its result counts as overwritten if the next replay comes from a statement that assigns another variable by the
 same call. Without such a statement, the program may read the same output on purpose.
+
+Two graphs may also fill one buffer outside their pools. The first one's result is then overwritten if a statement that
+assigns another variable replays the second one, and if both variables have the same memory when the first is read.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -20,7 +23,7 @@ import torch
 from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.expressions import statement_at
-from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import Overwritten
 from graphsafe.run.child.results.overwritten import reads_in
@@ -37,12 +40,16 @@ class _Variable:
     calls: frozenset[str]
     "The functions that the statement calls."
 
-    def storage(self, frame: FrameType) -> int | None:
-        """Return the storage of the tensor that the variable holds, if `frame` is the variable's frame."""
+    def tensor(self, frame: FrameType) -> torch.Tensor | None:
+        """Return the tensor that the variable holds, if `frame` is the variable's frame."""
         if id(frame) != self.frame or frame.f_code is not self.code:
             return None
         value: Any = locals_of(frame).get(self.name)
-        return storage_number(value) if issubclass(type(value), torch.Tensor) else None
+        return value if issubclass(type(value), torch.Tensor) else None
+
+    def storage(self, frame: FrameType) -> int | None:
+        tensor = self.tensor(frame)
+        return None if tensor is None else storage_number(tensor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +58,23 @@ class _Stale:
     owner: GraphRecord
     replay: tuple[CallSite, ...]
     "The calls of the replay that wrote over it."
+    by: GraphRecord
+    "The graph that was replayed."
+    at: CallSite | None = None
+    "The statement that made the replay, if it is one of another graph."
+    beside: tuple[_Variable, ...] = ()
+    "The variables that this statement assigns."
+
+    def is_the_same(self, storage: int | None, frame: FrameType) -> bool:
+        """Return whether the result of the other graph is the same memory."""
+        return not self.beside or any(one.storage(frame) == storage for one in self.beside)
 
 
 class Results:
     """The results of a process's graphs that variables hold. Call its methods with torch functions disabled."""
 
     def __init__(self) -> None:
-        self._given: dict[int, list[_Variable]] = {}
+        self._given: dict[GraphRecord, list[_Variable]] = {}
         "Graph -> the variables that the statements of its last replay assign."
         self._stale: list[_Stale] = []
 
@@ -68,15 +85,39 @@ class Results:
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
         """Note which variables the replay will assign, and which earlier results it overwrites."""
         given = [variable for frame in frames for variable in _given_now(frame)]
-        before, self._given[record.number] = self._given.get(record.number, []), given
+        before, self._given[record] = self._given.get(record, []), given
         again = {(one.frame, one.name) for one in given}
-        self._stale = [one for one in self._stale if (one.variable.frame, one.variable.name) not in again]
+        self._stale = [
+            one
+            for one in self._stale
+            if (one.variable.frame, one.variable.name) not in again and (one.owner is one.by or one.owner is not record)
+        ]
         storages = record.outputs.storages() if before and given else frozenset()
         for variable in before if storages else ():
             same = any(variable.frame == one.frame and variable.calls & one.calls for one in given)
             held = any(variable.storage(frame) in storages for frame in frames)
             if same and held and (variable.frame, variable.name) not in again:
-                self._stale.append(_Stale(variable, record, sites))
+                self._stale.append(_Stale(variable, record, sites, record))
+        if record.fills:
+            self._stale += self._filled_again(record, given, frames, sites)
+
+    def _filled_again(
+        self,
+        record: GraphRecord,
+        given: Sequence[_Variable],
+        frames: Sequence[FrameType],
+        sites: tuple[CallSite, ...],
+    ) -> Iterator[_Stale]:
+        """Yield the results of other graphs in memory that this graph is about to fill."""
+        others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]
+        for owner, variable in others:
+            beside = tuple(one for one in given if one.frame == variable.frame and one.name != variable.name)
+            for frame in frames if beside else ():
+                tensor = variable.tensor(frame)
+                place = None if tensor is None else place_of(tensor)
+                if place is not None and _overlap(place, owner.fills) and _overlap(place, record.fills):
+                    at = CallSite(absolute(frame.f_code.co_filename), frame.f_lineno, function_name(frame.f_code))
+                    yield _Stale(variable, owner, sites, record, at, beside)
 
     def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
         """Record that an operation under `frames` reads storages; return whether this is the first read of an
@@ -84,12 +125,20 @@ class Results:
         for one in self._stale:
             for frame in frames:
                 path, line = frame.f_code.co_filename, frame.f_lineno
-                if one.variable.storage(frame) in storages and one.variable.name in _used(path, line):
+                storage = one.variable.storage(frame)
+                if storage in storages and one.variable.name in _used(path, line) and one.is_the_same(storage, frame):
                     read = CallSite(absolute(path), line, function_name(frame.f_code))
-                    one.owner.outputs.overwritten = Overwritten(read, one.replay, one.owner.number)
+                    later = None if one.at is None else read
+                    one.owner.outputs.overwritten = Overwritten(
+                        one.at or read, one.replay, one.by.number, later, one.variable.name
+                    )
                     self._stale = [other for other in self._stale if other.owner is not one.owner]
                     return True
         return False
+
+
+def _overlap(place: Place, others: Iterable[Place]) -> bool:
+    return any(begin < place[1] and place[0] < end for begin, end in others)
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:

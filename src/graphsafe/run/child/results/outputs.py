@@ -36,6 +36,10 @@ class Overwritten:
     "The calls of the replay that overwrote the result."
     by: int
     "The number of the graph that was replayed."
+    later: CallSite | None = None
+    "The read, if `read` is the replay of another graph that fills the same buffer."
+    kept: str = ""
+    "The variable that then keeps the result."
 
 
 class Outputs:
@@ -95,7 +99,14 @@ class Outputs:
             "collected": sites(self.collected),
             "compared": sites(self.compared),
             "overwritten": [] if found is None else sites([found.read]),
-            "by": None if found is None else {"graph": found.by, "replay": sites(found.replay)},
+            "by": None
+            if found is None
+            else {
+                "graph": found.by,
+                "replay": sites(found.replay),
+                "later": sites([] if found.later is None else [found.later]),
+                "kept": found.kept,
+            },
         }
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.effects import table_entry, written_by
+from graphsafe.capture.device.sim.effects import op_name, table_entry, written_by
 from graphsafe.capture.device.sim.streams import Event, Stream
-from graphsafe.capture.device.sim.tags import index_of
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import World
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import storage_numbers
 from graphsafe.run.child.refills import Refills
 
-_WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host"})
-"Kinds of events in which the host waits for the current stream."
+_WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-device"})
+"Kinds of events in which the host waits for the current stream, unless they are asked not to block."
 
 
 def watch_order(world: World, refills: Refills, host: HostInputs) -> Callable[[], None]:
@@ -57,11 +57,21 @@ def watch_order(world: World, refills: Refills, host: HostInputs) -> Callable[[]
 
 
 def note_writes(
-    world: World, refills: Refills, host: HostInputs, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    world: World,
+    refills: Refills,
+    host: HostInputs,
+    func: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    outputs: Sequence[torch.Tensor],
 ) -> list[torch.Tensor]:
     """Report an operation that ran eagerly, and return the tensors that it wrote."""
     if not isinstance(func, torch._ops.OpOverload):
         return []
+    queued = _queued(op_name(func), args, kwargs, outputs)
+    if queued is not None:
+        source, device = queued
+        host.copied(_key(world.stream(device)), source)
     written = written_by(func, table_entry(func, world.table), args, kwargs)
     if written:
         storages = storage_numbers(written)
@@ -70,6 +80,23 @@ def note_writes(
         if device >= 0:
             refills.wrote(_key(world.stream(device)), storages)
     return written
+
+
+def _queued(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]
+) -> tuple[torch.Tensor, int] | None:
+    """Return the pinned memory from which a copy without a wait reads, and its device; None for other operations. A
+    copy that changes the type or the order of its numbers first makes a copy on the host."""
+    if name == "aten::copy_":
+        target, source = args[:2]
+        is_queued = args[2] if len(args) > 2 else kwargs.get("non_blocking")
+    elif name == "aten::_to_copy" and outputs:
+        target, source, is_queued = outputs[0], args[0], kwargs.get("non_blocking")
+    else:
+        return None
+    if not is_queued or index_of(target) == HOST or not is_pinned(source) or not source.is_contiguous():
+        return None
+    return (source, index_of(target)) if target.dtype == source.dtype and target.shape == source.shape else None
 
 
 def _key(stream: Stream) -> tuple[int, int]:

@@ -23,10 +23,13 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.names import Name, storage_number, storage_numbers
+from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
+from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
+from graphsafe.run.child.sim.frozen import FrozenNumbers
+from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -48,6 +51,10 @@ class SimSight:
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
+        self._asked = Asked()
+        self._weights = Weights()
+        self._frozen = FrozenNumbers()
+        self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
@@ -63,7 +70,8 @@ class SimSight:
         return self._world.stream().number
 
     def begun(self, pool: Any) -> None:
-        """Do nothing: a simulated graph shows everything after its capture."""
+        """Forget the numbers of an earlier capture; a simulated graph shows everything else after its capture."""
+        self._frozen.begun()
 
     def ending(self, graph: Any) -> None:
         """Do nothing, as in `begun`."""
@@ -71,6 +79,8 @@ class SimSight:
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended; the pool's size is not simulated."""
         found: dict[int, Touch] = {}
+        inputs: list[torch.Tensor] = []
+        filled: list[torch.Tensor] = []
         for node in graph.nodes:
             changed = {id(tensor) for tensor in self._written(node)}
             for tensor in tensors_in([node.args, node.kwargs]):
@@ -78,8 +88,12 @@ class SimSight:
                 if id(tensor) in changed:
                     access = "write" if node.op in _OVERWRITE or node.op.endswith("_out") else "both"
                 self._touch(graph, tensor, access, found)
+                if not born_in(tensor, graph.captured_in):
+                    (filled if access == "write" else inputs).append(tensor)
         self._refills.captured(found)
         self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
+        self._frozen.captured(graph)
+        passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
@@ -97,6 +111,9 @@ class SimSight:
             pool_bytes=None,
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
+            let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
+            fills=_alone(filled, inputs),
+            passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
         )
 
@@ -150,11 +167,14 @@ class SimSight:
         """Call `steps` for each eager operation with which a captured step begins."""
 
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
-            written = note_writes(self._world, self._refills, self._host, func, args, kwargs)
+            written = note_writes(self._world, self._refills, self._host, func, args, kwargs, outputs)
             name = op_name(func)
             arguments = [args, dict(kwargs)]
             inputs = tensors_in(arguments)
             self._derived.ran(name, inputs, written, outputs)
+            self._frozen.ran(name, args, kwargs)
+            self._asked.ran(name, args)
+            self._weights.ran(inputs, written)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
             self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads no memory
@@ -185,9 +205,15 @@ class SimSight:
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
+    def replaying(self, graph: CUDAGraph) -> tuple[str, str, str] | None:
+        self._asked.replaying(graph)
+        self._weights.replaying(graph)
+        found = self._frozen.changed(graph)
+        return None if found is None else (found.text, repr(found.value), repr(found.now))
+
     def end(self) -> None:
         self._end_order()
-        self._world.ran = None
+        self._world.ran, self._world.recording = None, lambda *_: None
 
     def watch_moves(self, moving: Callable[[int], None]) -> None:
         """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive."""
@@ -241,6 +267,13 @@ class _Makers:
             self.lines[event.block] = event.place
         elif not event.nbytes:
             self.lines.pop(event.block, None)
+
+
+def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[Place, ...]:
+    """Return the places of tensors whose storages are not read."""
+    others = storage_numbers(read)
+    alone = [one for one in filled if storage_number(one) not in others]
+    return tuple({place for one in alone if (place := place_of(one)) is not None})
 
 
 def _nothing(_: object) -> None:

@@ -1,0 +1,113 @@
+"""Finds weights that an object has let go of although a graph reads them, and that something else keeps alive: a bank
+of adapters, a list of versions, a state dict.
+
+The object must have held the tensor at the graph's first replay, and must hold another one with other values later. A
+program may know of both. So nothing is told of a tensor that it writes after the capture, as it does an input's, or if
+it reads the new one eagerly or captures a graph that does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.sim.tags import Tag, tag_of, tags_of
+from graphsafe.report.ledger.model import Access
+from graphsafe.run.child.names import Name, place_of, storage_number
+
+
+@dataclass(eq=False, slots=True)
+class LetGo:
+    """A tensor that a graph reads, by the names outside containers that hold it."""
+
+    names: Sequence[Name]
+    replays: int = 0
+    "Number of replays so far."
+    lost_after: int | None = None
+    "Number of replays before the first one for which the object held another tensor."
+    is_meant: bool = False
+    "Whether the program may know that the graph reads the old one."
+
+    @property
+    def is_lost(self) -> bool:
+        return self.lost_after is not None and not self.is_meant
+
+
+class Weights:
+    def __init__(self) -> None:
+        self._graphs: weakref.WeakKeyDictionary[Any, list[LetGo]] = weakref.WeakKeyDictionary()
+        self._read: weakref.WeakSet[Tag] = weakref.WeakSet()
+        "Tensors that graphs read, or that operations have read eagerly since the first capture."
+        self._if_read: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
+        self._if_written: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
+
+    def captured(
+        self, graph: Any, touches: Iterable[tuple[torch.UntypedStorage, Access]], names: Mapping[int, Sequence[Name]]
+    ) -> dict[int, LetGo]:
+        """Watch what a graph reads, and return that by the storages' numbers."""
+        found = {}
+        for storage, access in touches:
+            tag = getattr(storage, "_graphsafe_tag", None)
+            number = int(storage._cdata)
+            known = (one for one in names.get(number, ()) if one.root is not None and one.way)
+            held = [one for one in known if one.way[-1][0] != "item"]
+            if tag is not None:
+                self._reads(tag)
+                if held and access == "read":
+                    found[number] = LetGo(held)
+                    self._if_written.setdefault(tag, []).append(found[number])
+        self._graphs[graph] = list(found.values())
+        return found
+
+    def ran(self, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
+        """Note an operation that ran eagerly."""
+        if not self._graphs:
+            return
+        wrote = tags_of(written)
+        for tag in wrote:
+            for one in self._if_written.get(tag, ()):
+                one.is_meant = True
+        for tag in set(tags_of(inputs)).difference(wrote):
+            self._reads(tag)
+
+    def replaying(self, graph: Any) -> None:
+        """Look at the objects that held what a graph reads, before a replay."""
+        for one in self._graphs.get(graph, ()):
+            one.replays += 1
+            if one.is_meant or one.lost_after is not None:
+                continue
+            others = [other for name in one.names if (other := _instead(name)) is not None]
+            if one.replays == 1 and others:
+                one.is_meant = True
+            elif others and len(others) == len(one.names):
+                tags = tags_of(others)
+                one.lost_after = one.replays - 1
+                one.is_meant = any(tag in self._read for tag in tags) or not all(map(_differs, one.names, others))
+                for tag in tags:
+                    self._if_read.setdefault(tag, []).append(one)
+
+    def _reads(self, tag: Tag) -> None:
+        self._read.add(tag)
+        for one in self._if_read.pop(tag, ()):
+            one.is_meant = True
+
+
+def _instead(name: Name) -> torch.Tensor | None:
+    """Return the tensor of the same kind on a device that has taken a tensor's place."""
+    old, new = name.tensor(), name.now()
+    if old is None or new is None or storage_number(new) == storage_number(old) or tag_of(new) is None:
+        return None
+    return new if (new.shape, new.dtype) == (old.shape, old.dtype) else None
+
+
+def _differs(name: Name, new: torch.Tensor) -> bool:
+    """Return whether a tensor has other values than the one whose place it took."""
+    old = name.tensor()
+    places = [None if one is None else place_of(one) for one in (old, new)]
+    contents = [ctypes.string_at(place[0], place[1] - place[0]) for place in places if place is not None]
+    return len(contents) == 2 and contents[0] != contents[1]
