@@ -35,7 +35,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "keeps_pool": False,
         "is_again": False,
         "passed_over": 0,
-        "dropped": False,
+        "dropped": None,
         "begun": 0,
         "seconds": 0.0,
     }

@@ -66,7 +66,7 @@ class Book:
         """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph; `handled`:
         see `GraphRecord`."""
         if earlier is not None:
-            earlier.dropped = True
+            earlier.drop()
         if not self._is_wanted("graphs"):
             return None
         self._captures += 1
@@ -124,7 +124,7 @@ class Book:
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
         record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
-        record.graph = weakref.ref(graph, lambda _: setattr(record, "dropped", True))
+        record.graph = weakref.ref(graph, lambda _: record.drop())
         self.steps.captured(contents.step, record.number)
         if contents.problem:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
@@ -243,7 +243,7 @@ class Book:
         """Bring every status up to date."""
         with torch._C.DisableTorchFunction():
             for record in list(self.graphs):
-                if not record.dropped:
+                if record.dropped is None:
                     self._look(record)
 
     def facts(self) -> Facts:

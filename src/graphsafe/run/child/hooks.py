@@ -122,7 +122,7 @@ def _reset(original: Any, book: Book) -> Any:
     def reset(self: Any) -> Any:
         record = self.__dict__.get(_RECORD)
         if record is not None:
-            record.dropped = True
+            record.drop()
             setattr(self, _RECORD, None)
         return original(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,8 @@ class GraphRecord:
     keeps_pool: bool = False
     "Whether Inductor captured the graph only to keep a pool alive: it is empty and never replayed."
     graph: weakref.ref[Any] | None = None
-    dropped: bool = False
-    "Whether the program has dropped the graph, or captured into it again."
+    dropped: int | None = None
+    "The time (ns) at which the program dropped the graph, or captured into it again."
     suspect: bool = False
     "Whether memory that the graph uses may have been lost."
     looks: int = 0
@@ -98,6 +99,10 @@ class GraphRecord:
     "Some call stacks of the graph's replays."
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
+
+    def drop(self) -> None:
+        if self.dropped is None:
+            self.dropped = time.time_ns()
 
     def facts(self) -> Facts:
         return {

@@ -84,13 +84,20 @@ class Steps:
         self._seen: dict[Key, _Seen] = {}
         self.names: set[str] = set()
         "The first operations or functions of captured steps."
+        self._left: set[Key] = set()
+
+    def leave(self, keys: Collection[Key]) -> None:
+        """Count no steps by these keys any longer: what they identify runs several times in one step."""
+        self._left.update(keys)
+        left = {id(self._seen[key]) for key in keys if key in self._seen}
+        self._seen = {key: seen for key, seen in self._seen.items() if id(seen) not in left}
 
     def forget(self) -> None:
         self._seen.clear()
         self.names.clear()
 
     def captured(self, step: Step | None, graph: int) -> None:
-        if step is None:
+        if step is None or not self._left.isdisjoint(step.keys):
             return
         seen = self._of(step.keys) or _Seen(step.frames, step.recorded)
         seen.captured.setdefault(step.shapes, []).append(graph)

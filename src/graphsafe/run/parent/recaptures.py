@@ -37,31 +37,42 @@ class Recapture:
 
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
-    """Return lines with several captures in a row, each of which is replayed only before the next capture: earlier
-    graphs were dropped, or there are hardly more replays than captures. Captures that differ only in one tensor of
-    equal size may also be replayed later, if each capture came after the first replay of the previous one."""
+    """Return lines with several captures in a row, each of which is replayed only before the next capture.
+
+    Most earlier graphs were dropped meanwhile, or there are hardly more replays than captures. Captures that differ only
+    in one tensor of equal size may also be replayed later, if each capture came after the first replay of the previous
+    one.
+    """
     lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
     for graph in graphs:
         if graph.facts["nodes"] and graph.facts["frames"]:
             lines[tuple(tuple(frame.values()) for frame in graph.facts["frames"])].append(graph)
-    found = []
-    for same in lines.values():
-        in_turn = [one for one, later in pairwise(same) if _is_used_up(one, later)]
-        again = Recapture((*in_turn, same[-1]))
-        anew = [pair for pair in pairwise(same) if pair[1].facts["is_again"] and _is_served(*pair)]
-        each = Recapture(tuple({graph.name: graph for pair in anew for graph in pair}.values()), for_inputs=True)
-        dropped = all(graph.facts["dropped"] for graph in in_turn)
-        if len(again.graphs) >= _ENOUGH and (dropped or again.replays < _REPLAYS * len(again.graphs)):
-            found.append(again)
-        elif len(each.graphs) >= _ENOUGH and each.replays < _REPLAYS_EACH * len(each.graphs):
-            found.append(each)
-    return found
+    return [found for same in lines.values() if (found := _of_line(same)) is not None]
+
+
+def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
+    """Return what is wrong with the captures of one line."""
+    in_turn = [one for one, later in pairwise(same) if _is_used_up(one, later)]
+    again = Recapture((*in_turn, same[-1]))
+    dropped = [graph for graph in in_turn if _is_dropped_before(graph, same[-1])]
+    mostly = len(dropped) >= _ENOUGH - 1 and 2 * len(dropped) >= len(in_turn)
+    if len(again.graphs) >= _ENOUGH and (mostly or again.replays < _REPLAYS * len(again.graphs)):
+        return again
+    anew = [pair for pair in pairwise(same) if pair[1].facts["is_again"] and _is_served(*pair)]
+    each = Recapture(tuple({graph.name: graph for pair in anew for graph in pair}.values()), for_inputs=True)
+    return each if len(each.graphs) >= _ENOUGH and each.replays < _REPLAYS_EACH * len(each.graphs) else None
 
 
 def _is_used_up(one: SeenGraph, later: SeenGraph) -> bool:
     """Return whether the last replay of a graph came before the next capture of its line."""
     begun: int = later.facts["begun"]
     return 0 < one.count.last <= begun
+
+
+def _is_dropped_before(graph: SeenGraph, last: SeenGraph) -> bool:
+    """Return whether the program dropped a graph while its line went on capturing. At exit it drops all of them."""
+    dropped, begun = graph.facts["dropped"], last.facts["begun"]
+    return dropped is not None and bool(dropped <= begun)
 
 
 def _is_served(one: SeenGraph, later: SeenGraph) -> bool:

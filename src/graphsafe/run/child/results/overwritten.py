@@ -86,7 +86,7 @@ class Reads:
             return
         for owner, storage in record.overwrites:
             count = self._replays(owner)
-            if not count or owner.dropped or owner.outputs.overwritten is not None:
+            if not count or owner.dropped is not None or owner.outputs.overwritten is not None:
                 continue
             for frame in frames:
                 code = frame.f_code

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -31,7 +31,7 @@ from graphsafe.run.child.sim.derived import Derived, Outdated
 from graphsafe.run.child.sim.frozen import FrozenNumbers
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
-from graphsafe.run.child.steps import Shapes, Step, Steps
+from graphsafe.run.child.steps import Key, Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
 
 _OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
@@ -56,6 +56,7 @@ class SimSight:
         self._frozen = FrozenNumbers()
         self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
+        self._steps = Steps()
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
@@ -104,6 +105,7 @@ class SimSight:
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
+        self._steps.leave(_of_many_shapes(first))
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
         return Contents(
             nodes=graph.kinds(),
@@ -165,6 +167,7 @@ class SimSight:
 
     def watch_steps(self, steps: Steps) -> None:
         """Call `steps` for each eager operation with which a captured step begins."""
+        self._steps = steps
 
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
             written = note_writes(self._world, self._refills, self._host, func, args, kwargs, outputs)
@@ -306,6 +309,15 @@ def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
     if base is not None and base.dim() != tensor.dim() and base.numel() == tensor.numel():
         tensor = base
     return tuple(int(size) for size in tensor.shape)
+
+
+def _of_many_shapes(steps: Iterable[Step]) -> set[Key]:
+    """Return the keys that have several sets of shapes in one graph: a loop over experts has one for each expert."""
+    shapes: dict[Key, set[Shapes]] = defaultdict(set)
+    for step in steps:
+        for key in step.keys:
+            shapes[key].add(step.shapes)
+    return {key for key, found in shapes.items() if len(found) > 1}
 
 
 def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
