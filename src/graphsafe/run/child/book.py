@@ -19,6 +19,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
+from graphsafe.run.child.optimizer_options import captured_options
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
@@ -112,6 +113,7 @@ class Book:
                 use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
+            record.options = captured_options(frames, {int(one.storage._cdata) for one in contents.touches})
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
             known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
@@ -299,11 +301,12 @@ class Book:
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord, changed: tuple[str, str, str] | None) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph, or has
-        `changed` a number."""
+        """Return whether this is the first replay for which the program has another value than the graph, has `changed`
+        a number, or has changed one of an optimizer's."""
         if record.stale is not None:
             return False
-        found = record.key.differs(user_frames_now(sys._getframe(1))) or changed
+        options = (option.changed() for option in record.options)
+        found = record.key.differs(user_frames_now(sys._getframe(1))) or changed or next(filter(None, options), None)
         if found is not None:
             record.stale = Stale(*found, user_frames()[0])
         return found is not None

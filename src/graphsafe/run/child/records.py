@@ -11,6 +11,7 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Place
+from graphsafe.run.child.optimizer_options import OptimizerOption
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.part import Facts, sites
@@ -76,6 +77,8 @@ class GraphRecord:
     fills: Sequence[Place] = ()
     "Memory outside its pool that its replays write and do not read, as far as it is known."
     key: Key = field(default_factory=Key)
+    options: Sequence[OptimizerOption] = ()
+    "Numbers of optimizers whose step was captured."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph."
     stale: Stale | None = None
