@@ -1,5 +1,5 @@
-"""On the simulated device: host memory that a graph copies from is written again only after a wait, and a result is
-read only until its graph's next replay."""
+"""On the simulated device: host memory that a graph copies from is written again only after a wait, a result is read
+only until its graph's next replay, and a storage that a graph uses is not resized."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.run.test_run import PROGRAMS, expected, ledger_in, run
 pytestmark = pytest.mark.child
 
 
-@pytest.mark.parametrize("name", ["host.py", "results.py"])
+@pytest.mark.parametrize("name", ["host.py", "results.py", "resized.py"])
 def test_faulty_lines_are_told_and_no_others(tmp_path: Path, name: str, valid_report: ValidReport) -> None:
     path = PROGRAMS / name
     ran = run(tmp_path, "--", sys.executable, str(path))

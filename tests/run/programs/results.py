@@ -118,9 +118,76 @@ def own_output(run):
     return first + out.sum() + again.sum()
 
 
+def graphed():
+    return torch.cuda.make_graphed_callables(torch.nn.Linear(8, 8).to("cuda"), (batch(0),))
+
+
+class Hidden:
+    """A graph whose output no name of the program shows at the capture."""
+
+    def __init__(self):
+        self.x = torch.zeros(4, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self._out = self.x * 2
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self._out
+
+
+def distance(anchor, other):
+    gap = torch.nn.functional.normalize(anchor) - torch.nn.functional.normalize(other)
+    return gap.square().sum()
+
+
+def two_views(layer):
+    anchor = layer(batch(1))
+    other = layer(batch(2))
+    loss = distance(anchor, other)  # expect: GS706
+    loss.backward()
+
+
+def two_hidden_views(hidden):
+    anchor = hidden(batch(1))
+    other = hidden(batch(2))
+    return distance(anchor, other)  # expect: GS706
+
+
+@torch.no_grad()
+def copied_view(layer):
+    anchor = layer(batch(1)).clone()
+    other = layer(batch(2))
+    return distance(anchor, other)
+
+
+def halves(layer):
+    both = layer(torch.cat([batch(1)[:2], batch(2)[:2]]))
+    anchor, other = both.chunk(2)
+    distance(anchor, other).backward()
+
+
+@torch.no_grad()
+def reduced_view(layer):
+    anchor = layer(batch(1))
+    length = anchor.norm()
+    other = layer(batch(2))
+    return other.norm() - length + anchor.shape[0]
+
+
+def one_at_a_time(layer):
+    first = layer(batch(1))
+    first.sum().backward()
+    second = layer(batch(2))
+    second.sum().backward()
+
+
 FAULTY = [two_names, joined, in_another_function, before_a_loop, compared]
 SOUND = [copied, used_up, same_name, rounds, shape_alone, static_output, own_output]
-for case, runner in [(case, Runner()) for case in FAULTY + SOUND]:
+GRAPHED = [two_views, copied_view, halves, reduced_view, one_at_a_time]
+runs = [(case, Runner()) for case in FAULTY + SOUND] + [(case, graphed()) for case in GRAPHED]
+for case, runner in [*runs, (two_hidden_views, Hidden())]:
     case(runner)
     case(runner)
 print("done")

@@ -121,7 +121,7 @@ class Book:
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
-        record.passed_over, record.fills = contents.passed_over, contents.fills
+        record.passed_over, record.fills, record.own = contents.passed_over, contents.fills, contents.own
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
@@ -241,6 +241,14 @@ class Book:
             memory.frames, _ = user_frames()
             self._suspected(memory)
 
+    def losing(self, number: int) -> None:
+        """Record that the running line frees the memory of a storage, as `resize_` does."""
+        self.leaving(number)
+        memory = self._memories.get(number)
+        if memory is not None and memory.status == "alive":
+            memory.status = "moved"
+            self._tell(False)
+
     def look_at_all(self) -> None:
         """Bring every status up to date."""
         with torch._C.DisableTorchFunction():
@@ -319,7 +327,7 @@ class Book:
     def _memory(self, touch: Touch, names: list[Name]) -> Memory:
         number = int(touch.storage._cdata)
         known = self._memories.get(number)
-        if known is None or known.status != "alive" or not known.is_there:
+        if known is None or known.status != "alive" or not known.is_memory_of(touch.storage):
             known = self._memories[number] = Memory(touch.storage, names, touch.text, touch.made, self._suspected)
         return known
 

@@ -65,6 +65,10 @@ class Memory:
     def is_there(self) -> bool:
         return self._watched[0]() is not None
 
+    def is_memory_of(self, storage: torch.UntypedStorage) -> bool:
+        """Return whether the memory is still there and is that of the storage, which may have been resized."""
+        return self.is_there and int(storage.data_ptr()) == self.address
+
     def _gone(self, _: Any) -> None:
         """Note the running line; Python calls this as a weak reference's callback, when the storage or a tensor
         dies."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -76,6 +76,8 @@ class GraphRecord:
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
     fills: Sequence[Place] = ()
     "Memory outside its pool that its replays write and do not read, as far as it is known."
+    own: Collection[int] = ()
+    "The numbers of the storages of its pool that its replays write, as far as they are known."
     key: Key = field(default_factory=Key)
     options: Sequence[OptimizerOption] = ()
     "Numbers of optimizers whose step was captured."

@@ -59,6 +59,8 @@ class Contents:
     "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
+    own: Collection[int] = ()
+    "The numbers of the storages of its pool that its replays write, as far as they are known."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
@@ -123,8 +125,9 @@ class Sight(Protocol):
         """Return the reason why eager steps cannot be seen, or None."""
         ...
 
-    def watch_moves(self, moving: Callable[[int], None]) -> None:
-        """Call `moving` with the number of each storage that a tensor leaves while the storage stays alive."""
+    def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
+        """Call `moving` with the number of each storage that a tensor leaves while the storage stays alive, and `lost`
+        with that of each storage whose memory is freed although its address stays."""
         ...
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:

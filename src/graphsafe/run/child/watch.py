@@ -47,7 +47,7 @@ class Watch:
         counters = Counters(None if folder is None else part.counters_file(folder, token))
         self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
-        sight.watch_moves(self.book.leaving)
+        sight.watch_moves(self.book.leaving, self.book.losing)
         for register in (
             torch.nn.modules.module.register_module_parameter_registration_hook,
             torch.nn.modules.module.register_module_buffer_registration_hook,

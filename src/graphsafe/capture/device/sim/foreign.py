@@ -65,6 +65,8 @@ def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
         if world is None or world.bypassed or not is_tagged(storage):
             return real(storage, size)
         world.cannot_vouch("torch.UntypedStorage.resize_")
+        if size != storage.nbytes():
+            world.resized(storage)
         return storage if size <= storage.nbytes() else real(storage, size)
 
     return watched

@@ -173,9 +173,9 @@ class CudaSight:
     def unseen_steps(self) -> str | None:
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
-    def watch_moves(self, moving: Callable[[int], None]) -> None:
+    def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
         """Do nothing: a graph holds no storage on a GPU, so a storage without its tensor dies unless the program holds
-        it."""
+        it, and a resized storage has another address."""
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Do nothing: eager operations cannot be seen on a GPU."""

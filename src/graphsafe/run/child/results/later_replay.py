@@ -92,10 +92,9 @@ class Results:
             for one in self._stale
             if (one.variable.frame, one.variable.name) not in again and (one.owner is one.by or one.owner is not record)
         ]
-        storages = record.outputs.storages() if before and given else frozenset()
-        for variable in before if storages else ():
+        for variable in before if given else ():
             same = any(variable.frame == one.frame and variable.calls & one.calls for one in given)
-            held = any(variable.storage(frame) in storages for frame in frames)
+            held = any(variable.storage(frame) in record.own for frame in frames)
             if same and held and (variable.frame, variable.name) not in again:
                 self._stale.append(_Stale(variable, record, sites, record))
         if record.fills:

@@ -16,7 +16,7 @@ from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_ent
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 from graphsafe.capture.device.sim.storage_objects import holders
-from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, is_tagged, tag_of, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, Tag, born_in, index_of, is_pinned, is_tagged, tag_of, tensors_in
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
@@ -115,6 +115,13 @@ class SimSight:
             step=step,
             let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
             fills=_alone(filled, inputs),
+            own=storage_numbers(
+                one
+                for node in graph.nodes
+                if node.kind != "none"
+                for one in (*node.outputs, *node.written)
+                if born_in(one, graph.captured_in)
+            ),
             passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
         )
@@ -216,10 +223,24 @@ class SimSight:
 
     def end(self) -> None:
         self._end_order()
-        self._world.ran, self._world.recording = None, lambda *_: None
+        self._world.ran, self._world.recording, self._world.resized = None, lambda *_: None, lambda _: None
 
-    def watch_moves(self, moving: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive."""
+    def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
+        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive.
+
+        Call `lost` for each storage that is resized, whose memory stays here. If a capture resizes a storage, the
+        memory that the graph uses may be the graph's own, so nothing is told of the storage from then on.
+        """
+        in_graphs: weakref.WeakSet[Tag] = weakref.WeakSet()
+
+        def resized(storage: torch.UntypedStorage) -> None:
+            tag: Tag = storage._graphsafe_tag  # type: ignore[attr-defined]
+            if self._world.session is not None:
+                in_graphs.add(tag)
+            elif tag not in in_graphs:
+                lost(int(storage._cdata))
+
+        self._world.resized = resized
 
         def leaves(func: Any, left: Callable[[torch.Tensor], torch.Tensor | None]) -> None:
             def told(mode: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
