@@ -8,6 +8,7 @@ import torch
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments
 from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.child.cuda import stacks
+from graphsafe.run.child.outside import Memory
 from graphsafe.run.parent.merge import _by_line
 
 POOL = (0, 1)
@@ -67,3 +68,13 @@ def test_lines_of_memory_are_those_of_the_devices_that_are_named(monkeypatch: py
     monkeypatch.setattr(torch.cuda, "memory_snapshot", lambda: [segment(0, 512), segment(1, 1024)])
     assert [one["bytes"] for one in stacks.pool_lines(())] == [1024, 512]
     assert [one["bytes"] for one in stacks.pool_lines({"cuda:1"})] == [1024]
+
+
+def test_a_resized_storage_has_other_memory_and_one_that_is_left_alone_the_same(
+    tensors: dict[str, torch.Tensor],
+) -> None:
+    memories = {name: Memory(one.untyped_storage(), (), name, None, lambda _: None) for name, one in tensors.items()}
+    resized = tensors["weight"].untyped_storage()
+    resized.resize_(1 << 24)
+    assert not memories["weight"].is_memory_of(resized)
+    assert memories["x"].is_memory_of(tensors["x"].untyped_storage())
