@@ -150,6 +150,15 @@ def waits_on_the_host(device):
     return step, (torch.randn(4, 300, device=device),)
 
 
+def attends(device):
+    """PyTorch makes the causal mask itself; the sum is read after it."""
+    def step(x):
+        y = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return y * 2 if y.sum() > 0 else y
+
+    return step, (torch.randn(2, 4, 8, 16, device=device),)
+
+
 def settles(device):
     layer = torch.nn.Linear(300, 300, device=device)
 
@@ -168,6 +177,7 @@ STANDS_IN_THE_WAY = {
     "counts": "GS702",
     "rebinds": "GS703",
     "settles": "GS102",
+    "attends": "GS102",
 }
 NOTHING_DOES = ("large", "positions", "trains", "truncates", "draws_again", "checks", "waits_on_the_host")
 Reports = dict[str, dict[str, Any]]
