@@ -101,9 +101,85 @@ def trains(device):
         return loss.detach()
 
     return step, (torch.randn(4, 300, device=device),)
+
+
+def truncates(device):
+    """Both ways of the initialiser draw again while any value is out of range: the narrow range goes the second way."""
+    layers = [torch.nn.Linear(600, 600, device=device) for _ in range(2)]
+    for layer in layers:
+        torch.nn.init.trunc_normal_(layer.weight, std=0.02)
+        torch.nn.init.trunc_normal_(layer.weight, std=10.0, a=-1.0, b=1.0)
+    return torch.nn.Sequential(*layers), (torch.randn(4, 600, device=device),)
+
+
+def far(weight):
+    return bool((weight.abs() > 3).any())
+
+
+def draws_again(device):
+    """The first loop asks through a function; the second one asks two questions in each turn."""
+    weight = torch.randn(300, 300, device=device)
+    while far(weight):
+        weight = torch.randn(300, 300, device=device)
+    while (weight > 2).any() or (weight < -2).any():
+        weight = torch.randn(300, 300, device=device)
+    return (lambda x: x @ weight), (torch.randn(4, 300, device=device),)
+
+
+def checks(device):
+    """A `for` loop ends by itself: each of its questions gets the usual answer, however many there are."""
+    weights = [torch.randn(4, 4, device=device) for _ in range(200)]
+    for weight in weights:
+        if not weight.isfinite().all():
+            raise ValueError("not finite")
+    if not all(weight.isfinite().all() for weight in weights):
+        raise ValueError("not finite")
+    return (lambda x: x @ weights[0]), (torch.randn(4, 4, device=device),)
+
+
+def waits_on_the_host(device):
+    """Every step asks once, about memory of the host, and no step among many may get another answer."""
+    table = torch.ones(300, 300)
+
+    def step(x):
+        while True:
+            x = x * 2
+            if (table > 0).all():
+                return x
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+def attends(device):
+    """PyTorch makes the causal mask itself; the sum is read after it."""
+    def step(x):
+        y = torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+        return y * 2 if y.sum() > 0 else y
+
+    return step, (torch.randn(2, 4, 8, 16, device=device),)
+
+
+def settles(device):
+    layer = torch.nn.Linear(300, 300, device=device)
+
+    def step(x):
+        while True:
+            x = layer(x).tanh()
+            if not x.abs().amax() > 0.5:
+                return x
+
+    return step, (torch.randn(4, 300, device=device),)
 '''
-STANDS_IN_THE_WAY = {"branches": "GS102", "selects": "GS202", "stores": "GS303", "counts": "GS702", "rebinds": "GS703"}
-NOTHING_DOES = ("large", "positions", "trains")
+STANDS_IN_THE_WAY = {
+    "branches": "GS102",
+    "selects": "GS202",
+    "stores": "GS303",
+    "counts": "GS702",
+    "rebinds": "GS703",
+    "settles": "GS102",
+    "attends": "GS102",
+}
+NOTHING_DOES = ("large", "positions", "trains", "truncates", "draws_again", "checks", "waits_on_the_host")
 Reports = dict[str, dict[str, Any]]
 
 
@@ -136,6 +212,18 @@ def test_a_sound_step_is_not_accused_and_not_called_ready(name: str, reports: Re
 def test_both_ways_of_a_branch_are_looked_at(reports: Reports) -> None:
     """The copy lies where the answer to the first way is no."""
     assert "GS103" in {finding["code"] for finding in reports["branches"]["findings"]}
+
+
+def test_a_loop_of_the_step_is_blamed_at_the_line_that_asks(reports: Reports) -> None:
+    line = TARGETS[: TARGETS.index("if not x.abs()")].count("\n") + 1
+    [error] = [one for one in reports["settles"]["findings"] if one["level"] == "error"]
+    assert (error["code"], error["location"]["line"]) == ("GS102", line)
+
+
+def test_every_step_gets_the_same_answers(reports: Reports) -> None:
+    [device] = reports["waits_on_the_host"]["devices"]
+    horizon = device["probes"]["horizon"]
+    assert horizon["status"] == "pass" and horizon["steps"] >= 64
 
 
 def test_sizes_are_true_and_weights_take_no_memory(reports: Reports) -> None:

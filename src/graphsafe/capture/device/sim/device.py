@@ -149,6 +149,8 @@ class SimDevice:
         torch.default_generator.manual_seed(value)
         for generator in self.world.generators:
             generator.manual_seed(value)
+        if self.world.shapes is not None:
+            self.world.shapes.begin()
 
     def random_states(self) -> Mapping[str, RandomState]:
         states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}

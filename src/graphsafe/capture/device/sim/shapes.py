@@ -2,7 +2,8 @@
 
 Floating-point values on the device are never computed, and neither are those of large tensors anywhere. Small tensors
 of integers and booleans are computed as long as their inputs are known: positions, lengths and masks steer the step as
-they would on a GPU. If Python reads an unknown value, it gets `answer`.
+they would on a GPU. If Python reads an unknown value, it gets `answer`; a `while` loop that asks very often gets the
+opposite too, so that it ends.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of, tensors_in
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.valueless import drop_values, is_valueless
+from graphsafe.capture.shared.loops import Way, running_while
 
 LARGEST = 1 << 16
 "Number of elements up to which a tensor's values are computed."
 _MOST_FILLED = 1 << 24
 """The largest number of argument elements with which an operation whose result's shape depends on values runs on
 made-up values."""
+_TURNS = 64
+"How often a `while` loop asks the same question before every second answer is the opposite."
 _META = torch.device("meta")
 _READS = "aten::_local_scalar_dense"
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
@@ -39,6 +43,9 @@ class Shapes:
         "The made-up value of everything unknown: 1 means True, one, and all elements of a mask; 0 the opposite."
         self.asked = 0
         "How often an unknown value was asked for."
+        self._turns: dict[Way, int] = {}
+        """How often each question of a `while` loop was asked. A frame's memory is used again for the next call, so
+        two calls of one function count together."""
         self.repeated: dict[tuple[Any, ...], Repeated] = {}
         "Earlier calls by their forms: layers and steps repeat them, and much has to be found out for each."
 
@@ -54,29 +61,39 @@ class Shapes:
             made = _made_without_values(func, args, kwargs, target)
             if made is not None:
                 return made
+            if target != HOST and kwargs.get("device") == _META:
+                # PyTorch itself makes it beside a tensor without values, like the mask of causal attention.
+                kwargs = {**kwargs, "device": torch.device("cpu")}
         before = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout is torch.strided}
         return _each(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
 
     def filled(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a host tensor filled with the answer. Raises RuntimeError for a large one."""
-        self.asked += 1
+        answer = self._ask()
         if tensor.numel() > _MOST_FILLED:
             raise RuntimeError(f"the values of {tensor.numel()} elements are asked for, and shapes mode computes none")
-        return self._filled(tensor)
+        return _filled(tensor, answer)
 
-    def _filled(self, tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.layout is not torch.strided:
-            return tensor
-        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
-        return made.fill_(self.answer) if made.numel() else made
+    def begin(self) -> None:
+        """Forget which loops asked before. Steps that begin alike get the same answers, and so run the same way."""
+        self._turns.clear()
+
+    def _ask(self) -> int:
+        """Count a question, and return the answer."""
+        self.asked += 1
+        way = running_while()
+        if way is None:
+            return self.answer
+        turns = self._turns[way] = self._turns.get(way, 0) + 1
+        return 1 - self.answer if turns >= _TURNS and turns % 2 == 0 else self.answer
 
     def _number(self, tensor: torch.Tensor) -> bool | int | float | complex:
-        self.asked += 1
+        answer = self._ask()
         if tensor.dtype == torch.bool:
-            return bool(self.answer)
+            return bool(answer)
         if tensor.dtype.is_complex:
-            return complex(self.answer)
-        return float(self.answer) if tensor.dtype.is_floating_point else self.answer
+            return complex(answer)
+        return float(answer) if tensor.dtype.is_floating_point else answer
 
     def _without(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Return results without values; the operation runs on made-up values if its shapes depend on values."""
@@ -88,17 +105,11 @@ class Shapes:
             many = sum(tensor.numel() for tensor in tensors_in((args, dict(kwargs))))
             if many > _MOST_FILLED:
                 raise
-            self.asked += 1
-            result = self._on_filled(func, args, kwargs)
+            answer = self._ask()
+            result = _on(func, args, kwargs, lambda one: _filled(one, answer) if is_valueless(one) else one.clone())
         for tensor in _written(func, args, kwargs):
             drop_values(tensor)
         return result
-
-    def _on_filled(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        def fill(tensor: torch.Tensor) -> torch.Tensor:
-            return self._filled(tensor) if is_valueless(tensor) else tensor.clone()
-
-        return _on(func, args, kwargs, fill)
 
     def _selected(self, indices: Sequence[Any]) -> list[Any]:
         """Return the indices with each mask of unknown values replaced by all of its elements, or by none."""
@@ -107,8 +118,7 @@ class Shapes:
             if index is None or index.dtype not in (torch.bool, torch.uint8) or not is_valueless(index):
                 found.append(index)
                 continue
-            self.asked += 1
-            selected = torch.empty(index.numel() * self.answer, dtype=torch.int64, device=_META)
+            selected = torch.empty(index.numel() * self._ask(), dtype=torch.int64, device=_META)
             found += [selected] * index.dim()
         return found
 
@@ -183,6 +193,13 @@ def _form(value: Any) -> Any:
     if isinstance(value, dict):
         return tuple([(name, _form(item)) for name, item in sorted(value.items())])
     return type(value), value  # 1, 1.0 and True are equal
+
+
+def _filled(tensor: torch.Tensor, answer: int) -> torch.Tensor:
+    if tensor.layout is not torch.strided:
+        return tensor
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return made.fill_(answer) if made.numel() else made
 
 
 def _like(tensor: torch.Tensor) -> torch.Tensor:
