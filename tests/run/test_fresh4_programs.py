@@ -1,6 +1,6 @@
 """Forty-eight programs in twenty-four pairs, by an author who had not seen the code, on the simulated device.
 
-At first sight 13 of the 27 planted faults were found at their line, and two sound twins were accused.
+At first sight 13 of the 27 planted faults were found at their line, and two sound twins were accused. 15 are since, and no sound twin is accused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.run.labelled import Programs
 
 pytestmark = [pytest.mark.child, pytest.mark.slow]
 PROGRAMS = Programs(Path(__file__).parent / "fresh4")
-FOUND = 14
+FOUND = 15
 
 
 @pytest.fixture(scope="module")
