@@ -170,7 +170,8 @@ class Book:
             if self.sight.evidence == "predicted":  # the simulated device sees every operation
                 self._results.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             graph = None if record.graph is None else record.graph()
-            if record.outputs.look() | self._is_stale(record, self.sight.replaying(graph)):
+            changed = None if graph is None else self.sight.replaying(graph)
+            if record.outputs.look() | self._is_stale(record, changed):
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
