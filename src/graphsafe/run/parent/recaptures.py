@@ -39,9 +39,9 @@ class Recapture:
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return lines with several captures in a row, each of which is replayed only before the next capture.
 
-    Most earlier graphs were dropped meanwhile, or there are hardly more replays than captures. Captures that differ
-    only in one tensor of equal size may also be replayed later, if each capture came after the first replay of the
-    previous one.
+    Most earlier graphs were dropped or replaced meanwhile, or there are hardly more replays than captures. Captures
+    that differ only in one tensor of equal size may also be replayed later, if each capture came after the first replay
+    of the previous one.
     """
     lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
     for graph in graphs:
@@ -54,8 +54,8 @@ def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
     """Return what is wrong with the captures of one line."""
     in_turn = [one for one, later in pairwise(same) if _is_used_up(one, later)]
     again = Recapture((*in_turn, same[-1]))
-    dropped = [graph for graph in in_turn if _is_dropped_before(graph, same[-1])]
-    mostly = len(dropped) >= _ENOUGH - 1 and 2 * len(dropped) >= len(in_turn)
+    over = [one for one, later in pairwise(same) if one in in_turn and _is_over(one, later, same[-1])]
+    mostly = len(over) >= _ENOUGH - 1 and 2 * len(over) >= len(in_turn)
     if len(again.graphs) >= _ENOUGH and (mostly or again.replays < _REPLAYS * len(again.graphs)):
         return again
     anew = [pair for pair in pairwise(same) if pair[1].facts["is_again"] and _is_served(*pair)]
@@ -69,10 +69,11 @@ def _is_used_up(one: SeenGraph, later: SeenGraph) -> bool:
     return 0 < one.count.last <= begun
 
 
-def _is_dropped_before(graph: SeenGraph, last: SeenGraph) -> bool:
-    """Return whether the program dropped a graph while its line went on capturing. At exit it drops all of them."""
+def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
+    """Return whether a graph was dropped while its line went on capturing, or replaced by a later one for the same
+    arguments. A graph for other arguments may be replayed again, and at exit a program drops all of them."""
     dropped, begun = graph.facts["dropped"], last.facts["begun"]
-    return dropped is not None and bool(dropped <= begun)
+    return (dropped is not None and bool(dropped <= begun)) or graph.facts["key"] == later.facts["key"]
 
 
 def _is_served(one: SeenGraph, later: SeenGraph) -> bool:
