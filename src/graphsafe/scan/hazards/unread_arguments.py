@@ -1,7 +1,7 @@
 """Finds arguments of a step that only its capture reads: every replay goes on with those of the first call.
 
 `if self.graph is None: self.cache = cache; …capture…` in a function that then replays is right if each call brings the
-same cache. Where the function copies its other arguments for the replay, this one is forgotten.
+same cache. If the function copies its other arguments for the replay, it has forgotten this one.
 """
 
 from __future__ import annotations
