@@ -380,11 +380,13 @@ def replays_of(project: Project, path: str) -> dict[Place, Event]:
     file = project.file(path)
     if file is None:
         return {}
-    found = replay_site.events(parse(project.source(path).text), file.module)
-    return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}
+    return _placed(path, replay_site.events(parse(project.source(path).text), file.module))
 
 
 def metadata_of(project: Project, path: str) -> dict[Place, Event]:
     """Return the events of the metadata objects that a file makes for captures and for steps."""
-    found = replay_site.events_of_metadata(parse(project.source(path).text))
+    return _placed(path, replay_site.events_of_metadata(parse(project.source(path).text)))
+
+
+def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]:
     return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}

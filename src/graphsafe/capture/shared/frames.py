@@ -70,7 +70,7 @@ def written_at(code: CodeType | None) -> CallSite | None:
     """Return the place where a user's function is written; None for any other function."""
     if code is None or not is_user_file(code.co_filename):
         return None
-    return _call_site(code, code.co_firstlineno)
+    return call_site(code, code.co_firstlineno)
 
 
 def function_name(code: CodeType) -> str | None:
@@ -82,7 +82,8 @@ def _shown(name: str) -> str | None:
     return None if name == "<module>" else name.replace("<locals>.", "")
 
 
-def _call_site(code: CodeType, line: int) -> CallSite:
+def call_site(code: CodeType, line: int) -> CallSite:
+    """Return the call on a line of running code."""
     return _site(code.co_filename, line, getattr(code, "co_qualname", code.co_name))
 
 
@@ -126,7 +127,7 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
         if is_user_file(code.co_filename):
             if not found:
                 span = _position(code, frame.f_lasti)
-            found.append(_call_site(code, frame.f_lineno))
+            found.append(call_site(code, frame.f_lineno))
         frame = frame.f_back
     return tuple(reversed(found)), span
 
@@ -136,7 +137,7 @@ def running_line() -> CallSite | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if is_user_file(frame.f_code.co_filename):
-            return _call_site(frame.f_code, frame.f_lineno)
+            return call_site(frame.f_code, frame.f_lineno)
         frame = frame.f_back
     return None
 
@@ -160,7 +161,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, .
         code = traceback.tb_frame.f_code
         if is_user_file(code.co_filename):
             span = _position(code, traceback.tb_lasti)
-            found.append(_call_site(code, traceback.tb_lineno))
+            found.append(call_site(code, traceback.tb_lineno))
         traceback = traceback.tb_next
     return tuple(found), span
 

@@ -17,7 +17,7 @@ from graphsafe.failure import in_one_line
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
-from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.keys import Changed, Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import captured_options
 from graphsafe.run.child.outside import Memory
@@ -127,6 +127,7 @@ class Book:
         record.is_again = before is not None and record.repeats(before)
         record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: record.drop())
+        self.steps.leave(contents.many_shapes)
         self.steps.captured(contents.step, record.number)
         if contents.problem:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
@@ -309,7 +310,7 @@ class Book:
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
-    def _is_stale(self, record: GraphRecord, changed: tuple[str, str, str] | None) -> bool:
+    def _is_stale(self, record: GraphRecord, changed: Changed | None) -> bool:
         """Return whether this is the first replay for which the program has another value than the graph, has `changed`
         a number, or has changed one of an optimizer's."""
         if record.stale is not None:

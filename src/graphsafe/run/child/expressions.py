@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any
 
-from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.capture.shared.frames import call_site
 from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
@@ -77,7 +77,7 @@ def line_with(
         lines, names = lines_of(code), names_of(frame)
         for expression, line in expressions(code.co_filename):
             if line in lines and is_meant(value_of(expression, names)):
-                return CallSite(absolute(code.co_filename), line, function_name(code))
+                return call_site(code, line)
     return None
 
 

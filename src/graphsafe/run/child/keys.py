@@ -22,7 +22,7 @@ from graphsafe.run.child.key_source import attributes_read, called, captured_sta
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 
 _SCALARS = (bool, int, float, str)
-_Found = tuple[str, str, str]
+Changed = tuple[str, str, str]
 "A name, the value at capture and the value now."
 
 
@@ -82,7 +82,7 @@ class Key:
             found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}
         return found
 
-    def differs(self, frames: Sequence[FrameType]) -> _Found | None:
+    def differs(self, frames: Sequence[FrameType]) -> Changed | None:
         """Return a name, its value at capture and its value now, if they differ for a replay under `frames`; else
         None."""
         for frame in frames if self._values else ():
@@ -92,7 +92,7 @@ class Key:
                 return changed or self._object_differs(frames)
         return self._object_differs(frames) or self._method_differs(frames)
 
-    def _object_differs(self, frames: Sequence[FrameType]) -> _Found | None:
+    def _object_differs(self, frames: Sequence[FrameType]) -> Changed | None:
         for one in self._held:
             owner = one.owner() if one.is_own else self._argument(one, frames)
             now = attributes_of(owner).get(one.attribute)
@@ -116,7 +116,7 @@ class Key:
         owner = None if self._owner is None else self._owner()
         return owner is not None and locals_of(frame).get("self") is owner
 
-    def _method_differs(self, frames: Sequence[FrameType]) -> _Found | None:
+    def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
         """Compare the arguments of the nearest method of the capturing object.
 
         A whole number may be a size that is padded to the captured one, so only a larger number differs.
@@ -131,7 +131,7 @@ class Key:
         return None
 
 
-def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> _Found | None:
+def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> Changed | None:
     for name, value in captured.items():
         if name in given and not _same(given[name], value):
             return name, repr(value), repr(given[name])

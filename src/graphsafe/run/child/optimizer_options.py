@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.run.child.keys import Changed
 from graphsafe.run.child.names import attributes_of, locals_of, storage_number
 
 
@@ -26,7 +27,7 @@ class OptimizerOption:
     name: str
     value: Any
 
-    def changed(self) -> tuple[str, str, str] | None:
+    def changed(self) -> Changed | None:
         """Return the option's text, its value at capture and its value now; None if the value is the same."""
         optimizer = self.optimizer()
         groups = [] if optimizer is None else optimizer.param_groups

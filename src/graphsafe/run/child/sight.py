@@ -13,11 +13,12 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.keys import Changed
     from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
     from graphsafe.run.child.sim.let_go import LetGo
-    from graphsafe.run.child.steps import Step, Steps
+    from graphsafe.run.child.steps import Key, Step, Steps
     from graphsafe.run.child.waits import Waits
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
@@ -55,6 +56,8 @@ class Contents:
     overwriters: Sequence[tuple[Any, int]] = ()
     "Earlier graphs whose replays overwrite an output, with the number of the output's storage."
     step: Step | None = None
+    many_shapes: Collection[Key] = ()
+    "Keys that several steps of different shapes share in the graph, so that they identify none."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
     "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
     fills: Sequence[Place] = ()
@@ -108,7 +111,7 @@ class Sight(Protocol):
         computed."""
         ...
 
-    def replaying(self, graph: Any) -> tuple[str, str, str] | None:
+    def replaying(self, graph: Any) -> Changed | None:
         """Look at a graph that is about to be replayed. Return a number that the program has changed since the capture
         froze it: its expression, the value at the capture and the value now."""
         ...

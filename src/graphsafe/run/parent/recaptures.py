@@ -52,9 +52,9 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
 
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
     """Return what is wrong with the captures of one line."""
-    in_turn = [one for one, later in pairwise(same) if _is_used_up(one, later)]
-    again = Recapture((*in_turn, same[-1]))
-    over = [one for one, later in pairwise(same) if one in in_turn and _is_over(one, later, same[-1])]
+    in_turn = [pair for pair in pairwise(same) if _is_used_up(*pair)]
+    again = Recapture((*(one for one, _ in in_turn), same[-1]))
+    over = [one for one, later in in_turn if _is_over(one, later, same[-1])]
     mostly = len(over) >= _ENOUGH - 1 and 2 * len(over) >= len(in_turn)
     if len(again.graphs) >= _ENOUGH and (mostly or again.replays < _REPLAYS * len(again.graphs)):
         return again

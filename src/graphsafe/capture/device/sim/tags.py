@@ -94,14 +94,20 @@ def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
 
 def tag_of(tensor: torch.Tensor) -> Tag | None:
     for storage in storages(tensor):
-        tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
+        tag = tag_of_storage(storage)
         if tag is not None:
             return tag
     return None
 
 
 def is_tagged(storage: torch.UntypedStorage) -> bool:
-    return getattr(storage, _ATTRIBUTE, None) is not None
+    return tag_of_storage(storage) is not None
+
+
+def tag_of_storage(storage: torch.UntypedStorage) -> Tag | None:
+    """Return the tag of memory of a simulated device; None for host memory."""
+    tag: Tag | None = getattr(storage, _ATTRIBUTE, None)
+    return tag
 
 
 def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:

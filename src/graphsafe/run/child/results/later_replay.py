@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.expressions import statement_at
 from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
@@ -115,7 +115,7 @@ class Results:
                 tensor = variable.tensor(frame)
                 place = None if tensor is None else place_of(tensor)
                 if place is not None and _overlap(place, owner.fills) and _overlap(place, record.fills):
-                    at = CallSite(absolute(frame.f_code.co_filename), frame.f_lineno, function_name(frame.f_code))
+                    at = call_site(frame.f_code, frame.f_lineno)
                     yield _Stale(variable, owner, sites, record, at, beside)
 
     def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
@@ -126,7 +126,7 @@ class Results:
                 path, line = frame.f_code.co_filename, frame.f_lineno
                 storage = one.variable.storage(frame)
                 if storage in storages and one.variable.name in _used(path, line) and one.is_the_same(storage, frame):
-                    read = CallSite(absolute(path), line, function_name(frame.f_code))
+                    read = call_site(frame.f_code, line)
                     later = None if one.at is None else read
                     one.owner.outputs.overwritten = Overwritten(
                         one.at or read, one.replay, one.by.number, later, one.variable.name

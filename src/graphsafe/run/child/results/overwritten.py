@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from graphsafe.capture.shared.frames import absolute, function_name
+from graphsafe.capture.shared.frames import call_site
 from graphsafe.capture.shared.trees import tree_of
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
@@ -127,7 +127,7 @@ class Reads:
             if one.owner.outputs.overwritten is not None or self._replays(one.owner) != one.count:
                 continue
             if one.running is not None:
-                read = CallSite(absolute(code.co_filename), one.running, function_name(code))
+                read = call_site(code, one.running)
                 one.owner.outputs.overwritten = Overwritten(read, one.replay, one.by)
                 self._tell()
                 continue

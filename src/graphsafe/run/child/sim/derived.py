@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from graphsafe.capture.device.sim.tags import Tag, tag_of, tags_of
+from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
@@ -92,7 +92,7 @@ class Derived:
 
         `used` holds every storage that the graph uses.
         """
-        tags = {storage: tag for storage in reads if (tag := getattr(storage, "_graphsafe_tag", None)) is not None}
+        tags = {storage: tag for storage in reads if (tag := tag_of_storage(storage)) is not None}
         if not any(self._sources.get(tag) for tag in tags.values()):
             return
         by_tag: dict[Tag, tuple[int, Sequence[Name]]] = {}

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.tags import Tag, tag_of, tags_of
+from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
 from graphsafe.report.ledger.model import Access
 from graphsafe.run.child.names import Name, place_of, storage_number
 
@@ -52,7 +52,7 @@ class Weights:
         """Watch what a graph reads, and return that by the storages' numbers."""
         found = {}
         for storage, access in touches:
-            tag = getattr(storage, "_graphsafe_tag", None)
+            tag = tag_of_storage(storage)
             number = int(storage._cdata)
             known = (one for one in names.get(number, ()) if one.root is not None and one.way)
             held = [one for one in known if one.way[-1][0] != "item"]

@@ -16,13 +16,24 @@ from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_ent
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 from graphsafe.capture.device.sim.storage_objects import holders
-from graphsafe.capture.device.sim.tags import HOST, Tag, born_in, index_of, is_pinned, is_tagged, tag_of, tensors_in
+from graphsafe.capture.device.sim.tags import (
+    HOST,
+    Tag,
+    born_in,
+    index_of,
+    is_pinned,
+    is_tagged,
+    tag_of,
+    tag_of_storage,
+    tensors_in,
+)
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
+from graphsafe.run.child.keys import Changed
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
@@ -56,7 +67,6 @@ class SimSight:
         self._frozen = FrozenNumbers()
         self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
-        self._steps = Steps()
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
@@ -105,7 +115,6 @@ class SimSight:
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
-        self._steps.leave(_of_many_shapes(first))
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
         return Contents(
             nodes=graph.kinds(),
@@ -113,6 +122,7 @@ class SimSight:
             pool_bytes=None,
             outputs=tuple({id(one): one for one in outputs}.values()),
             step=step,
+            many_shapes=_of_many_shapes(first),
             let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
             fills=_alone(filled, inputs),
             own=storage_numbers(
@@ -174,7 +184,6 @@ class SimSight:
 
     def watch_steps(self, steps: Steps) -> None:
         """Call `steps` for each eager operation with which a captured step begins."""
-        self._steps = steps
 
         def ran(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]) -> None:
             written = note_writes(self._world, self._refills, self._host, func, args, kwargs, outputs)
@@ -215,7 +224,7 @@ class SimSight:
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
-    def replaying(self, graph: CUDAGraph) -> tuple[str, str, str] | None:
+    def replaying(self, graph: CUDAGraph) -> Changed | None:
         self._asked.replaying(graph)
         self._weights.replaying(graph)
         found = self._frozen.changed(graph)
@@ -234,8 +243,8 @@ class SimSight:
         in_graphs: weakref.WeakSet[Tag] = weakref.WeakSet()
 
         def resized(storage: torch.UntypedStorage) -> None:
-            tag: Tag = storage._graphsafe_tag  # type: ignore[attr-defined]
-            if self._world.session is not None:
+            tag = tag_of_storage(storage)
+            if tag is not None and self._world.session is not None:
                 in_graphs.add(tag)
             elif tag not in in_graphs:
                 lost(int(storage._cdata))
