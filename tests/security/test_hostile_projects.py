@@ -274,6 +274,8 @@ def test_nothing_runs_nothing_is_written_outside_and_everything_ends(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    # A fresh checkout has no bytecode yet, and the first import of a module would write it beside the module.
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
     (tmp_path / "tmp").mkdir()
     (tmp_path / "cache").mkdir()
     before = signal.signal(signal.SIGALRM, _too_long)
