@@ -6,16 +6,19 @@ returns at once, so no wait is added.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
 import torch.cuda._gpu_trace as gpu_trace
+import torch.cuda.graphs
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import is_user_file, user_frames
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.streams import key_of, watch_streams
 from graphsafe.run.child.waits import Waits
@@ -40,8 +43,9 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
                 wait()
             milliseconds = None if wait is None else (time.perf_counter() - begun) * 1e3
             # Frames are read after the clock has stopped: reading them first would let the queue drain.
-            frames, span = user_frames()
-            waits.note(StepEvent("wait", op, frames, span), milliseconds)
+            if not _belongs_to_a_capture():
+                frames, span = user_frames()
+                waits.note(StepEvent("wait", op, frames, span), milliseconds)
             order.quietly(known)
         finally:
             inside.now = False
@@ -62,3 +66,13 @@ def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
     gpu_trace.register_callback_for_device_synchronization(device)
     gpu_trace.register_callback_for_event_synchronization(event)
     return watch_streams(order)
+
+
+def _belongs_to_a_capture() -> bool:
+    """Return whether PyTorch itself waits: `torch.cuda.graph` and `make_graphed_callables` do so before a capture."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not is_user_file(frame.f_code.co_filename):
+        if frame.f_code.co_filename == torch.cuda.graphs.__file__:
+            return True
+        frame = frame.f_back
+    return False
