@@ -6,7 +6,7 @@ false for these steps may wait in others: library_ways/ takes further ways throu
 there (`library_truth.py ways`) is counted apart.
 
     pip download --no-deps -d WHEELS torchvision==... torchaudio==...     # the versions that the truth names
-    python benchmarks/scan/library_accuracy.py nine WHEELS/*.whl [--lines]  # the tables of docs/accuracy.md
+    python benchmarks/scan/library_accuracy.py nine WHEELS/*.whl [--lines]  # the tables of docs/accuracy/waits.md
     python benchmarks/scan/library_accuracy.py untouched WHEELS/*.whl     # of the eleven
     python benchmarks/scan/library_accuracy.py third WHEELS/*.whl         # of libraries that nothing was tuned on
     python benchmarks/scan/library_accuracy.py third WHEELS/*.whl --hot   # as if each function ran in every step

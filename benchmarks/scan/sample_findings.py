@@ -1,6 +1,6 @@
 """Findings of a package drawn at random, with their source, to be judged by reading.
 
-The judgements are in docs/accuracy.md. The draw is by a hash of each finding's place, so that a finding keeps its turn
+The judgements are in docs/accuracy/judged.md. The draw is by a hash of each finding's place, so that a finding keeps its turn
 when others come or go.
 
     pip download --no-deps sglang==0.5.23

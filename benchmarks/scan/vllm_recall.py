@@ -6,7 +6,7 @@ block counts as found where a finding above note, GS4xx aside, lies in it. Some 
 package that waits; whether that line is reported is counted apart.
 
     pip download --no-deps vllm==0.33.0
-    python benchmarks/scan/vllm_recall.py vllm-0.33.0-*.whl [--missed]     # the tables of docs/accuracy.md
+    python benchmarks/scan/vllm_recall.py vllm-0.33.0-*.whl [--missed]     # the tables of docs/accuracy/waits.md
 """
 
 from __future__ import annotations

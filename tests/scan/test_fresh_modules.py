@@ -2,7 +2,7 @@
 
 Each set was scored once before anybody read what was missed: 33 of 52 hazards and no noisy sound module of the first,
 34 of 64 and 3 of 15 of the second, 64 of 85 and 1 of 15 of the third, 59 of 93 and 8 of 15 of the fourth, 51 of 97 and
-2 of 15 of the fifth, 59 of 86 and 5 of 15 of the sixth, 32 of 43 and 2 of 6 of the seventh (docs/accuracy.md).
+2 of 15 of the fifth, 59 of 86 and 5 of 15 of the sixth, 32 of 43 and 2 of 6 of the seventh (docs/accuracy/modules.md).
 """
 
 from __future__ import annotations
