@@ -3,7 +3,7 @@
 Each snippet becomes the `forward` of a module in a file of its own, in each way of WRAPPINGS, and is scanned. A bad one
 is found where a finding above note has the right family; a clean one is silent where there is none, GS401 aside.
 
-    python benchmarks/scan/atlas_accuracy.py       # the numbers, and what was missed, as the tables of docs/accuracy/waits.md
+    python benchmarks/scan/atlas_accuracy.py  # the tables of docs/accuracy/waits.md
 """
 
 from __future__ import annotations

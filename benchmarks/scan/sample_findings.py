@@ -1,7 +1,7 @@
 """Findings of a package drawn at random, with their source, to be judged by reading.
 
-The judgements are in docs/accuracy/judged.md. The draw is by a hash of each finding's place, so that a finding keeps its turn
-when others come or go.
+The judgements are in docs/accuracy/judged.md. The draw is by a hash of each finding's place, so that a finding keeps
+its turn when others come or go.
 
     pip download --no-deps sglang==0.5.23
     python benchmarks/scan/sample_findings.py sglang-0.5.23-*.whl 40

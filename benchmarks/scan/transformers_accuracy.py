@@ -5,7 +5,7 @@ finding above note on lines that ran, none of which waited, counts as false if i
 GS2xx, GS3xx), and is listed apart if it speaks of something that sync debug mode cannot see.
 
     pip download --no-deps transformers==5.17.0
-    python benchmarks/scan/transformers_accuracy.py transformers-5.17.0-*.whl [--lines]  # tables of docs/accuracy/waits.md
+    python benchmarks/scan/transformers_accuracy.py transformers-5.17.0-*.whl [--lines]  # docs/accuracy/waits.md
 """
 
 from __future__ import annotations
