@@ -9,8 +9,8 @@ caller avoids, are left out there.
     python benchmarks/scan/repaired_lines.py CHECKOUTS REPORTS [--lines] [--set second]
 
 Gives the tables of docs/accuracy/repaired.md. CHECKOUTS holds OWNER-NAME-SHA/before for each commit. With
-OWNER-NAME-SHA/after it also says what is told after the repair. REPORTS keeps a scan's report of each; one that takes over four minutes is
-done again through the labelled files alone.
+OWNER-NAME-SHA/after it also says what is told after the repair. REPORTS keeps a scan's report of each; one that takes
+over four minutes is done again through the labelled files alone.
 """
 
 from __future__ import annotations
