@@ -21,7 +21,7 @@ from graphsafe.capture.processes.originals import (
     sleep,
     write_bytes,
 )
-from graphsafe.capture.shared.told import Told, plain, written
+from graphsafe.capture.shared.told import Told, written
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -195,7 +195,7 @@ def write_told(folder: Path, name: str, *answers: DataclassInstance) -> None:
 
 
 def write_json(path: Path, data: Any) -> None:
-    """Write to a new file and rename it, so that a reader never sees half a file."""
+    """Write JSON values to a new file and rename it, so that a reader never sees half a file."""
     beside = f"{path}.part"
-    write_bytes(beside, encode(plain(data)).encode())
+    write_bytes(beside, encode(data).encode())
     rename(beside, str(path))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STEPS = 256
 "Number of further steps, if there is time for them."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
-"No further step begins after this much CPU time of the process, or this much time in all."
+"No further step begins after this much CPU time of the process, or this much time in all; see `_go_on`."
 _EARLY = 3
 "Number of first steps whose changes are left to twin captures, which also check whether a change has an effect."
 _SEED = 50_000
@@ -100,8 +100,10 @@ class _Ahead:
         begun, worked = time.monotonic(), time.process_time()
         held = 0
         for number in range(1, STEPS + 1):
-            late = time.process_time() - worked > _CPU_SECONDS or time.monotonic() - begun > _SECONDS
-            if session.ranks.any(number > 1 and late):
+            # The report tells a power of two: more steps than that begin only if there is time to double them.
+            share = 2 if held & (held - 1) == 0 else 1
+            used = max((time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS)
+            if session.ranks.any(number > 1 and share * used > 1):
                 break
             self._number = number
             try:

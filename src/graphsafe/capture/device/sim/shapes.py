@@ -61,9 +61,9 @@ class Shapes:
             made = _made_without_values(func, args, kwargs, target)
             if made is not None:
                 return made
-            if target != HOST and kwargs.get("device") == _META:
-                # PyTorch itself makes it beside a tensor without values, like the mask of causal attention.
-                kwargs = {**kwargs, "device": torch.device("cpu")}
+        if target != HOST and kwargs.get("device") == _META:
+            # PyTorch itself puts it beside a tensor without values, like the mask of causal attention.
+            kwargs = {**kwargs, "device": torch.device("cpu")}
         before = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout is torch.strided}
         return _each(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
 
