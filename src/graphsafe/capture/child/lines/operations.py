@@ -106,7 +106,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
         seen, name = _Arguments(), _name(func)
-        with outside_modes():
+        with torch._C.DisableTorchFunction():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
         if seen.on_device or self._is_made_on_device(result):
@@ -116,7 +116,7 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _is_made_on_device(self, result: Any) -> bool:
-        with outside_modes():
+        with torch._C.DisableTorchFunction():
             return any(self._on_device(tensor) for tensor in _tensors(result))
 
     def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
@@ -128,19 +128,21 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 seen.memory.append(self._place(value))
                 # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
                 if value.numel() == 1 and type(value) is torch.Tensor and not copies and self._is_readable(value):
-                    seen.numbers.append(f"{value.item()} on the host")
+                    with outside_modes():
+                        seen.numbers.append(f"{value.item()} on the host")
             elif isinstance(value, (list, tuple)):
                 self._read(value, seen, copies)
             elif isinstance(value, (bool, int, float, complex, str)):
                 seen.numbers.append(repr(value))
 
     def _note_written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        with outside_modes():
+        with torch._C.DisableTorchFunction():
             for position, argument in enumerate(func._schema.arguments):
                 value = args[position] if position < len(args) else kwargs.get(argument.name)
                 written = argument.alias_info is not None and argument.alias_info.is_write
                 if written and isinstance(value, torch.Tensor) and self._is_readable(value):
-                    self.host_written.setdefault(value.data_ptr(), value.detach())
+                    with outside_modes():
+                        self.host_written.setdefault(value.data_ptr(), value.detach())
 
     def _is_readable(self, tensor: torch.Tensor) -> bool:
         return not (self._on_device(tensor) or is_valueless(tensor))

@@ -7,13 +7,16 @@ not show whether a replay computes the same as an eager step, so this probe neve
 from __future__ import annotations
 
 import threading
+from collections.abc import Set
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphsafe.capture.answers.build import Limits
 from graphsafe.capture.answers.capture import Refused
 from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import StepMemory
+from graphsafe.capture.child.lines.carried import FromInputs, StillRead
 from graphsafe.capture.child.probes.capture import captured
 from graphsafe.capture.child.probes.construct import tell_built
 from graphsafe.capture.child.probes.horizon import look_ahead
@@ -21,8 +24,9 @@ from graphsafe.capture.child.probes.step import Seen, held_by_step, observe, wat
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import CAPTURE_SEED, opened
-from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state import inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.memory import Memory
@@ -47,8 +51,9 @@ def run(job: Job, channel: Channel) -> None:
         channel.phase("look at what construction left")
         tell_built(session, attempts, threads)
         channel.tell(Replay(reason=NOT_COMPUTED, checks=()))
+        unfilled = {path for path, (_, size) in reach_of(session.subject).caches.items() if not size}
         try:
-            seen = observe(session)
+            seen = observe(session, FromInputs(inputs_of(session.subject).values()))
         except TargetError as error:
             _stopped(session, error)
             return
@@ -56,7 +61,7 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(_memory(session, held))
         kernels = session.device.kernels(lambda: channel.tell(traced_step(session)))
         channel.tell(Timing(launches=None if kernels is None else kernels.total))
-        _record(session)
+        _record(session, unfilled)
         channel.tell(look_ahead(session))
         _look_the_other_way(session, seen)
         _limit(session)
@@ -81,20 +86,37 @@ def _stopped(session: Session, error: TargetError) -> None:
     _limit(session, error.line)
 
 
-def _record(session: Session) -> None:
-    """Record the step, and again some steps later. A value that differs was frozen by Python."""
+def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
+    """Record the step, and again some steps later. A value that differs was frozen by Python.
+
+    `unfilled` are the caches that were empty before step 1.
+    """
     channel = session.channel
     channel.phase("capture")
     constants = reach_of(session.subject).constants()
     session.seed(CAPTURE_SEED)
-    answer = session.device.record(session.subject)
+    with StillRead() as still_read:
+        answer = session.device.record(session.subject)
     channel.tell(replace(captured(session, answer), from_shapes=True))
     if isinstance(answer, CaptureFailure):
         channel.tell(Refused(answer.event))
     if isinstance(answer, CaptureFailure) or not answer.nodes():
         return
+    if session.subject.refresh is None and still_read.carried:
+        _tell_carried(session, still_read, unfilled)
     channel.tell(compare_captures(session, answer, constants))
     answer.release()
+
+
+def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -> None:
+    """Tell the state that step 1 computed from its inputs, and that the graph reads and does not compute."""
+    reach = reach_of(session.subject)
+    with outside_modes():
+        lazy = tuple(path for path, tensor in reach.tensors.items() if still_read.is_carried(tensor))
+    caches = () if lazy else tuple(path for path, (_, size) in reach.caches.items() if size and path in unfilled)
+    if lazy or caches:
+        session.channel.tell(Reference(lazy=lazy, lazy_caches=caches))
+        session.channel.tell(Replay(reason=NOT_COMPUTED, checks=(), first_step="fail"))
 
 
 def _look_the_other_way(session: Session, seen: Seen) -> None:

@@ -4,7 +4,7 @@ line. This takes one run and does not stop the step. The probe `state` tells how
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -66,14 +66,16 @@ def run(job: Job, channel: Channel) -> None:
         channel.tell(look_ahead(session))
 
 
-def observe(session: Session) -> Seen:
-    """Run the first steps and a warm step; return their events and the changes of state. Raises TargetError."""
+def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> Seen:
+    """Run the first steps and a warm step; return their events and the changes of state. Step 1 runs in `first_step`.
+    Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
     channel.phase("step 1, watched")
     session.seed(FIRST_SEED)
-    first = watched(session, ran)
+    with first_step or nullcontext():
+        first = watched(session, ran)
     census.append(_reached(session))
     calls: list[HostCall] = []
     for k in (1, 2):

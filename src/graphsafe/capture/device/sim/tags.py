@@ -68,7 +68,7 @@ def storages(tensor: torch.Tensor) -> list[Any]:
     Call it with torch functions disabled.
     """
     layout = tensor.layout
-    if layout == torch.strided:
+    if layout is torch.strided:
         try:
             return [tensor.untyped_storage()]
         except RuntimeError:

@@ -1,0 +1,106 @@
+"""Follows the values of inputs into memory that a step makes, and sees which of this memory a later step still reads.
+
+The mark sits on the Python object of a tensor's storage, so that views share it and it dies with the memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from graphsafe.capture.device.valueless import memory_key
+
+_MARK = "_graphsafe_from_inputs"
+_OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
+
+
+class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        if isinstance(func, torch._ops.OpOverload) and not func.is_view:
+            with torch._C.DisableTorchFunction():
+                self._see(func, _storages([*args, *kwargs.values()]), _written(func, args, kwargs), _storages(result))
+        return result
+
+    def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
+        raise NotImplementedError
+
+
+class FromInputs(_Watching):
+    """Marks the memory whose values follow from those of the inputs."""
+
+    def __init__(self, inputs: Iterable[torch.Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        with torch._C.DisableTorchFunction():
+            for storage in _storages(list(inputs)).values():
+                setattr(storage, _MARK, False)
+
+    def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
+        overwrites = func._schema.name in _OVERWRITES
+        read = [storage for key, storage in given.items() if not (overwrites and key in written)]
+        follows = not _takes_form_alone(func) and any(hasattr(storage, _MARK) for storage in read)
+        for key, storage in (written | results).items():
+            if follows:
+                setattr(storage, _MARK, key not in given)  # True for memory that the step makes
+            elif overwrites and hasattr(storage, _MARK):
+                delattr(storage, _MARK)
+
+
+class StillRead(_Watching):
+    """Notes the marked memory that operations read and do not write."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._read: dict[int, Any] = {}
+        self._written: set[int] = set()
+
+    def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
+        self._written.update(written)
+        self._read.update((key, storage) for key, storage in given.items() if getattr(storage, _MARK, False))
+
+    def is_carried(self, tensor: torch.Tensor) -> bool:
+        """Return whether a tensor lies in memory that an earlier step made from its inputs and this one only reads."""
+        return bool(self.carried & _storages(tensor).keys())
+
+    @property
+    def carried(self) -> set[int]:
+        return self._read.keys() - self._written
+
+
+def _takes_form_alone(func: Any) -> bool:
+    """Return whether an operation takes the shape and dtype of its tensor and no values, such as `zeros_like`."""
+    name = func._schema.name.removeprefix("aten::")
+    return name.endswith("_like") or name.startswith("new_")
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[int, Any]:
+    if not func._schema.is_mutable:
+        return {}
+    values = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            values.append(args[position] if position < len(args) else kwargs.get(argument.name))
+    return _storages(values)
+
+
+def _storages(value: Any) -> dict[int, Any]:
+    """Return the storages of all tensors in a value, by their numbers."""
+    if isinstance(value, torch.Tensor):
+        try:
+            return {memory_key(value): value.untyped_storage()}
+        except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
+            return {}
+    if isinstance(value, (list, tuple)):
+        return {key: storage for item in value for key, storage in _storages(item).items()}
+    return {}
