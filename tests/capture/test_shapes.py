@@ -169,6 +169,59 @@ def settles(device):
                 return x
 
     return step, (torch.randn(4, 300, device=device),)
+
+
+def remembers(device):
+    """The scale of the first input stays; a view of it is read."""
+    kept = {}
+
+    def step(x):
+        if not kept:
+            kept["scale"] = x.abs().amax() / 127
+        return (x / kept["scale"].view(1, 1)).round()
+
+    return step, (torch.randn(4, 300, device=device),)
+
+
+class Keeping(torch.nn.Module):
+    """Step 1 makes what inputs do not decide, and memory that each step fills anew."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.layer = torch.nn.Linear(300, 300, device=device)
+        self.made = None
+
+    @torch.no_grad()
+    def forward(self, x):
+        if self.made is None:
+            self.made = {
+                "weight": self.layer.weight.abs().amax(),
+                "ones": torch.ones_like(x),
+                "zeroed": x.clone().zero_(),
+                "positions": torch.arange(x.shape[1], device=x.device),
+                "input": x.clone(),
+                "sum": x.new_zeros(300),
+                "output": torch.empty_like(x),
+            }
+        self.made["input"].copy_(x)
+        self.made["sum"].add_(x.sum(0))
+        torch.mul(x, 2, out=self.made["output"])
+        total = self.layer(self.made["input"]) * self.made["weight"] + self.made["ones"] + self.made["zeroed"]
+        return total + self.made["positions"] + self.made["sum"] + self.made["output"]
+
+
+def keeps(device):
+    return Keeping(device), (torch.randn(4, 300, device=device),)
+
+
+def aligns(device):
+    """PyTorch moves the lengths, whose values are known, beside scores that have none."""
+
+    def step(scores, targets, lengths, target_lengths):
+        return torch.nn.functional.ctc_loss(scores.log_softmax(-1), targets, lengths, target_lengths)
+
+    lengths = torch.tensor([12, 12], device=device), torch.tensor([4, 3], device=device)
+    return step, (torch.randn(12, 2, 5, device=device), torch.ones(2, 4, dtype=torch.int64, device=device), *lengths)
 '''
 STANDS_IN_THE_WAY = {
     "branches": "GS102",
@@ -178,8 +231,10 @@ STANDS_IN_THE_WAY = {
     "rebinds": "GS703",
     "settles": "GS102",
     "attends": "GS102",
+    "remembers": "GS701",
+    "aligns": "GS106",
 }
-NOTHING_DOES = ("large", "positions", "trains", "truncates", "draws_again", "checks", "waits_on_the_host")
+NOTHING_DOES = ("large", "positions", "trains", "truncates", "draws_again", "checks", "waits_on_the_host", "keeps")
 Reports = dict[str, dict[str, Any]]
 
 
@@ -218,6 +273,14 @@ def test_a_loop_of_the_step_is_blamed_at_the_line_that_asks(reports: Reports) ->
     line = TARGETS[: TARGETS.index("if not x.abs()")].count("\n") + 1
     [error] = [one for one in reports["settles"]["findings"] if one["level"] == "error"]
     assert (error["code"], error["location"]["line"]) == ("GS102", line)
+
+
+def test_state_of_step_1_is_blamed_at_the_line_that_keeps_it(reports: Reports) -> None:
+    line = TARGETS[: TARGETS.index('kept["scale"] = x')].count("\n") + 1
+    [error] = [one for one in reports["remembers"]["findings"] if one["level"] == "error"]
+    assert error["location"]["line"] == line
+    [device] = reports["remembers"]["devices"]
+    assert device["probes"]["replay"]["first_step"] == "fail"
 
 
 def test_every_step_gets_the_same_answers(reports: Reports) -> None:

@@ -84,8 +84,9 @@ class Replay(Probe):
     "`skipped`: the step draws no random numbers; null: it could not be checked."
     first_step: Literal["pass", "fail", "skipped", "crashed", "timeout"] | None = None
     """`fail`: a replay differs from the reference's first step because of an attribute that was born in step 1, depends
-    on the inputs of step 1 and is not rewritten later (GS701 proven). A difference by design, such as a cache position,
-    is a `pass`. `skipped`: nothing was born in step 1."""
+    on the inputs of step 1 and is not rewritten later (GS701 proven). From shapes alone: the graph reads, and does not
+    write, memory that step 1 made from its inputs. A difference by design, such as a cache position, is a `pass`.
+    `skipped`: nothing was born in step 1."""
     rng: Advances | None = later()
 
     def text(self) -> str:
