@@ -71,7 +71,7 @@ class StillRead(_Watching):
 
     def is_carried(self, tensor: torch.Tensor) -> bool:
         """Return whether a tensor lies in memory that an earlier step made from its inputs and this one only reads."""
-        return bool(self.carried & _storages(tensor).keys())
+        return not self.carried.isdisjoint(_storages(tensor))
 
     @property
     def carried(self) -> set[int]:

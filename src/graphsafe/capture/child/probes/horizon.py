@@ -100,8 +100,8 @@ class _Ahead:
         begun, worked = time.monotonic(), time.process_time()
         held = 0
         for number in range(1, STEPS + 1):
-            # The report tells a power of two: more steps than that begin only if there is time to double them.
-            share = 2 if held & (held - 1) == 0 else 1
+            # The report tells a power of two. From there steps go on only if there is time until the last of the next.
+            share = 2 - 1 / held if held and held & (held - 1) == 0 else 1
             used = max((time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS)
             if session.ranks.any(number > 1 and share * used > 1):
                 break
