@@ -81,7 +81,7 @@ class StillRead(_Watching):
 def _takes_form_alone(func: Any) -> bool:
     """Return whether an operation takes the shape and dtype of its tensor and no values, such as `zeros_like`."""
     name = func._schema.name.removeprefix("aten::")
-    return name.endswith("_like") or name.startswith("new_")
+    return bool(name.endswith("_like") or name.startswith("new_"))
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[int, Any]:
