@@ -39,8 +39,9 @@ from graphsafe.scan.linting.gather import constructions, gather, included, joine
 from graphsafe.scan.roots.assumed_roots import FACTORY, PERHAPS, PUBLIC, RESULTS, assumed_roots_of
 from graphsafe.scan.roots.between_steps import changing_methods
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
+from graphsafe.scan.roots.capture_sites import capture_sites
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
-from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, capture_sites, roots_of
+from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
@@ -282,7 +283,7 @@ class Driver:
                 continue
             self._note_why(ref, why, 0)
             steps.append(Step("root", ref, receiver))
-        steps += [Step("site", site) for site in capture_sites(file)]
+        steps += [Step("site", site) for site in capture_sites(self.project, file)]
         for ref, why in factories_of(self.project, file):
             self._targets.setdefault(ref, why)
             steps.append(Step("target", ref))

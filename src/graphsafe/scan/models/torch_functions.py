@@ -31,7 +31,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations, tensors
-from graphsafe.scan.models.op_arguments import device_named, is_true, tensors_in
+from graphsafe.scan.models.op_arguments import device_named, is_true, may_be_true, tensors_in
 
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
@@ -76,8 +76,10 @@ def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: 
     if last.endswith("Tensor"):
         return _typed_tensor(frame, node, name, arguments)
     if name.startswith("torch.optim.") and "lr_scheduler" not in name and "swa_utils" not in name:
-        switches = [switch for switch in ("capturable", "fused") if is_true(arguments.keywords.get(switch))]
-        return RuntimeObject("optimizer", " ".join([last, *switches]))
+        given = arguments.keywords.get
+        switches = [switch for switch in ("capturable", "fused") if is_true(given(switch))]
+        decay = ["lr_decay"] if may_be_true(given("lr_decay")) else []
+        return RuntimeObject("optimizer", " ".join([last, *switches, *decay]))
     if last == "GradScaler" and name.startswith(("torch.amp.", "torch.cuda.amp.")):
         return RuntimeObject("scaler") if "enabled" not in arguments.keywords else None
     return None

@@ -210,12 +210,3 @@ def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool
     """Return whether a class itself defines `forward` or a method that `forward` calls."""
     facts = engine.project.function_facts(method)
     return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)
-
-
-def capture_sites(file: FileIndex) -> Iterator[str]:
-    """Yield the functions, or the module level (`path::`), that hold a capture or make another function hot."""
-    if file.captures:
-        yield f"{file.path}::"
-    for facts in file.functions.values():
-        if facts.captures or facts.hands_over:
-            yield f"{file.path}::{facts.name}"

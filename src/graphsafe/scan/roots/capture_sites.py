@@ -1,0 +1,61 @@
+"""Functions that are read because they hold a capture, or hand a function to one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphsafe.scan.hazards.graph_syntax import is_capture
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.index import FileIndex
+from graphsafe.scan.symbols.project import Project
+
+
+def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
+    """Yield the functions, or the module level (`path::`), that hold a capture or make another function hot.
+
+    A helper that captures its argument does not know what it captures. Its callers in the file do, constructors too.
+    """
+    if file.captures:
+        yield f"{file.path}::"
+    helpers = {*_helpers(project, file)}
+    for facts in file.functions.values():
+        ref = f"{file.path}::{facts.name}"
+        if facts.captures or facts.hands_over or (helpers and _calls_one(project, ref, helpers)):
+            yield ref
+
+
+def _helpers(project: Project, file: FileIndex) -> Iterator[str]:
+    """Yield the names of the file's functions that capture one of their arguments."""
+    for facts in file.functions.values():
+        node = project.function_node(f"{file.path}::{facts.name}") if facts.captures else None
+        if node is not None and _calls_argument(node):
+            yield facts.name.rpartition(".")[2]
+
+
+@memoize_on_node
+def _calls_argument(function: ast.AST) -> bool:
+    """Return whether a function calls one of its parameters inside of a captured block."""
+    assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+    spec = function.args
+    parameters = {one.arg for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)} - {"self", "cls"}
+    blocks = [block for block in inside(function, ast.With) if any(map(is_capture, block.items))]
+    calls = [call for block in blocks for call in inside(block, ast.Call)]
+    return any(isinstance(call.func, ast.Name) and call.func.id in parameters for call in calls)
+
+
+def _calls_one(project: Project, ref: str, names: set[str]) -> bool:
+    node = project.function_node(ref)
+    return node is not None and not _called(node).isdisjoint(names)
+
+
+@memoize_on_node
+def _called(function: ast.AST) -> frozenset[str]:
+    """Return the names of called functions, and of methods called on `self`."""
+    found = set()
+    for call in inside(function, ast.Call):
+        if isinstance(call.func, ast.Name):
+            found.add(call.func.id)
+        elif isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+            found.add(call.func.attr)
+    return frozenset(found)
