@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.device.bits.last_place import last_place
 from graphsafe.report.probes.replay import Check, Outcome
-
-if TYPE_CHECKING:
-    import torch
 
 _MOST_UNITS = 256.0
 """Results that differ by more units in the last place than this do not repeat: the order of a sum cannot explain a
@@ -45,8 +44,6 @@ INCOMPARABLE = Difference(False, None)
 
 
 def difference(left: torch.Tensor, right: torch.Tensor) -> Difference:
-    import torch
-
     if left.shape != right.shape or left.dtype != right.dtype:
         return INCOMPARABLE
     if left.numel() == 0:
@@ -76,8 +73,6 @@ class Spread:
     difference."""
 
     def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
-        import torch
-
         if left is None or right is None:
             self.unbounded.add(name)
             return

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.session import load_values, save_values
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.shared.job import Channel
+from graphsafe.capture.shared.job import Channel
 
 GIVEN, EXPECTED = "given.pt", "reference.pt"
 

@@ -15,7 +15,8 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.answers.long_run import LongRun, Point
 from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
@@ -27,13 +28,9 @@ from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Recording
 from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.device.protocol import Recording
 
 _POINTS = 10
 _TIMED = 5

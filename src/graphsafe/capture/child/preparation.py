@@ -18,21 +18,19 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.first_imports import first_imports
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import TargetError, load_module
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.processes.descendants import has_children
 from graphsafe.capture.processes.originals import decode, leave, read_text
 from graphsafe.capture.shared.frames import absolute
 from graphsafe.capture.shared.job import IMPORTS, Job, write_json
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Device
-    from graphsafe.report.probes.construct import Attempt
+from graphsafe.report.probes.construct import Attempt
 
 _NOT_INITIALIZED = 3
 "CUDA_ERROR_NOT_INITIALIZED"

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined
@@ -19,17 +22,12 @@ from graphsafe.capture.child.targets import Subject, TargetError, build, find_fa
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.shared.frames import written_at
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.text import bucket_name
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.answers.events import Asked
-    from graphsafe.capture.device.protocol import Device
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 REPLAYS = 3
 "Number of replays on changed inputs."
@@ -184,16 +182,12 @@ def seed_all(device: Device, value: int) -> None:
 
 def save_values(channel: Channel, name: str, data: Any) -> None:
     """Save host tensors and plain data for siblings."""
-    import torch
-
     with outside_modes(), open_file(channel.share(name), "wb") as file:
         torch.save(data, file)
     channel.publish(name)
 
 
 def load_values(path: Path) -> Any:
-    import torch
-
     with outside_modes(), open_file(path, "rb") as file:
         return torch.load(file, weights_only=True, map_location="cpu")
 

@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,13 +17,10 @@ from graphsafe.capture.shared.frames import absolute, message_of, root_error, tr
 from graphsafe.capture.step import Step
 from graphsafe.errors import nearest
 from graphsafe.files import from_here
+from graphsafe.report.model import CallSite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
-
-    from graphsafe.report.model import CallSite
 
 _NOTHING = object()
 Stage = Literal["import", "build", "step"]

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes.construct import Attempt
+from graphsafe.report.probes.order import Race
+from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.probes.twin import Difference
+
 if TYPE_CHECKING:
     import torch
-
-    from graphsafe.capture.answers.build import DeviceMemory
-    from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
-    from graphsafe.report.model import CallSite
-    from graphsafe.report.probes.construct import Attempt
-    from graphsafe.report.probes.order import Race
-    from graphsafe.report.probes.timeline import Timeline
-    from graphsafe.report.probes.twin import Difference
 
 
 @dataclass(frozen=True, slots=True)

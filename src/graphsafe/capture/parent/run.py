@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, Varied
 from graphsafe.capture.answers.failure import TargetFailure
@@ -29,10 +29,12 @@ from graphsafe.capture.parent.probes import (
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.parent.supervision.ended import Ended
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
-from graphsafe.capture.request import BAD_REQUEST, INTERNAL
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.job import GONE, OWN_INPUTS, Job, forget
 from graphsafe.capture.shared.places import call_lines
@@ -46,11 +48,6 @@ from graphsafe.report.probes.step import Compiled, Step
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.text import bucket_name
 from graphsafe.report.verdict import verdict
-
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.child_process import Child
-    from graphsafe.capture.parent.supervision.supervisor import Supervisor
-    from graphsafe.capture.request import CaptureRequest
 
 _TRIES = "try "
 _MOST_BUILDS = 4

@@ -6,10 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from graphsafe.report.model import Report
+from graphsafe.report.model import Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.pool import (
@@ -27,12 +27,9 @@ from graphsafe.capture.answers.pool import (
 from graphsafe.capture.child.buckets.members import Found, Held, Member
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
-from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, opened
+from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
 from graphsafe.capture.child.targets import TargetError
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 _MOST_MIXED = 48
 "Number of replays in mixed order."

@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.compiled.messages import read_log
 from graphsafe.capture.child.session import REPLAYS, opened
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.step import Compiled
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 _MODULES = ("compile_fx", "cudagraph_trees", "cudagraph_utils", "output_code", "scheduler")
 _ARTIFACTS = ("cudagraphs", "perf_hints")

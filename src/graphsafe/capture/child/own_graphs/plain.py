@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 graphed: list[Any] = []
 "Callables that the target gave to `make_graphed_callables` or `torch.compile` since `left_out` was entered."
 
@@ -33,8 +35,6 @@ def left_out() -> Iterator[None]:
 def run_uncompiled() -> None:
     """Make compiled functions run uncompiled from now on."""
     if "torch._dynamo" in sys.modules:
-        import torch
-
         torch.compiler.set_stance("force_eager")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.own_graphs import Given
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import Session, opened
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 
 class _Steps:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.own_graphs import OwnGraphs
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.report.model import CallSite
+from graphsafe.capture.child.session import Session
+from graphsafe.report.model import CallSite
 
 
 @contextmanager

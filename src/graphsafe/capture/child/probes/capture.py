@@ -10,7 +10,9 @@ import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import torch
 
 from graphsafe.capture.answers.capture import Escaped, EscapedWork, Refused
 from graphsafe.capture.answers.events import CaptureFailure
@@ -28,19 +30,13 @@ from graphsafe.capture.child.session import (
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import NotComparable
-from graphsafe.capture.shared.job import CAPTURE, GONE
+from graphsafe.capture.device.protocol import NotComparable, Recording
+from graphsafe.capture.shared.job import CAPTURE, GONE, Channel, Job
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.order import Order
 from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import NO_REFERENCE, Advances, Check, Replay
 from graphsafe.report.probes.twin import Twin
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.device.protocol import Recording
-    from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:

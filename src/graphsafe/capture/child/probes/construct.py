@@ -6,27 +6,24 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.usage import own_graphs_watched
-from graphsafe.capture.child.session import opened
+from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot, StateError, reach_of
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.device.protocol import Device, RandomState
 from graphsafe.capture.shared.frames import written_at
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
-from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.construct import Attempt, Construct
 from graphsafe.report.probes.construct import RandomState as Generator
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.device.protocol import Device, RandomState
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -137,6 +134,4 @@ def _libraries() -> dict[str, str]:
 
 
 def _platform(device: Device) -> Platform:
-    import torch
-
     return Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())

@@ -11,7 +11,8 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
@@ -22,12 +23,8 @@ from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.valueless import memory_key
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.report.model import CallSite
 
 STEPS = 256
 "Number of further steps, if there is time for them."

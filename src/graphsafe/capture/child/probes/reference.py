@@ -15,9 +15,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.build import Constructed
+from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.child.compare import INCOMPARABLE, Difference, Spread, difference, worse
 from graphsafe.capture.child.expected import Expected, Given, Stepped
@@ -33,14 +36,8 @@ from graphsafe.capture.child.session import (
 from graphsafe.capture.child.state import Reach, Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.shared.job import read_told
+from graphsafe.capture.shared.job import Channel, Job, read_told
 from graphsafe.report.probes.replay import Check
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.answers.events import Asked
-    from graphsafe.capture.shared.job import Channel, Job
 
 _GIVEN_BYTES = 256 << 20
 """Up to this size all values after construction are shared; above it, only values that differ between builds."""
@@ -367,8 +364,6 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 
 def _is_parameter(tensor: torch.Tensor) -> bool:
-    import torch
-
     return isinstance(tensor, torch.nn.Parameter)
 
 

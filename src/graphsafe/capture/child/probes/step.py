@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
+from graphsafe.capture.answers.events import Asked, StepEvent
 from graphsafe.capture.answers.step import HostCall, NeverWaited, Ran, SeenEvent, StepMemory, Watched
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
@@ -20,13 +20,10 @@ from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.step import Step
-
-if TYPE_CHECKING:
-    from graphsafe.capture.answers.events import Asked, StepEvent
-    from graphsafe.capture.shared.job import Channel, Job
 
 _SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
 _COPIES = frozenset({"copy-to-host", "copy-to-device"})

@@ -17,28 +17,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
-from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, host_values
-from graphsafe.capture.child.state import Bindings, Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
+from graphsafe.capture.child.state import Bindings, Reach, Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.state.reach import Constants
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.capture.device.protocol import NotComparable, Recording
 from graphsafe.capture.device.valueless import memory_key
-from graphsafe.report.probes.twin import Cause, Twin
+from graphsafe.report.probes.probe import ProbeStatus
+from graphsafe.report.probes.twin import Cause, Difference, Twin
 
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.child.state import Reach
-    from graphsafe.capture.child.state.reach import Constants
-    from graphsafe.capture.device.protocol import Recording
-    from graphsafe.report.probes.probe import ProbeStatus
-    from graphsafe.report.probes.twin import Difference
-
-Values = Mapping[str, "torch.Tensor"]
+Values = Mapping[str, torch.Tensor]
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7

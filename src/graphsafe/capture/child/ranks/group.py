@@ -13,15 +13,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.ranks.issued import Issued, issued_noted
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.shared.job import WAITS_FOR_RANKS
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Device
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.device.protocol import Device
+from graphsafe.capture.shared.job import WAITS_FOR_RANKS, Channel, Job
 
 _FOR_EVER = timedelta(days=1)
 "The parent ends a rank that waits too long, and reports its line, which a timeout of PyTorch would not."

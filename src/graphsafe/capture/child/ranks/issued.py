@@ -11,18 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
+
+import torch
 
 from graphsafe.capture.processes.originals import encode, write_bytes
 from graphsafe.capture.shared.collectives import FUNCTIONAL, OF_GROUPS, Call, file_of
 from graphsafe.capture.shared.frames import is_graphsafe_file, is_user_file, user_frames
-from graphsafe.capture.shared.job import CAPTURE
+from graphsafe.capture.shared.job import CAPTURE, Channel, Job
 from graphsafe.capture.shared.told import plain
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from graphsafe.capture.shared.job import Channel, Job
 
 _OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 "Collectives whose tensors have the same number of elements in every rank."
@@ -63,7 +61,6 @@ class Issued:
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
     """Note each collective that this process issues; collectives over all ranks are also written to a file that the
     parent reads."""
-    import torch
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
 _AT_A_PORT = ("tcp://", "env://")
 
 
@@ -19,8 +21,6 @@ _AT_A_PORT = ("tcp://", "env://")
 def own_port(folder: Path, child: str) -> Iterator[None]:
     """Replace the rendezvous of groups of one process. PyTorch looks it up when a group is made, so it may be replaced
     late."""
-    import torch
-
     if not torch.distributed.is_available():
         yield
         return

@@ -7,7 +7,7 @@ import types
 from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.state.objects import bases_of, module_name, namespace_of
 from graphsafe.capture.child.state.positions import (
@@ -18,9 +18,7 @@ from graphsafe.capture.child.state.positions import (
     position_of,
     set_position,
 )
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.reach import Reach
 
 MISSING: Any = object()
 "Stands for a value that did not exist; `put_back_host` then removes it."

@@ -13,11 +13,10 @@ from graphsafe.capture.child.state.contents import elements_of, stored_in
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, namespace_of
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
+from graphsafe.capture.child.targets import Subject
 
 if TYPE_CHECKING:
     import torch
-
-    from graphsafe.capture.child.targets import Subject
 
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:

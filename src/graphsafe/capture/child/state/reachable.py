@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.state.contents import handler_of
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.walk import Walk
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.targets import Subject
 
 _MANY_CONTAINERS = 5_000
 _first_reach: dict[int, tuple[Subject, Reach]] = {}

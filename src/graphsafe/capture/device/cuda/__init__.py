@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -23,15 +23,12 @@ from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_o
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.own_replays import replays_watched
-from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState
+from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Recording
-    from graphsafe.report.model import CallSite
-    from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.probes.timeline import Timeline
 
 
 class CudaDevice:

@@ -6,18 +6,16 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
+from graphsafe.capture.device.protocol import Recording
 from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames
 from graphsafe.report.probes.twin import Difference
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Recording
 
 
 class CudaRecording:

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.bits.tensor_bytes import layout_text
 from graphsafe.capture.plan.child.slots import Slots
 from graphsafe.capture.plan.child.surroundings import surroundings
 from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, put
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.session import Session
-    from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite
 
 
 class GuardBroken(Exception):
@@ -230,8 +228,6 @@ def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
 
 
 def copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    import torch
-
     with torch.no_grad(), torch.inference_mode(target.is_inference()):
         target, source = target.detach(), source.detach()
         for dimension in repeated(target):  # along an expanded dimension, one element stands for all
@@ -241,8 +237,6 @@ def copy(target: torch.Tensor, source: torch.Tensor) -> None:
 
 def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
     """Return the dimensions along which a tensor is expanded."""
-    import torch
-
     if tensor.layout != torch.strided:
         return ()
     sizes = zip(tensor.shape, tensor.stride(), strict=True)
@@ -251,7 +245,6 @@ def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def _cloned(value: Any) -> Any:
     """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
-    import torch
     from torch.utils._pytree import tree_map
 
     def cloned(leaf: Any) -> Any:

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from graphsafe.capture.answers.plan import Checked
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.targets import describe
 from graphsafe.capture.plan.shared.marks import CODE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 
 class _Emitted:

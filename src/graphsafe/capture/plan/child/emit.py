@@ -16,8 +16,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.plan.child.box import Box, Edit, unused
 from graphsafe.capture.plan.child.emitted_text import (
     comment,
@@ -28,15 +29,12 @@ from graphsafe.capture.plan.child.emitted_text import (
 )
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
+from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.passed import between
 from graphsafe.capture.plan.shared.regions import Function, Region, function_with
 from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.source import file_lines
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.child.search import Search
 
 _RUNTIME = ("surroundings.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."

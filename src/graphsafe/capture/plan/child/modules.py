@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-if TYPE_CHECKING:
-    from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.targets import Subject
 
 
 class ModuleStack:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.probes.timing import eager_times, in_turn, times_of
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import grouped, in_region
 from graphsafe.capture.plan.child.fixes import fixes, too_short
-from graphsafe.capture.plan.child.runtime import Graph
+from graphsafe.capture.plan.child.runtime import Graph, PlannedRecording
+from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.child.values import TENSOR
+from graphsafe.capture.plan.child.watch import Log
 from graphsafe.capture.plan.shared.regions import Region, function_with
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.child.runtime import PlannedRecording
-    from graphsafe.capture.plan.child.search import Search
-    from graphsafe.capture.plan.child.watch import Log
 
 Data = dict[str, Any]
 

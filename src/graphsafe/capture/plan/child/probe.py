@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.build import Varied
 from graphsafe.capture.answers.own_graphs import Marks, Missing
@@ -41,15 +41,12 @@ from graphsafe.capture.plan.child.search import Search, Unplannable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import watched
 from graphsafe.capture.plan.shared.regions import function_with
-from graphsafe.capture.shared.job import read_told
+from graphsafe.capture.shared.job import Channel, Job, read_told
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite
 from graphsafe.report.plan_text import headline
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.rulebook.book import load_rulebook
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
 
 _MOST_ATTEMPTS = 6
 "Number of captures in this process that were replayed and then found to freeze something."

@@ -11,21 +11,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphsafe.capture.answers.events import CaptureFailure
+import torch
+
+from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.child.probes.twin import uncollected
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.device.protocol import Pieces, Recording
 from graphsafe.capture.plan.child.call import Call, Handed
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.shared.passed import beyond
+from graphsafe.capture.plan.shared.regions import Region
 from graphsafe.capture.shared.frames import traceback_frames, user_frames
-
-if TYPE_CHECKING:
-    from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.device.protocol import Pieces, Recording
-    from graphsafe.capture.plan.shared.regions import Region
-    from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite
 
 
 class Elsewhere(Exception):
@@ -109,8 +108,6 @@ def record(
 
 
 def _is_in_backward() -> bool:
-    import torch
-
     return torch._C._current_graph_task_id() != -1
 
 

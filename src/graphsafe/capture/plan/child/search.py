@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from graphsafe.capture.child.session import FIRST_SEED, REPLAYS
+from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session
+from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.call import Handed
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import cheaper, cost_of
@@ -17,12 +17,8 @@ from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
 from graphsafe.capture.plan.shared.passed import occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
+from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.child.state import Snapshot
-    from graphsafe.optable import OpTable
 
 _MOST_ROUNDS = 24
 

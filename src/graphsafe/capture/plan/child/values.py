@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 TENSOR = "tensor"
 UNBOUND = object()
@@ -47,8 +46,6 @@ def flat(value: Any) -> Flat:
 
 
 def _is_tensor(value: Any) -> bool:
-    import torch
-
     return issubclass(type(value), torch.Tensor)
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.plan.child.call import Call, Handed
@@ -22,14 +23,10 @@ from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, shallow
 from graphsafe.capture.plan.shared.passed import beyond
-from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.plan.shared.regions import Region, function_with
 from graphsafe.capture.shared.frames import frames_under
+from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.shared.regions import Region
-    from graphsafe.optable import OpTable
 
 _SHOWN_VALUES = 64
 "Number of elements up to which the values of a host tensor are compared."

@@ -6,14 +6,16 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.own_graphs import Marks
 from graphsafe.capture.answers.plan import Checked, Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.parent.attempts import until_nothing_is_learned
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.plan.parent.answer import learned, reported, whole
 from graphsafe.capture.plan.shared.marks import CODE, marks
+from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job, forget, write_told
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
@@ -22,10 +24,6 @@ from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled
 from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
-
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.child_process import Child
-    from graphsafe.capture.request import CaptureRequest
 
 Data = Mapping[str, Any]
 
