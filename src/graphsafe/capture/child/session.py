@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -138,6 +139,7 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
     constructor left capturing is repaired, so that the child can find further faults.
     """
     channel.phase("open the device")
+    inherited = frozenset(sys.modules)
     with ExitStack() as stack:
         ready = preparation.prepared(job)
         try:
@@ -166,7 +168,7 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
         if job.plain:
             plain.run_uncompiled()
         if job.child == "build":
-            preparation.tell_imports(channel.folder)
+            preparation.tell_imports(channel.folder, inherited)
         if watched is None:
             for name in device.random_states():
                 if device.draw(name) is not None:

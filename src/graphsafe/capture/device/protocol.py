@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
+
+import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
@@ -21,9 +23,6 @@ from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.probes.twin import Difference
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True, slots=True)

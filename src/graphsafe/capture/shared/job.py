@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.processes.originals import (
     decode,
@@ -22,9 +22,6 @@ from graphsafe.capture.processes.originals import (
     write_bytes,
 )
 from graphsafe.capture.shared.told import Told, plain, written
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."
@@ -41,7 +38,7 @@ OWN_INPUTS = "the step's own inputs"
 @dataclass(frozen=True, slots=True)
 class Job:
     child: str
-    "The child to run: a name in `graphsafe.capture.child.main.CHILDREN`."
+    "The child to run: a name in `graphsafe.capture.child.work.CHILDREN`."
     folder: str
     "The folder in which this child and its siblings write; `share` files go there under the names of their makers."
     target: str
@@ -120,7 +117,7 @@ class Channel:
         self.now = text
         write_bytes(f"{self.folder}/{self.name}.phases", _line(text), append=True)
 
-    def tell(self, *answers: DataclassInstance) -> None:
+    def tell(self, *answers: object) -> None:
         """Add answers, or replace those of the same kind; they survive the child's death."""
         self._end_a_copy()
         self._result |= written(*answers)
@@ -189,7 +186,7 @@ def read_phases(folder: Path, child: str) -> list[Phase]:
     return [Phase(float(began), name) for began, _, name in parts if name]
 
 
-def write_told(folder: Path, name: str, *answers: DataclassInstance) -> None:
+def write_told(folder: Path, name: str, *answers: object) -> None:
     """Write answers where `read_told` finds them."""
     write_json(folder / f"{name}.result", written(*answers))
 

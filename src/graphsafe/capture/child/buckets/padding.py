@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from graphsafe.capture.answers.pool import Padded
 from graphsafe.capture.child.buckets.members import Held, Member
@@ -124,8 +125,6 @@ class _Rows:
 
     def _eager(self) -> list[dict[str, torch.Tensor]] | None:
         """Run two eager steps on the live requests alone; None if the step does not accept other shapes."""
-        from torch.utils._pytree import tree_map
-
         session, subject = self.member.session, self.member.session.subject
         self._put_back()
         session.put_inputs(1)

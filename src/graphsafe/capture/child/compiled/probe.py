@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,7 +51,6 @@ def run(job: Job, channel: Channel) -> None:
 @contextmanager
 def _heard(messages: list[str]) -> Iterator[None]:
     """Collect Inductor's messages about CUDA graphs, from the first compilation on."""
-    import importlib
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -78,8 +78,6 @@ def _heard(messages: list[str]) -> Iterator[None]:
 def _compiled_anew() -> Iterator[None]:
     """Compile without Inductor's caches of graphs: earlier children filled them, and its log says nothing about a
     cached graph. Compiled kernels may come from a cache."""
-    import importlib
-
     functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
     with (

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_slot
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
@@ -75,8 +77,6 @@ def handler_of(kind: type) -> Handler | None:
 
 
 def _find_handler(kind: type) -> Handler | None:
-    import torch
-
     if issubclass(kind, enum.Enum):
         return _take_enum
     if issubclass(kind, SCALARS):
@@ -135,8 +135,6 @@ def _take_constant(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_tensor(walk: Walk, path: str, value: Any) -> None:
-    import torch
-
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
     if kind.is_leaf.__get__(value) and (grad := kind.grad.__get__(value)) is not None:
@@ -278,8 +276,6 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
 
 @functools.cache
 def _module_machinery() -> frozenset[str]:
-    import torch
-
     return frozenset(torch.nn.Module().__dict__)
 
 
@@ -298,8 +294,6 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
 
 def _take_script_module(walk: Walk, path: str, value: Any) -> None:
     """Take the state inside the TorchScript module, and the Python modules around it."""
-    import torch
-
     of_torch: Any = torch._C
     dot = below(path)
     attributes = attributes_of(value) or {}

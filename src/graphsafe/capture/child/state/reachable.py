@@ -6,6 +6,8 @@ import gc
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from graphsafe.capture.child.state.contents import handler_of
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.walk import Walk
@@ -35,8 +37,6 @@ def generators_of(subject: Subject) -> Reach:
 def objects_of(subject: Subject) -> list[Any]:
     """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
     classes."""
-    import torch
-
     walk = Walk()
     with torch._C.DisableTorchFunction():
         walk.run(
@@ -60,8 +60,6 @@ def seed_generators(subject: Subject, value: int) -> None:
 
 
 def walk(roots: Mapping[str, Any]) -> Reach:
-    import torch
-
     # All objects that the walk finds stay alive, and repeated garbage collections over them would take most of the
     # time.
     collecting = gc.isenabled()

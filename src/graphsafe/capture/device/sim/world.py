@@ -17,6 +17,7 @@ from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import shown
+from graphsafe.optable import OpTable
 from graphsafe.report.probes.construct import Attempt
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import CUDAGraph, Session
     from graphsafe.capture.device.sim.shapes import Shapes
     from graphsafe.capture.device.sim.streams import Stream
-    from graphsafe.optable import OpTable
 
 LAUNCHED = frozenset(("kernel", "graph"))
 "Kinds of work that count as launches."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.bits.tensor_bytes import layout_text
@@ -245,7 +246,6 @@ def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def _cloned(value: Any) -> Any:
     """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
-    from torch.utils._pytree import tree_map
 
     def cloned(leaf: Any) -> Any:
         if not issubclass(type(leaf), torch.Tensor):

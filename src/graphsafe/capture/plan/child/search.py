@@ -17,6 +17,7 @@ from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
 from graphsafe.capture.plan.shared.passed import occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
+from graphsafe.capture.shared.places import shown
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
 
@@ -267,6 +268,4 @@ def _holds(outer: Region, inner: Region) -> bool:
 
 
 def _line(frames: Sequence[CallSite]) -> str:
-    from graphsafe.capture.shared.places import shown
-
     return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else "no line"
