@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ from graphsafe.capture.child.state import Reach, Snapshot, StateError, inputs_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job, read_told
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
 
 _GIVEN_BYTES = 256 << 20
@@ -152,14 +153,8 @@ class _Runs:
                 raise StateError(f"with its state put back {error.line}") from error
         return series
 
-    @contextmanager
-    def _capture_path(self, plain: bool = False) -> Iterator[None]:
-        self._session.capture_path = not plain
-        self._session.asked = self.asked.append
-        try:
-            yield
-        finally:
-            self._session.capture_path = False
+    def _capture_path(self, plain: bool = False) -> AbstractContextManager[None]:
+        return replaced((self._session, "capture_path", not plain), (self._session, "asked", self.asked.append))
 
     def _compare_with_plain(self) -> None:
         """Compare the path of captures with plain eager steps, up to rounding."""

@@ -21,6 +21,7 @@ from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.step import Step
@@ -104,17 +105,15 @@ def held_by_step(session: Session) -> StepMemory:
     if session.device.evidence != "predicted":
         return _held_by_plain_step(session)
     asked: list[Asked] = []
-    session.capture_path, session.asked = True, asked.append
     try:
-        session.put_inputs(1)
-        with session.device.watch_memory() as events:
-            outputs = session.path_step()
-            kept = len(events)  # a graph's pool holds its outputs as long as it lives
-            del outputs
+        with replaced((session, "capture_path", True), (session, "asked", asked.append)):
+            session.put_inputs(1)
+            with session.device.watch_memory() as events:
+                outputs = session.path_step()
+                kept = len(events)  # a graph's pool holds its outputs as long as it lives
+                del outputs
     except TargetError as error:
         return replace(_held_by_plain_step(session), failed=error.line)
-    finally:
-        session.capture_path, session.asked = False, None
     pool = memory_held(events[:kept])
     if asked:
         return replace(_held_by_plain_step(session), pool=pool)

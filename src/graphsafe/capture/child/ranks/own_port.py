@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.shared.replaced import replaced
+
 _AT_A_PORT = ("tcp://", "env://")
 
 
@@ -37,8 +39,5 @@ def own_port(folder: Path, child: str) -> Iterator[None]:
         count += 1
         return original(f"file://{folder.absolute()}/{child}.meeting-{count}", 0, 1, **more)
 
-    distributed_c10d.rendezvous = rendezvous  # type: ignore[attr-defined]
-    try:
+    with replaced((distributed_c10d, "rendezvous", rendezvous)):
         yield
-    finally:
-        distributed_c10d.rendezvous = original  # type: ignore[attr-defined]

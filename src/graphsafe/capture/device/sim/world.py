@@ -6,7 +6,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
 from graphsafe.report.probes.construct import Attempt
 
@@ -125,13 +126,8 @@ class World:
     def device(self, index: int) -> None:
         self._here.device = index
 
-    @contextmanager
-    def on(self, index: int) -> Iterator[None]:
-        before, self.device = self.device, index
-        try:
-            yield
-        finally:
-            self.device = before
+    def on(self, index: int) -> AbstractContextManager[None]:
+        return replaced((self, "device", index))
 
     @property
     def scope(self) -> Scope:
@@ -209,19 +205,12 @@ class World:
         for text in unknown:
             self.unknown.setdefault(text, threading.get_ident())
 
-    @contextmanager
-    def within(self, scope: Scope) -> Iterator[None]:
-        before, self.scope = self.scope, scope
-        try:
-            yield
-        finally:
-            self.scope = before
+    def within(self, scope: Scope) -> AbstractContextManager[None]:
+        return replaced((self, "scope", scope))
 
-    @contextmanager
-    def via(self, name: str) -> Iterator[None]:
+    def via(self, name: str) -> AbstractContextManager[None]:
         """Name the Python-level call while the context lasts, unless an outer call is already named."""
-        with self.within(Scope(via=self.scope.via or name)):
-            yield
+        return self.within(Scope(via=self.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
         frames, span = user_frames()
