@@ -1,10 +1,11 @@
-"""Runs code without torch's function and dispatch modes."""
+"""Modes of torch's dispatcher: the base of those that watch operations, and code that runs without any."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
@@ -23,3 +24,14 @@ class outside_modes:
         for mode in reversed(self._modes):
             torch.utils._python_dispatch._push_mode(mode)
         self._functions.__exit__(*error)
+
+
+class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that sees all operations, those of higher order included."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
+        return False

@@ -239,3 +239,15 @@ def current() -> World:
 
 def active() -> World | None:
     return _current
+
+
+def simulated(real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `act(world, real, ...)` where a world sees the call, else `real(...)`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        world = _current
+        if world is None or world.bypassed:
+            return real(*args, **kwargs)
+        return act(world, real, *args, **kwargs)
+
+    return call

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import reach_of
-from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.modes import OperationMode, outside_modes
+from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import Call, Handed
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
@@ -273,9 +273,8 @@ class _Watch:
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
         found: list[int] = []
-        for position, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
+        for argument, value in by_schema(func, args, kwargs):
+            if is_written(argument):
                 found += [key for tensor in flat(value).tensors for key in self._keys(tensor)]
         return tuple(found)
 
@@ -317,16 +316,10 @@ def _is_host(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
-class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    supports_higher_order_operators = True
-
+class _Ops(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, watch: _Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
