@@ -58,15 +58,17 @@ class NotComparable(RuntimeError):
     """Raised if the device does not show the contents of a recording, so that recordings cannot be compared."""
 
 
-class Recording(Protocol):
-    """A captured step."""
-
+class Replayable(Protocol):
     @property
     def outputs(self) -> Any:
-        """The result of the captured call; replay writes into these tensors."""
+        """The result of the step; a replay writes into these tensors, or replaces them."""
         ...
 
     def replay(self) -> None: ...
+
+
+class Recording(Replayable, Protocol):
+    """A captured step."""
 
     def nodes(self) -> Mapping[str, int]:
         """Return graph nodes by kind (`kernel`, `memcpy`, `memset`, `host`, ...); empty for an empty graph."""

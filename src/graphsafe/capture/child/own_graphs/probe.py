@@ -29,6 +29,6 @@ def run(job: Job, channel: Channel) -> None:
         built, reference = given
         with session.device.capture_stream():
             session.warm_up()
-        replays = Replays(session, _Steps(session), reference)  # type: ignore[arg-type]
+        replays = Replays(session, _Steps(session), reference)
         replays.run(built, first_step=False)
         channel.tell(Given(replays.against("its own graphs"), tuple(replays.different)))

@@ -14,9 +14,9 @@ from typing import Literal
 
 import torch
 
-from graphsafe.capture.answers.capture import Escaped, EscapedWork, Refused
-from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.child.compare import INCOMPARABLE, Difference, difference, unread, worse
+from graphsafe.capture.answers.capture import EscapedWork, Refused
+from graphsafe.capture.answers.events import CaptureFailure, StepEvent
+from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, unread, worse
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import (
@@ -29,8 +29,7 @@ from graphsafe.capture.child.session import (
 )
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
-from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import NotComparable, Recording
+from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
 from graphsafe.capture.shared.job import CAPTURE, GONE, Channel, Job
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.order import Order
@@ -57,9 +56,8 @@ def run(job: Job, channel: Channel) -> None:
         if isinstance(answer, CaptureFailure):
             channel.tell(Refused(answer.event))
         else:
-            escaped = [Escaped(one.op, one.frames, one.span) for one in answer.escaped()]
-            escaped += [Escaped(one.op, one.frames, one.span) for one in session.ranks.issued.beside]
-            channel.tell(EscapedWork(tuple(escaped)))
+            beside = [StepEvent("hidden-sync", one.op, one.frames, one.span) for one in session.ranks.issued.beside]
+            channel.tell(EscapedWork((*answer.escaped(), *beside)))
         others = session.ranks.gather(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             return
@@ -167,7 +165,7 @@ class Replays:
     def __init__(
         self,
         session: Session,
-        recording: Recording,
+        recording: Replayable,
         reference: Expected,
         restart: Callable[[], None] = lambda: None,
         tell: Callable[[Replay], None] = lambda replay: None,
@@ -279,29 +277,22 @@ class Replays:
         tensors = reach_of(session.subject).tensors
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
         for path, digest in expected.state.items():
-            value = expected.values.get(path)
-            if path not in tensors:
-                self._add(f"state {path}", k, INCOMPARABLE, value)
-            elif digests[path] != digest:
-                apart = INCOMPARABLE if value is None else self._apart(tensors[path], value)
-                self._add(f"state {path}", k, apart, value)
-            else:
+            if digests.get(path) == digest:
                 self._checks.setdefault(f"state {path}", Check(f"state {path}"))
+            else:
+                value = expected.values.get(path)
+                self._add(f"state {path}", k, self._apart(tensors.get(path), value), value)
 
     def _outputs(self, k: int, outputs: Reach, expected: Stepped) -> None:
         for path, value in expected.outputs.items():
-            apart = self._apart(outputs.tensors[path], value) if path in outputs.tensors else INCOMPARABLE
-            self._add(path, k, apart, value)
+            self._add(path, k, self._apart(outputs.tensors.get(path), value), value)
         for path in outputs.unreadable:
             self._checks[path] = unread(path)
         for path, text in expected.hosts.items():
-            same = outputs.hosts.get(path) == text
-            self._add(path, k, Difference(same, 0.0 if same else None), None)
+            self._add(path, k, EQUAL if outputs.hosts.get(path) == text else INCOMPARABLE, None)
 
-    def _apart(self, tensor: torch.Tensor, value: torch.Tensor) -> Difference:
-        ours = self._session.device.to_host(tensor)
-        with outside_modes():
-            return difference(ours, value)
+    def _apart(self, tensor: torch.Tensor | None, value: torch.Tensor | None) -> Difference:
+        return difference(None if tensor is None else self._session.device.to_host(tensor), value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
         """Add a comparison.
@@ -309,12 +300,9 @@ class Replays:
         A difference counts if chance does not explain it. If the reference consists of plain eager steps, which may
         choose other kernels, a difference counts if rounding does not explain it either.
         """
-        path, noise, spread = name.removeprefix("state "), self._reference.noise, self._reference.rounding
-        with outside_modes():
-            floor = None if path in noise.unbounded else 0.0 if value is None else noise.bound(path, value)
-            rounding = None
-            if self._plain and spread is not None and value is not None:
-                rounding = spread.bound(path, value)
+        path, spread = name.removeprefix("state "), self._reference.rounding
+        floor = self._reference.noise.bound(path, value)
+        rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
         self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
@@ -343,12 +331,11 @@ class Replays:
             return "skipped", advances
         if eager != ours:
             return "fail", advances
-        with outside_modes():
-            differ = any(
-                not difference(value, steps[1].outputs[path]).equal
-                for path, value in steps[0].outputs.items()
-                if path in steps[1].outputs
-            )
+        differ = any(
+            not difference(value, steps[1].outputs[path]).equal
+            for path, value in steps[0].outputs.items()
+            if path in steps[1].outputs
+        )
         advances = replace(advances, eager_differ=differ, replays_differ=pair[0][1] != pair[1][1])
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 

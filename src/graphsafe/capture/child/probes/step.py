@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
-from graphsafe.capture.answers.step import HostCall, NeverWaited, Ran, SeenEvent, StepMemory, Watched
+from graphsafe.capture.answers.step import HostCall, Ran, SeenEvent, StepMemory, Watched
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
@@ -87,7 +87,7 @@ def observe(session: Session) -> Seen:
     session.put_inputs(1)
     session.ranks.issued.never_waited()
     warm = watched(session)
-    never_waited = tuple(NeverWaited(call.frames, call.span) for call in session.ranks.issued.never_waited())
+    never_waited = tuple(session.ranks.issued.never_waited())
     seen = Seen(warm, first, _watched_as_if_captured(session))
     lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
     seen.tell(session)

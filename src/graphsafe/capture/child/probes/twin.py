@@ -195,26 +195,17 @@ class _Twins:
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):
                 for name, (left, right) in self._unlike(one, again).items():
-                    with outside_modes():
-                        noise.add(name, left, right)
+                    noise.add(name, left, right)
         apart = [self._beyond(one, other, noise) for one in ours for other in theirs]
         return bool(frozenset.intersection(*apart))
 
     def _beyond(self, one: Values, other: Values, noise: Spread) -> frozenset[str]:
         """Return the results of which two replays lie further apart than `noise`."""
-        found = set()
-        for name, (ours, theirs) in self._unlike(one, other).items():
-            if ours is None:
-                continue
-            if theirs is None:
-                found.add(name)
-                continue
-            with outside_modes():
-                apart, floor = difference(ours, theirs), noise.bound(name, ours)
-                far = apart.largest is None or floor is None or apart.largest > floor
-                if not apart.equal and far and name not in noise.unbounded:
-                    found.add(name)
-        return frozenset(found)
+        return frozenset(
+            name
+            for name, (ours, theirs) in self._unlike(one, other).items()
+            if ours is not None and difference(ours, theirs).is_beyond(noise.bound(name, ours))
+        )
 
     def _unlike(self, one: Values, other: Values) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
         """Return the values that differ byte for byte, on the host; None for a value that one side lacks."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.bits.tensor_bytes import layout_text
+from graphsafe.capture.plan.child.copies import cloned, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.slots import Slots
 from graphsafe.capture.plan.child.surroundings import surroundings
 from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, put
@@ -106,13 +106,13 @@ class Call:
         self._slots.look()
         self._first = {name: content(cells[name]) for name in self.outputs if name in cells}
         for name in self.handed.private & self._first.keys():
-            self._first[name] = _cloned(self._first[name])
+            self._first[name] = cloned(self._first[name])
             put(cells[name], self._first[name])
         if self.held:
-            apart = {storage_of(tensor) for tensor in self.held.values() if tensor is not None}
+            apart = {storage_address(tensor) for tensor in self.held.values() if tensor is not None}
             for name, value in self._first.items():
-                if any(storage_of(tensor) in apart for tensor in flat(value).tensors):
-                    self._first[name] = _cloned(value)
+                if any(storage_address(tensor) in apart for tensor in flat(value).tensors):
+                    self._first[name] = cloned(value)
                     put(cells[name], self._first[name])
             self.settle()
         if not self.handed.returns:
@@ -159,7 +159,7 @@ class Call:
             if tensor is old or _same_memory(old, tensor):
                 continue
             same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
-            if not same or not set(repeated(old)) <= set(repeated(tensor)):
+            if not same or not set(repeated_dimensions(old)) <= set(repeated_dimensions(tensor)):
                 raise GuardBroken(self.number, name, f"{layout_text(tensor)} where {layout_text(old)} was captured")
             found.append((old, tensor))
         return found
@@ -202,13 +202,6 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype
 
 
-def storage_of(tensor: torch.Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
-        return 0
-
-
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     try:
         return (
@@ -223,33 +216,6 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Copy each source to its target. No copy may overwrite a tensor that a later copy reads."""
-    targets = {storage_of(target) for target, _ in pairs}
-    for target, source in [(target, new.clone() if storage_of(new) in targets else new) for target, new in pairs]:
-        copy(target, source)
-
-
-def copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    with torch.no_grad(), torch.inference_mode(target.is_inference()):
-        target, source = target.detach(), source.detach()
-        for dimension in repeated(target):  # along an expanded dimension, one element stands for all
-            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
-        target.copy_(source)
-
-
-def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the dimensions along which a tensor is expanded."""
-    if tensor.layout != torch.strided:
-        return ()
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
-
-
-def _cloned(value: Any) -> Any:
-    """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
-
-    def cloned(leaf: Any) -> Any:
-        if not issubclass(type(leaf), torch.Tensor):
-            return leaf
-        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
-
-    return tree_map(cloned, value)
+    targets = {storage_address(target) for target, _ in pairs}
+    for target, source in [(target, new.clone() if storage_address(new) in targets else new) for target, new in pairs]:
+        copy_values(target, source)

@@ -16,20 +16,6 @@ from graphsafe.capture.plan.shared.marks import CODE
 from graphsafe.capture.shared.job import Channel, Job
 
 
-class _Emitted:
-    """A step that emitted code has captured, in the form that `Replays` needs."""
-
-    def __init__(self, planned: Any) -> None:
-        self._planned = planned
-
-    @property
-    def outputs(self) -> Any:
-        return self._planned.outputs
-
-    def replay(self) -> None:
-        self._planned.replay()
-
-
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
@@ -42,7 +28,7 @@ def run(job: Job, channel: Channel) -> None:
         except Exception as error:
             channel.tell(Checked(f"emitted code fails: {describe(error)}"))
             return
-        replays = Replays(session, _Emitted(planned), reference)  # type: ignore[arg-type]
+        replays = Replays(session, planned, reference)
         # The first step is not compared, because emitted code is not replayed from the state of construction.
         replays.run(built, first_step=False)
         channel.tell(Checked(replays.against("emitted code")))

@@ -36,7 +36,7 @@ from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.source import file_lines
 
-_RUNTIME = ("surroundings.py", "emitted_runtime.py")
+_RUNTIME = ("surroundings.py", "copies.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.answers.events import CaptureFailure, StepEvent
+from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.probes.twin import uncollected
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.device.protocol import Pieces, Recording
@@ -45,7 +45,7 @@ class Graph:
 
 
 class PlannedRecording:
-    """A captured step in pieces; see `graphsafe.capture.device.protocol.Recording`."""
+    """A captured step in pieces."""
 
     def __init__(self, outputs: Any, items: Sequence[Graph | Call], pieces: Pieces) -> None:
         self.items = tuple(items)
@@ -69,32 +69,16 @@ class PlannedRecording:
             if isinstance(item, Call):
                 item.settle()
 
-    def nodes(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for item in self.items:
-            for kind, number in item.recording.nodes().items() if isinstance(item, Graph) else ():
-                found[kind] = found.get(kind, 0) + number
-        return found
-
     def pool_bytes(self) -> int | None:
         """Return the bytes of the one pool that all segments share."""
         first = next((item for item in self.items if isinstance(item, Graph)), None)
         return 0 if first is None else first.recording.pool_bytes()
-
-    def differences(self, other: Recording) -> tuple[Any, ...]:
-        return ()
-
-    def opaque_nodes(self) -> int:
-        return sum(item.recording.opaque_nodes() for item in self.items if isinstance(item, Graph))
 
     def release(self) -> None:
         for item in self.items:
             if isinstance(item, Graph):
                 item.recording.release()
         self._outputs = self._giver = None
-
-    def escaped(self) -> tuple[StepEvent, ...]:
-        return ()
 
 
 def record(
