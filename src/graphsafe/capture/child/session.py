@@ -102,12 +102,8 @@ class Session:
         self.seed(k if seed is None else seed)
 
     def offset(self) -> int | None:
-        state = self.device.random_states().get(self.device_key)
+        state = self.device.random_states().get(self.device.name)
         return None if state is None else state.offset
-
-    @property
-    def device_key(self) -> str:
-        return self.device.name
 
     def outputs_of(self, outputs: Any) -> Reach:
         return walk({"output": outputs})

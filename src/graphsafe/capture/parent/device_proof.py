@@ -10,9 +10,8 @@ from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
 
-from graphsafe.capture.answers.build import Built, Platform
+from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.failure import TargetFailure
-from graphsafe.capture.answers.step import Ran
 from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
@@ -57,10 +56,6 @@ class DeviceProof:
         "The findings of each run, in the order of the runs."
         self.findings: list[Finding] = []
         self.limits: list[Limit] = []
-        self.built: list[Platform] = []
-        "The environment that the build child of each bucket reported."
-        self.lines: dict[str, set[int]] = {}
-        "File -> the lines that ran."
         self._request = request
         self._book = book
         self._points = points
@@ -109,9 +104,6 @@ class DeviceProof:
         self.findings += at_configured_levels(findings, seen, self._book)
         self.of_bucket.append(findings)
         self.limits += [*limits, *without_line]
-        self.built.append(seen.told[Built].platform)
-        for file, numbers in seen.told[Ran].lines.items():
-            self.lines.setdefault(file, set()).update(numbers)
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
         """Capture the buckets that are ready by themselves together in one pool."""

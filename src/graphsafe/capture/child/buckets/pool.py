@@ -157,9 +157,8 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
                 pair = (members[other].name, member.name)
                 static = bool(members[other].static_outputs() & set(lost))
                 overwritten.setdefault(pair, Overwritten(members[other].axes, member.axes, tuple(lost[:4]), static))
-        earlier = {
-            other: digests for other, digests in earlier.items() if members[other].name not in _first(overwritten)
-        }
+        lost_by = {name for name, _ in overwritten}
+        earlier = {other: digests for other, digests in earlier.items() if members[other].name not in lost_by}
         earlier[at] = _digests(member)
         as_alone = member.apart(found, member.alone[k])
         as_eager = as_alone if refused is not None else member.apart(found, eager[number])
@@ -179,10 +178,6 @@ def _order(count: int) -> list[tuple[int, int]]:
     ones."""
     numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
     return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]
-
-
-def _first(pairs: Any) -> set[str]:
-    return {one for one, _ in pairs}
 
 
 def _digests(member: Member) -> dict[str, str]:

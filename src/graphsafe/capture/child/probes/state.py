@@ -71,7 +71,7 @@ def _rebound(two: Reach, three: Reach) -> Iterator[str]:
     """Yield the path of each tensor that the last step put into another storage."""
     for path, tensor in three.tensors.items():
         held = two.tensors.get(path)
-        if held is not None and _storage(held) != _storage(tensor):
+        if held is not None and memory_key(held) != memory_key(tensor):
             yield path
 
 
@@ -109,7 +109,3 @@ def _is_none(reach: Reach, path: str) -> bool:
     if path in reach.tensors or path in reach.lengths:
         return False
     return reach.hosts.get(path, "None") == "None"
-
-
-def _storage(tensor: Any) -> int:
-    return memory_key(tensor)

@@ -199,9 +199,9 @@ def _random(world: World) -> dict[str, Any]:
 
     return {
         "default_generators": tuple(world.generators),
-        "manual_seed": lambda seed: _returning_none(world.generators[world.device].manual_seed(seed)),
+        "manual_seed": lambda seed: _nothing(world.generators[world.device].manual_seed(seed)),
         "manual_seed_all": manual_seed_all,
-        "seed": lambda: _returning_none(world.generators[world.device].seed()),
+        "seed": lambda: _nothing(world.generators[world.device].seed()),
         "seed_all": lambda: manual_seed_all(world.generators[0].seed()),
         "initial_seed": lambda: world.generators[world.device].initial_seed(),
         "get_rng_state": get_rng_state,
@@ -209,10 +209,6 @@ def _random(world: World) -> dict[str, Any]:
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
     }
-
-
-def _returning_none(_: object) -> None:
-    return None
 
 
 def _memory(world: World) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from graphsafe.capture.answers.failure import Done, Fault, StateFailure, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
+from graphsafe.capture.parent.supervision.device_use import Stay
 from graphsafe.capture.parent.supervision.ended import Ended, Ending
+from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.processes.own_process import CHANGED, CHANGES
 from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
 from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
@@ -30,6 +32,15 @@ class Child:
         """Start the child, for the first time or again."""
         self.started = self._begun = time.monotonic()
         self.seconds = 0.0
+        self.number = 0
+        "Its number among the children of its supervisor."
+        self.origin: Server | None = None
+        "The server that it was forked from; None for a process of its own."
+        self.stay: Stay | None = None
+        "Its stay on a GPU."
+        self.is_alone = False
+        "Whether it was told that it has its device alone."
+        self.shown_phase = ""
         self.pid: int | None = None
         self.status: int | None = None
         "The exit status, or minus the signal that ended it."

@@ -11,7 +11,7 @@ from graphsafe.capture.child.probes.timing import eager_times, in_turn, times_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.causes import Cause
-from graphsafe.capture.plan.child.cost import grouped, in_region
+from graphsafe.capture.plan.child.cost import Groups, in_region
 from graphsafe.capture.plan.child.fixes import fixes, too_short
 from graphsafe.capture.plan.child.runtime import Graph, PlannedRecording
 from graphsafe.capture.plan.child.search import Search
@@ -87,7 +87,7 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
     log = search.log
     reported: list[Data] = []
     pieces = itertools.groupby(
-        ((group, op) for group, op in grouped(log) if op is None or op.launches), key=lambda pair: pair[0]
+        ((group, op) for group, op in Groups(log).of(()) if op is None or op.launches), key=lambda pair: pair[0]
     )
     for group, pairs in pieces:
         ops = [op for _, op in pairs if op is not None]

@@ -96,7 +96,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
     # Marks refer to the target's own functions, whose statements are not taken apart
     if not eager_marks() and not plain.graphed:
-        running = [op.frames for op in watched(session, (), {}, table)().ops]
+        running = [op.frames for op in watched(session, (), {}, table).ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
     search = Search(session, begin, table, rebindings(told), split)
     search.blame(causes)

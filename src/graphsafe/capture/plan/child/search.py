@@ -145,13 +145,12 @@ class Search:
         session = self._session
         self.start.put_back()
         session.channel.phase(f"look at segments, round {self._rounds + 1}")
-        step = watched(session, self.regions, self.handed, self._table)
         session.seed(FIRST_SEED)
         session.step()
         logs = []
         for k in range(1, REPLAYS + 1):
             session.put_inputs(k)
-            logs.append(step())
+            logs.append(watched(session, self.regions, self.handed, self._table))
         return logs
 
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:

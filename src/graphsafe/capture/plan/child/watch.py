@@ -125,15 +125,9 @@ class Log:
     "Storage -> number of the operation that made it."
 
 
-def watched(
-    session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable
-) -> Callable[[], Log]:
-    """Return a function that runs one step on the current inputs and returns its log."""
-
-    def run() -> Log:
-        return _Watch(session, handed, ops).run(regions)
-
-    return run
+def watched(session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable) -> Log:
+    """Run one step on the current inputs, and return its log."""
+    return _Watch(session, handed, ops).run(regions)
 
 
 class _Watch:
