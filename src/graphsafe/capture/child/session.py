@@ -180,9 +180,8 @@ def seed_all(device: Device, value: int) -> None:
 
 def save_values(channel: Channel, name: str, data: Any) -> None:
     """Save data with host tensors for siblings, which run the same user's code."""
-    with outside_modes(), open_file(channel.share(name), "wb") as file:
+    with channel.shared_file(name) as path, outside_modes(), open_file(path, "wb") as file:
         torch.save(data, file)
-    channel.publish(name)
 
 
 def load_values(path: Path) -> Any:

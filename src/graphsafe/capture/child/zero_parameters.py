@@ -6,12 +6,11 @@ captured does not depend on the values of its parameters. Every child draws the 
 
 from __future__ import annotations
 
-import zlib
-
 import torch
 
 from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.vary import generator_for
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
 
@@ -45,6 +44,5 @@ def _is_zero(device: Device, tensor: torch.Tensor) -> bool:
 
 
 def _drawn(path: str, count: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(zlib.crc32(path.encode()))
-    drawn = torch.randn(min(count, _DRAWN), generator=generator) * _SCALE
+    drawn = torch.randn(min(count, _DRAWN), generator=generator_for(path)) * _SCALE
     return drawn.repeat(-(-count // drawn.numel()))[:count]

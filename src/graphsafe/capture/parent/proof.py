@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from graphsafe.capture.answers.build import Built
-from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.answers.build import Built, Declaration
 from graphsafe.capture.answers.step import Ran
 from graphsafe.capture.parent.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.parent.buckets.sharing import sample_of

@@ -5,7 +5,8 @@ Files work alike for a forked and a spawned child, outlive a child that dies, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,12 +132,11 @@ class Channel:
             sleep(_POLL)
         return alone.exists()
 
-    def share(self, name: str) -> Path:
-        """Return the path under which to write a file for siblings, with `publish` when it is complete."""
+    @contextmanager
+    def shared_file(self, name: str) -> Iterator[str]:
+        """Yield the path under which to write a file for siblings, who see it when it is complete."""
         self._end_a_copy()
-        return self.folder / f"{name}.part"
-
-    def publish(self, name: str) -> None:
+        yield f"{self.folder}/{name}.part"
         self._end_a_copy()
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 

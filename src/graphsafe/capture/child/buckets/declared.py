@@ -15,7 +15,7 @@ import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.child.state import objects_of
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
 from graphsafe.capture.child.targets import Subject

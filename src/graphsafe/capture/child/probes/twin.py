@@ -242,7 +242,8 @@ class _Twins:
             return found, [], None
         placed = {_key(one): one for one in self._first.differences(traced)}
         traced.release()
-        found = [replace(one, **_place(placed.get(_key(one), one))) for one in found]
+        at = [placed.get(_key(one), one) for one in found]
+        found = [replace(one, op=of.op, frames=of.frames, span=of.span) for one, of in zip(found, at, strict=True)]
         chance = self._chance()
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
@@ -342,10 +343,6 @@ Key = tuple[int, str, int]
 
 def _key(one: Difference) -> Key:
     return one.node, one.what, one.argument
-
-
-def _place(one: Difference) -> dict[str, Any]:
-    return {"op": one.op, "frames": one.frames, "span": one.span}
 
 
 def _changes(earlier: _Before, later: _Before) -> list[Cause]:

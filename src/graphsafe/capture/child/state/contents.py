@@ -160,23 +160,22 @@ def _take_dict(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_list(walk: Walk, path: str, value: Any) -> None:
-    base: Any = list if issubclass(type(value), list) else deque
-    walk.reach.lengths[path] = base.__len__(value)
     walk.reach.sized[path] = value
     walk.reach.containers.append(value)
-    if base.__len__(value) > _LONG and are_scalars(list(base.__iter__(value))):
-        walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
-        return
-    walk.look_at(elements_of(path, value))
+    _take_elements(walk, path, value, list if issubclass(type(value), list) else deque)
 
 
 def _take_tuple(walk: Walk, path: str, value: Any) -> None:
-    walk.reach.lengths[path] = tuple.__len__(value)
     walk.reach.tuples[path] = value
-    if tuple.__len__(value) > _LONG and are_scalars(list(tuple.__iter__(value))):
-        walk.reach.hosts[path] = digest(repr(list(tuple.__iter__(value))))
-        return
-    walk.look_at(elements_of(path, value))
+    _take_elements(walk, path, value, tuple)
+
+
+def _take_elements(walk: Walk, path: str, value: Any, base: Any) -> None:
+    length = walk.reach.lengths[path] = base.__len__(value)
+    if length > _LONG and are_scalars(list(base.__iter__(value))):
+        walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
+    else:
+        walk.look_at(elements_of(path, value))
 
 
 def _take_set(walk: Walk, path: str, value: Any) -> None:

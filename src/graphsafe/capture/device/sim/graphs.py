@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -269,7 +270,11 @@ class CUDAGraph:
         self._captured = True
         world.graphs.add(self)
         if not self.kinds():
-            world.warn_empty()
+            warnings.warn(
+                "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+                "device or stream.",
+                stacklevel=2,
+            )
 
     def replay(self) -> None:
         if not self._captured:

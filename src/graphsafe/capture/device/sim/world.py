@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -176,13 +175,6 @@ class World:
                 yield
         finally:
             self._here.bypassed = before
-
-    def warn_empty(self) -> None:
-        warnings.warn(
-            "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device "
-            "or stream.",
-            stacklevel=3,
-        )
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
         """Record an unknown effect.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.parent.buckets.support import Times, Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.places import shown

@@ -131,7 +131,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         if not isinstance(broken, GuardBroken):
             against = _against(replays)
             against = _untested(told) if against is None else split.in_words(against)
-            reported |= {"checks": replays.result.checks, "reason": against}
+            reported["reason"] = against
             channel.tell(Planned(reported), _judged(search))
             if reported["reason"] is not None:
                 return

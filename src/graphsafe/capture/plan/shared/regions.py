@@ -93,6 +93,11 @@ class Function:
         """The global variables that this function assigns."""
         return declared(self.node, ast.Global)
 
+    @functools.cached_property
+    def first_argument(self) -> str | None:
+        arguments = [*self.node.args.posonlyargs, *self.node.args.args]
+        return arguments[0].arg if arguments else None
+
     @property
     def body(self) -> list[ast.stmt]:
         return self.node.body
