@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -159,31 +159,26 @@ def captured(session: Session, answer: Recording | CaptureFailure) -> Capture:
 Law = Literal["pass", "fail", "skipped"] | None
 
 
+@dataclass
 class Replays:
     """Replays of a recording on changed inputs, each compared with the same step of the reference."""
 
-    def __init__(
-        self,
-        session: Session,
-        recording: Replayable,
-        reference: Expected,
-        restart: Callable[[], None] = lambda: None,
-        tell: Callable[[Replay], None] = lambda replay: None,
-    ) -> None:
-        """`restart` puts back state of construction besides memory that a replay may read; a plain graph reads only
-        memory. `tell` is called with the probe each time that it has grown."""
-        self._session = session
-        self._recording = recording
-        self._restart = restart
-        self._reference = reference
-        self._plain = bool(reference.refused)
+    session: Session
+    recording: Replayable
+    reference: Expected
+    restart: Callable[[], None] = lambda: None
+    """Puts back state of construction besides memory that a replay may read; a plain graph reads only memory."""
+    tell: Callable[[Replay], None] = lambda replay: None
+    "Called with the probe each time that it has grown."
+    result: Replay = field(default_factory=Replay)
+    "The probe `replay`, once replays were run."
+    error: Exception | None = None
+    "The error that a replay raised."
+    _checks: dict[str, Check] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._plain = bool(self.reference.refused)
         "Whether the reference consists of plain eager steps: then rounding differences are allowed."
-        self._checks: dict[str, Check] = {}
-        self._tell = tell
-        self.result = Replay()
-        "The probe `replay`, once replays were run."
-        self.error: Exception | None = None
-        "The error that a replay raised."
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays differ from eager steps, or None. `what` is their name in that reason."""
@@ -205,7 +200,7 @@ class Replays:
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
         """Run all replays. `built` are the tensors that construction left; `first_step` says whether the first step of
         a lazy step is compared too."""
-        session = self._session
+        session = self.session
         try:
             for k in range(1, REPLAYS + 1):
                 session.channel.phase(f"replay {k}")
@@ -227,10 +222,10 @@ class Replays:
             self.result = Replay(
                 "fail", reference="independent", checks=self._reported(), first_error=Error(describe(error))
             )
-            self._tell(self.result)
+            self.tell(self.result)
             return
         differs = any(check.result == "different" for check in self._checks.values())
-        lazy = self._reference.first_step if first_step else None
+        lazy = self.reference.first_step if first_step else None
         self.result = Replay(
             "fail" if differs or law == "fail" else "pass",
             reference="independent",
@@ -239,40 +234,40 @@ class Replays:
             rng=advances,
             first_step="skipped" if lazy is None else "crashed",
         )
-        self._tell(self.result)
+        self.tell(self.result)
         if lazy is not None:
             session.channel.phase("a first step put back")
             self.result = replace(self.result, first_step=self._first_step(built, lazy))
-            self._tell(self.result)
+            self.tell(self.result)
 
     def once(self, k: int, inputs: int) -> tuple[Check, ...]:
         """Replay on a set of inputs, and compare with step `k` of the reference."""
-        self._session.put_inputs(inputs)
+        self.session.put_inputs(inputs)
         self._replay()
         self._compare(k)
         return self._reported()
 
     def _replay(self) -> int | None:
         """Replay once, with poisoned outputs and after other allocations; return how far the generator moved."""
-        session, device = self._session, self._session.device
+        session, device = self.session, self.session.device
         device.churn()
         kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
-        for tensor in session.outputs_of(self._recording.outputs).tensors.values():
+        for tensor in session.outputs_of(self.recording.outputs).tensors.values():
             if _storage(tensor) not in kept and device.is_on_device(tensor):
                 device.poison(tensor)
         before = session.offset()
-        self._recording.replay()
+        self.recording.replay()
         device.synchronize()
         after = session.offset()
         return None if before is None or after is None else after - before
 
     def _output_digests(self) -> dict[str, str]:
-        tensors = self._session.outputs_of(self._recording.outputs).tensors
-        return self._session.device.digests(tensors)
+        tensors = self.session.outputs_of(self.recording.outputs).tensors
+        return self.session.device.digests(tensors)
 
     def _compare(self, k: int) -> None:
-        session, expected = self._session, self._reference.steps[k - 1]
-        outputs = session.outputs_of(self._recording.outputs)
+        session, expected = self.session, self.reference.steps[k - 1]
+        outputs = session.outputs_of(self.recording.outputs)
         self._outputs(k, outputs, expected)
         tensors = reach_of(session.subject).tensors
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
@@ -292,7 +287,7 @@ class Replays:
             self._add(path, k, EQUAL if outputs.hosts.get(path) == text else INCOMPARABLE, None)
 
     def _apart(self, tensor: torch.Tensor | None, value: torch.Tensor | None) -> Difference:
-        return difference(None if tensor is None else self._session.device.to_host(tensor), value)
+        return difference(None if tensor is None else self.session.device.to_host(tensor), value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
         """Add a comparison.
@@ -300,8 +295,8 @@ class Replays:
         A difference counts if chance does not explain it. If the reference consists of plain eager steps, which may
         choose other kernels, a difference counts if rounding does not explain it either.
         """
-        path, spread = name.removeprefix("state "), self._reference.rounding
-        floor = self._reference.noise.bound(path, value)
+        path, spread = name.removeprefix("state "), self.reference.rounding
+        floor = self.reference.noise.bound(path, value)
         rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
         self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
@@ -321,7 +316,7 @@ class Replays:
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
         """Check that replays advance the generator as eager steps do, and that two successive replays differ exactly if
         two successive eager steps do."""
-        steps = self._reference.steps[PAIR - 1 :]
+        steps = self.reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]
         advances = Advances(tuple(eager), tuple(ours))
@@ -341,17 +336,17 @@ class Replays:
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: Stepped) -> Literal["pass", "fail"]:
         """Compare a replay from the state of construction with a first eager step. This is the last comparison."""
-        session = self._session
+        session = self.session
         with users_code("step", "the state could not be put back"):
-            for path, value in self._reference.start.items():
+            for path, value in self.reference.start.items():
                 if path in built:
                     session.device.store(built[path], value)
-            self._restart()
+            self.restart()
             session.put_inputs(1)
             session.seed(FIRST_SEED)
             self._replay()
         self._checks, self._plain = {}, True
-        self._outputs(1, session.outputs_of(self._recording.outputs), expected)
+        self._outputs(1, session.outputs_of(self.recording.outputs), expected)
         differs = any(check.result == "different" for check in self._checks.values())
         return "fail" if differs else "pass"
 

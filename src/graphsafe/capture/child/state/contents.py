@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_slot
+from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_cell, read_slot
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
 from graphsafe.capture.child.state.positions import (
@@ -256,10 +256,8 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
     code = value.__code__
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
         walk.reach.containers.append(cell)
-        try:
-            walk.look_at([(f"{dot}{name}", cell.cell_contents, cell, None)])
-        except ValueError:
-            continue
+        if (item := read_cell(cell)) is not MISSING:
+            walk.look_at([(f"{dot}{name}", item, cell, None)])
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     # If the function's code was replaced, it may have fewer parameters than there are defaults.

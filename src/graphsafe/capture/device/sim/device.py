@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,11 +43,11 @@ from graphsafe.report.probes.twin import Difference
 LEFT_OPEN = Refusal("the capture was begun and never ended")
 
 
+@dataclass
 class SimRecording:
-    def __init__(self, outputs: Any, graph: CUDAGraph, world: World) -> None:
-        self.outputs = outputs
-        self.graph = graph
-        self._world = world
+    outputs: Any
+    graph: CUDAGraph
+    world: World
 
     def replay(self) -> None:
         self.graph.replay()
@@ -61,7 +62,7 @@ class SimRecording:
     def differences(self, other: Recording) -> tuple[Difference, ...]:
         """Return the differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
         assert isinstance(other, SimRecording)
-        with self._world.unseen():
+        with self.world.unseen():
             return differences(self.graph, other.graph)
 
     def opaque_nodes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from types import CellType
@@ -11,8 +10,6 @@ from typing import Any
 import torch
 
 TENSOR = "tensor"
-UNBOUND = object()
-"Stands for the value of an unbound variable."
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -83,21 +80,6 @@ def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dic
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)
     return {name: cell for name, cell in names if name != "__class__" and name not in beyond}
-
-
-def content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return UNBOUND
-
-
-def put(cell: CellType, value: Any) -> None:
-    if value is not UNBOUND:
-        cell.cell_contents = value
-        return
-    with contextlib.suppress(ValueError):  # the variable was unbound before
-        del cell.cell_contents
 
 
 def shallow(value: Any) -> Any:

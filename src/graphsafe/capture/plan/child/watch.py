@@ -16,12 +16,13 @@ import torch
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.state.containers import MISSING, read_cell
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import Call, Handed
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
-from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, shallow
+from graphsafe.capture.plan.child.values import cells_of, flat, shallow
 from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import Region, function_with
 from graphsafe.capture.shared.frames import frames_under
@@ -171,7 +172,7 @@ class _Watch:
             return eager()
         beyond = self._beyond[number]
         cells = cells_of(eager, beyond)
-        before = {name: content(cell) for name, cell in cells.items()}
+        before = {name: read_cell(cell) for name, cell in cells.items()}
         frames = frames_under(self._thread)
         read = {name: value for name, value in before.items() if self._reads(number, name)}
         visit = Visit(number, frames, {name: self._flow(value) for name, value in read.items()})
@@ -191,7 +192,7 @@ class _Watch:
             for name, shape in shapes.items()
             if shape != shallow(before[name]) or isinstance(before[name], Iterator)
         )
-        results = {**{name: content(cells[name]) for name in outputs if name in cells}, "return": result}
+        results = {**{name: read_cell(cells[name]) for name in outputs if name in cells}, "return": result}
         visit.left = {name: self._flow(value) for name, value in results.items()}
         kept = [
             tensor
@@ -215,7 +216,7 @@ class _Watch:
         self._is_handing = True
 
     def _flow(self, value: Any) -> Flow:
-        if value is UNBOUND:
+        if value is MISSING:
             return Flow("unbound", (), False)
         parts = flat(value)
         with outside_modes():
