@@ -140,17 +140,15 @@ class DeviceProof:
         self.limits += [one for one in said if isinstance(one, Limit)]
 
     def result(self) -> DeviceResult:
-        buckets = tuple(_bucket(axes, seen) for axes, seen in self.runs)
+        buckets = tuple(
+            Bucket(axes, seen.verdict, reported(seen.probes), seen.probes.memory.pool_bytes) for axes, seen in self.runs
+        )
         verdict = worst(bucket.verdict for bucket in buckets)
         probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
         named = buckets if any(axes for axes, _ in self.runs) else ()
         if self._pool is not None:
             verdict = worst((verdict, pool_verdict(self._pool)))
         return DeviceResult(self.name, verdict, named, probes, rank=self._rank.reported, pool=self._pool)
-
-
-def _bucket(axes: Axes, seen: Seen) -> Bucket:
-    return Bucket(axes, seen.verdict, reported(seen.probes), seen.probes.memory.pool_bytes)
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:

@@ -116,7 +116,8 @@ class Channel:
     def phase(self, text: str) -> None:
         self._end_a_copy()
         self.now = text
-        write_bytes(f"{self.folder}/{self.name}.phases", _line(text), append=True)
+        line = f"{monotonic():.3f} {' '.join(text.splitlines())}\n".encode(errors="replace")
+        write_bytes(f"{self.folder}/{self.name}.phases", line, append=True)
 
     def tell(self, *answers: object) -> None:
         """Add answers, or replace those of the same kind; they survive the child's death."""
@@ -156,10 +157,6 @@ def forget(job: Job) -> None:
     """Remove the answers of a child, before it runs again."""
     for kind in ("result", "phases", _ALONE, _SHARED):
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
-
-
-def _line(phase: str) -> bytes:
-    return f"{monotonic():.3f} {' '.join(phase.splitlines())}\n".encode(errors="replace")
 
 
 def read_told(folder: Path, child: str) -> Told:

@@ -96,15 +96,14 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         with outside_modes():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
-        if seen.on_device or self._is_made_on_device(result):
+        if not seen.on_device:
+            with outside_modes():
+                seen.on_device = any(self._on_device(tensor) for tensor in tensors_in(result))
+        if seen.on_device:
             self._sink(Operation(name, tuple(seen.numbers), tuple(seen.shapes), tuple(seen.memory)))
             if isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
                 self._note_written(func, args, kwargs or {})
         return result
-
-    def _is_made_on_device(self, result: Any) -> bool:
-        with outside_modes():
-            return any(self._on_device(tensor) for tensor in tensors_in(result))
 
     def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
         for value in values[:_MOST_ELEMENTS]:

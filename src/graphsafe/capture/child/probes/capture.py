@@ -212,7 +212,8 @@ class Replays:
             pair = []
             for k in (PAIR, PAIR + 1):
                 advance = self._replay()
-                pair.append((advance, self._output_digests()))
+                outputs = session.outputs_of(self.recording.outputs).tensors
+                pair.append((advance, session.device.digests(outputs)))
                 self._compare(k)
             law, advances = self._rng_law(pair)
         except TargetError:
@@ -260,10 +261,6 @@ class Replays:
         device.synchronize()
         after = session.offset()
         return None if before is None or after is None else after - before
-
-    def _output_digests(self) -> dict[str, str]:
-        tensors = self.session.outputs_of(self.recording.outputs).tensors
-        return self.session.device.digests(tensors)
 
     def _compare(self, k: int) -> None:
         session, expected = self.session, self.reference.steps[k - 1]

@@ -67,9 +67,10 @@ def tell_built(session: Session, attempts: list[Attempt], threads: set[threading
     device = session.device
     declared = declaration_of(session.subject)
     entry = written_at(code_of(session.subject.fn))
+    platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
     session.channel.tell(
         construct(session, attempts, threads),
-        Built(entry, tuple(session.subject.events), _platform(device), declared),
+        Built(entry, tuple(session.subject.events), platform, declared),
     )
 
 
@@ -131,7 +132,3 @@ def _libraries() -> dict[str, str]:
         if isinstance(version, str):
             found[name] = version
     return found
-
-
-def _platform(device: Device) -> Platform:
-    return Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())

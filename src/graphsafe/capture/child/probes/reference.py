@@ -230,7 +230,7 @@ class _Series:
         session = self._session
         before = reach_of(session.subject)
         if self._nudge is not None:
-            self._move(path for path, tensor in before.tensors.items() if _is_parameter(tensor))
+            self._move(path for path, tensor in before.tensors.items() if isinstance(tensor, torch.nn.Parameter))
         if session.job.warmup:
             session.seed(FIRST_SEED)
             session.step()
@@ -347,10 +347,6 @@ def _differ(left: _Series, right: _Series) -> bool:
 
 def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
     return {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
-
-
-def _is_parameter(tensor: torch.Tensor) -> bool:
-    return isinstance(tensor, torch.nn.Parameter)
 
 
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:

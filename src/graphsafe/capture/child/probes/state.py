@@ -41,7 +41,7 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
         add(path, "grows", two.lengths[path], three.lengths[path])
     for path, before, after in _grown_tensors(one, two, three):
         add(path, "grows", before, after)
-    for path in _keys(one):
+    for path in (*one.tensors, *one.hosts, *one.lengths):
         if _is_none(start, path) and not _is_none(one, path) and not path.endswith(".grad"):
             add(path, "born")
     for path, how, value, new in _changed_hosts(one, two, three):
@@ -99,10 +99,6 @@ def _is_bounded(reach: Reach, path: str) -> bool:
     """Return whether a container drops old elements by itself, so that it grows only at first."""
     container = reach.sized.get(path)
     return issubclass(type(container), deque) and deque.maxlen.__get__(container) is not None
-
-
-def _keys(reach: Reach) -> list[str]:
-    return [*reach.tensors, *reach.hosts, *reach.lengths]
 
 
 def _is_none(reach: Reach, path: str) -> bool:

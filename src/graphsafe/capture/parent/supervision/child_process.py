@@ -94,7 +94,8 @@ class Child:
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
         """Return how the child ended: by its own report, else by the parent's action, else by its exit status."""
-        told, complaint = self.told, self._complaint() if self.status == FAILED else None
+        # A child that cannot write its result, for example on a full disk, prints a line.
+        told, complaint = self.told, self._printed(FAULT) if self.status == FAILED else None
         if (fault := told.get(Fault)) is not None or complaint is not None:
             return Ended("fault", fault.line if fault is not None else str(complaint))
         if (failure := told.get(TargetFailure)) is not None:
@@ -128,10 +129,6 @@ class Child:
         where = f"in phase: {self.phase}{top.text()}"
         issued = read_issued(folder, self.name) if top.line is None else []
         return f"{where}, after {call_text(issued[-1])}" if issued else where
-
-    def _complaint(self) -> str | None:
-        """Return the line that a child prints if it cannot write its result, for example on a full disk."""
-        return self._printed(FAULT)
 
     def _printed(self, beginning: str) -> str | None:
         """Return the last line that the child printed, if it begins in this way, else None."""

@@ -91,10 +91,6 @@ def record(
     return _Pass(session, handed).run(regions)
 
 
-def _is_in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1
-
-
 def _caller_of_backward(frame: FrameType) -> FrameType:
     """Return the frame of the outermost call of autograd's engine around `frame`; `frame` itself if there is none."""
     found, at = frame, frame
@@ -149,7 +145,7 @@ class _Pass:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._depth:
             return eager()
-        if threading.get_ident() != self._thread or _is_in_backward():
+        if threading.get_ident() != self._thread or torch._C._current_graph_task_id() != -1:  # in backward
             self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
             raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
         handed, beyond = self._handed.get(number, Handed()), self._beyond[number]

@@ -26,7 +26,7 @@ def flat(value: Any) -> Flat:
     tensors: list[torch.Tensor] = []
     hosts: list[Any] = []
     for path, leaf in _leaves("", value, 0):
-        if _is_tensor(leaf):
+        if issubclass(type(leaf), torch.Tensor):
             tensors.append(leaf)
             hosts.append((path, TENSOR))
         elif isinstance(leaf, _Structure):
@@ -40,10 +40,6 @@ def flat(value: Any) -> Flat:
         else:
             hosts.append((path, type(leaf).__qualname__))
     return Flat(tuple(tensors), tuple(hosts))
-
-
-def _is_tensor(value: Any) -> bool:
-    return issubclass(type(value), torch.Tensor)
 
 
 def _numpy_text(value: Any) -> str:

@@ -174,7 +174,8 @@ class _Watch:
         cells = cells_of(eager, beyond)
         before = {name: read_cell(cell) for name, cell in cells.items()}
         frames = frames_under(self._thread)
-        read = {name: value for name, value in before.items() if self._reads(number, name)}
+        region = self._regions[number]
+        read = {name: value for name, value in before.items() if function_with(region).reads(region, name)}
         visit = Visit(number, frames, {name: self._flow(value) for name, value in read.items()})
         shapes = {name: shallow(value) for name, value in before.items() if id(value) not in self._containers}
         self._inside = len(self.log.visits)
@@ -206,10 +207,6 @@ class _Watch:
             own = [tensor for name in call.handed.private for tensor in flat(results.get(name)).tensors]
             visit.private = frozenset(key for tensor in own for key in self._keys(tensor))
         return result
-
-    def _reads(self, number: int, name: str) -> bool:
-        region = self._regions[number]
-        return function_with(region).reads(region, name)
 
     def _handing(self) -> None:
         """Stop logging while the break hands values over: those copies are not work of the step."""

@@ -121,7 +121,7 @@ class Function:
         for statement_block in self._blocks():
             starts = [begin(statement) for statement in statement_block]
             if region.first in starts and region.last in starts:
-                return Place(statement_block, starts.index(region.first), _last_index(starts, region.last) + 1)
+                return Place(statement_block, starts.index(region.first), len(starts) - starts[::-1].index(region.last))
         return None
 
     def _blocks(self) -> Iterator[list[ast.stmt]]:
@@ -370,7 +370,3 @@ def functions_in(path: str) -> tuple[Function, ...]:
 
     visit(tree, (), None)
     return tuple(found)
-
-
-def _last_index(starts: Sequence[int], line: int) -> int:
-    return max(index for index, start in enumerate(starts) if start == line)
