@@ -43,7 +43,7 @@ from graphsafe.report.probes.twin import Difference
 LEFT_OPEN = Refusal("the capture was begun and never ended")
 
 
-@dataclass
+@dataclass(eq=False)
 class SimRecording:
     outputs: Any
     graph: CUDAGraph
