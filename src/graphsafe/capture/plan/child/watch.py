@@ -20,6 +20,7 @@ from graphsafe.capture.child.state.containers import MISSING, read_cell
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import Call, Handed
+from graphsafe.capture.plan.child.copies import storage_address
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.values import cells_of, flat, shallow
@@ -285,7 +286,7 @@ class _Watch:
         if not keys:
             return Argument(size, strides, offset, None)
         born = self.log.births.get(keys[0])
-        address = None if born is not None else _address(tensor)
+        address = None if born is not None else storage_address(tensor)
         return Argument(size, strides, offset, Memory(born, address, self._before.get(keys[0])))
 
     def _keys(self, tensor: torch.Tensor) -> tuple[int, ...]:
@@ -295,13 +296,6 @@ class _Watch:
             return ()
         self._alive.append(storage)
         return (int(storage._cdata),)
-
-
-def _address(tensor: torch.Tensor) -> int | None:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except RuntimeError:
-        return None
 
 
 def _is_host(tensor: torch.Tensor) -> bool:

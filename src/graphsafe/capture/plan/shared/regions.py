@@ -105,9 +105,6 @@ class Function:
     def whole(self) -> Region:
         return self._region(Place(self.body, 0, len(self.body)))
 
-    def is_whole(self, region: Region) -> bool:
-        return region == self.whole()
-
     def _region(self, place: Place) -> Region:
         chosen = place.statements
         return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
@@ -158,7 +155,7 @@ class Function:
         """Return the statement around the region's block; the function's whole body at its outermost block; None beyond
         that."""
         place = self.place(region)
-        if place is None or self.is_whole(region):
+        if place is None or region == self.whole():
             return None
         around = self._outer[id(place.statements[0])][2]
         return self.whole() if around is None else self.region_at(around)
