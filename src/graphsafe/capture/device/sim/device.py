@@ -30,7 +30,7 @@ from graphsafe.capture.device.sim.order import races_of
 from graphsafe.capture.device.sim.sequence import Seen
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
-from graphsafe.capture.device.sim.tags import HOST, played
+from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
@@ -257,10 +257,12 @@ class SimDevice:
     def synchronize(self) -> None: ...
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:
-        return played(tensor) == self.index
+        with torch._C.DisableTorchFunction():
+            return index_of(tensor) == self.index
 
     def is_on_another(self, tensor: torch.Tensor) -> bool:
-        return played(tensor) not in (HOST, self.index)
+        with torch._C.DisableTorchFunction():
+            return index_of(tensor) not in (HOST, self.index)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         with self.world.unseen():

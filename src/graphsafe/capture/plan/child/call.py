@@ -16,7 +16,7 @@ import torch
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state.containers import MISSING, read_cell, set_cell
 from graphsafe.capture.device.bits.tensor_bytes import layout_text
-from graphsafe.capture.plan.child.copies import cloned, copy_values, repeated_dimensions, storage_address
+from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.slots import Slots
 from graphsafe.capture.plan.child.surroundings import surroundings
 from graphsafe.capture.plan.child.values import cells_of, flat
@@ -107,13 +107,13 @@ class Call:
         self._slots.look()
         self._first = {name: read_cell(cells[name]) for name in self.outputs if name in cells}
         for name in self.handed.private & self._first.keys():
-            self._first[name] = cloned(self._first[name])
+            self._first[name] = cloned_tensors(self._first[name])
             set_cell(cells[name], self._first[name])
         if self.held:
             apart = {storage_address(tensor) for tensor in self.held.values() if tensor is not None}
             for name, value in self._first.items():
                 if any(storage_address(tensor) in apart for tensor in flat(value).tensors):
-                    self._first[name] = cloned(value)
+                    self._first[name] = cloned_tensors(value)
                     set_cell(cells[name], self._first[name])
             self.settle()
         if not self.handed.returns:

@@ -36,7 +36,7 @@ def copy_values(target: torch.Tensor, source: torch.Tensor) -> None:
         target.copy_(source)
 
 
-def cloned(value: Any) -> Any:
+def cloned_tensors(value: Any) -> Any:
     """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
 
     def clone(leaf: Any) -> Any:

@@ -23,7 +23,7 @@ from breakable_cuda_graphs import (
 )
 from torch.utils._pytree import tree_flatten
 
-from graphsafe.capture.plan.child.copies import cloned, copy_values, repeated_dimensions, storage_address
+from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.surroundings import surroundings
 
 # -- begin --
@@ -76,11 +76,11 @@ class _Visit:
         """
         if self.private:
             parts = new if isinstance(new, tuple) else (new,)
-            parts = tuple(cloned(part) if at in self.private else part for at, part in enumerate(parts))
+            parts = tuple(cloned_tensors(part) if at in self.private else part for at, part in enumerate(parts))
             new = parts if isinstance(new, tuple) else parts[0]
         moving = {storage_address(tensor) for tensor in self.held if isinstance(tensor, torch.Tensor)}
         if any(storage_address(tensor) in moving for tensor in _tensors(new)):
-            new = cloned(new)
+            new = cloned_tensors(new)
         self.result, self.captured = new, True
         self.hand_over(new)
 
