@@ -6,8 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from graphsafe.report.model import Report
+if TYPE_CHECKING:
+    from graphsafe.report.model import Report
 
 
 @dataclass(frozen=True, slots=True)
