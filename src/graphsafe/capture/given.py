@@ -13,14 +13,13 @@ import os
 import pickle
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from graphsafe.capture.shared.code_objects import code_of_file
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
 
@@ -114,6 +113,11 @@ def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str |
         values = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in on_host]
         torch.save({"values": values, "places": places}, folder / _STORAGES)
     return places
+
+
+def code_of_file(make: Callable[..., CodeType], parts: tuple[Any, ...], file: str) -> CodeType:
+    """Build a code object with the file name that it was compiled under. An unpickler calls this."""
+    return make(*parts).replace(co_filename=file)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from graphsafe.capture.answers.declaration import Declaration
 from graphsafe.report.model import CallSite, Limit
 
 
@@ -19,6 +18,21 @@ class Platform:
     cuda: str | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
     "The versions of libraries that the target has imported."
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """The support for CUDA graphs that a class behind the step declares."""
+
+    level: str | None
+    "The level; None if the declaration is code that could not be called."
+    words: str
+    "The declaration as text: `_cudagraph_support = ALWAYS of FlashBuilder`."
+    path: str | None = None
+    line: int | None = None
+    exact: bool = True
+    """Whether the declaration rules out support beyond its level. SGLang's methods only say that graphs of decoding are
+    supported."""
 
 
 @dataclass(frozen=True, slots=True)

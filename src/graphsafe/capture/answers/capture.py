@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
-from graphsafe.report.model import CallSite, Span
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.replay import Check
 
 
@@ -17,19 +17,10 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Escaped:
-    """Device work of the step that ran beside the capture."""
-
-    op: str
-    frames: tuple[CallSite, ...]
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
 class EscapedWork:
     """All device work of the step that ran beside the capture."""
 
-    operations: tuple[Escaped, ...] = ()
+    operations: tuple[StepEvent, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.shared.collectives import Call
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.memory import Held
 
@@ -40,21 +41,14 @@ class HostCall:
 
 
 @dataclass(frozen=True, slots=True)
-class NeverWaited:
-    """An asynchronous collective that nobody waits for."""
-
-    frames: tuple[CallSite, ...]
-    span: Span | None
-
-
-@dataclass(frozen=True, slots=True)
 class Ran:
     """The lines that some steps ran, and the calls on these lines that are not operations of the device."""
 
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     "File -> its lines that ran."
     host_calls: tuple[HostCall, ...] = ()
-    never_waited: tuple[NeverWaited, ...] = ()
+    never_waited: tuple[Call, ...] = ()
+    "Asynchronous collectives that nobody waits for."
     marks: tuple[CallSite, ...] = ()
     "Functions that ran and that the target marks to run eagerly between graphs."
 

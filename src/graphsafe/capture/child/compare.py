@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+
+import torch
 
 from graphsafe.capture.device.bits.last_place import last_place
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
-
-if TYPE_CHECKING:
-    import torch
 
 _MOST_UNITS = 256.0
 """Results that differ by more units in the last place than this do not repeat: the order of a sum cannot explain a
@@ -44,9 +42,15 @@ EQUAL = Difference(True, 0.0)
 INCOMPARABLE = Difference(False, None)
 
 
-def difference(left: torch.Tensor, right: torch.Tensor) -> Difference:
-    import torch
+def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Difference:
+    """Compare two results, of which one may be missing."""
+    if left is None or right is None:
+        return INCOMPARABLE
+    with outside_modes():
+        return _difference(left, right)
 
+
+def _difference(left: torch.Tensor, right: torch.Tensor) -> Difference:
     if left.shape != right.shape or left.dtype != right.dtype:
         return INCOMPARABLE
     if left.numel() == 0:
@@ -76,16 +80,11 @@ class Spread:
     difference."""
 
     def add(self, name: str, left: torch.Tensor | None, right: torch.Tensor | None) -> None:
-        import torch
-
-        if left is None or right is None:
-            self.unbounded.add(name)
-            return
         apart = difference(left, right)
         if apart.equal:
             return
-        unit = last_place(left)
-        if apart.largest is None or not unit:
+        unit = 0.0 if left is None else _unit(left)
+        if left is None or apart.largest is None or not unit:
             self.unbounded.add(name)
             return
         units = apart.largest / unit
@@ -94,18 +93,16 @@ class Spread:
         else:
             self.units = max(self.units, units)
 
-    def bound(self, name: str, values: torch.Tensor) -> float | None:
+    def bound(self, name: str, values: torch.Tensor | None) -> float | None:
         """Return how far a further run of this result may differ from `values`; None if nothing bounds it."""
         if name in self.unbounded:
             return None
-        return _MARGIN * self.units * (last_place(values) or 0.0)
+        return 0.0 if values is None else _MARGIN * self.units * _unit(values)
 
-    def to_json(self) -> dict[str, Any]:
-        return {"units": self.units, "unbounded": sorted(self.unbounded)}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Spread:
-        return Spread(data["units"], set(data["unbounded"]))
+def _unit(values: torch.Tensor) -> float:
+    with outside_modes():
+        return last_place(values) or 0.0
 
 
 def worse(check: Check, replay: int, apart: Difference, floor: float | None, rounding: float | None = None) -> Check:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from graphsafe.capture.answers.devices import Devices
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:
-    import torch
-
     channel.tell(Devices(tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))))

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.child.compare import Spread
 from graphsafe.capture.child.session import load_values, save_values
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.shared.job import Channel
+from graphsafe.capture.shared.job import Channel
 
 GIVEN, EXPECTED = "given.pt", "reference.pt"
 
@@ -27,11 +24,12 @@ class Given:
     values: Mapping[str, torch.Tensor]
 
     def save(self, channel: Channel) -> None:
-        save_values(channel, GIVEN, vars(self))
+        save_values(channel, GIVEN, self)
 
     @staticmethod
     def load(folder: Path) -> Given:
-        return Given(**load_values(folder / GIVEN))
+        found: Given = load_values(folder / GIVEN)
+        return found
 
 
 @dataclass
@@ -67,14 +65,9 @@ class Expected:
     "The steps after the target's events."
 
     def save(self, channel: Channel) -> None:
-        lists = {name: [vars(one) for one in getattr(self, name)] for name in ("steps", "events")}
-        spreads = {"noise": self.noise.to_json(), "rounding": self.rounding and self.rounding.to_json()}
-        first = self.first_step and vars(self.first_step)
-        save_values(channel, EXPECTED, {**vars(self), **lists, **spreads, "first_step": first})
+        save_values(channel, EXPECTED, self)
 
     @staticmethod
     def load(folder: Path) -> Expected:
-        data = load_values(folder / EXPECTED)
-        data |= {name: [Stepped(**one) for one in data[name]] for name in ("steps", "events")}
-        data |= {name: data[name] and Spread.from_json(data[name]) for name in ("noise", "rounding")}
-        return Expected(**{**data, "first_step": data["first_step"] and Stepped(**data["first_step"])})
+        found: Expected = load_values(folder / EXPECTED)
+        return found

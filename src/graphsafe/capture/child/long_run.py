@@ -15,10 +15,11 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.answers.long_run import LongRun, Point
-from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
+from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.session import REPLAYS, Session, host_values
@@ -26,14 +27,9 @@ from graphsafe.capture.child.state import Snapshot, Undo, copies_of, generators_
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.child.targets import TargetError, describe
-from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Recording
 from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.device.protocol import Recording
 
 _POINTS = 10
 _TIMED = 5
@@ -213,13 +209,12 @@ class _LongRun:
         return outputs
 
     def _compare(self, number: int, ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
-        with outside_modes():
-            for name, value in theirs.items():
-                apart = difference(ours[name], value) if name in ours else INCOMPARABLE
-                bounds = [spread.bound(name, value) for spread in (self._noise, self._rounding)]
-                bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
-                if apart.is_beyond(bound):
-                    self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
+        for name, value in theirs.items():
+            apart = difference(ours.get(name), value)
+            bounds = [spread.bound(name, value) for spread in (self._noise, self._rounding)]
+            bound = None if None in bounds else max(bound or 0.0 for bound in bounds)
+            if apart.is_beyond(bound):
+                self._drifts.setdefault(name, Drift(name, number, apart.largest, bound))
 
     def answer(self, replays: int) -> LongRun:
         """Return the measurements; a drift comes with the state that has moved since the check before."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 _FAR_FLOATS = (0.0, 1.0, -1.0, 10.0, -1000.0, 1000.0)
 _FAR_INTEGERS = (0, 1, 2, 100, -1)
@@ -28,8 +26,6 @@ def constants(
     The nearest constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants
     outside of `bounds`, or outside of the dtype's range, are left out.
     """
-    import torch
-
     flat = values.flatten()
     if flat.is_complex():
         return
@@ -73,8 +69,6 @@ def _allowed(value: float, bounds: tuple[float | None, float | None]) -> bool:
 
 
 def _holds(dtype: torch.dtype, value: float) -> bool:
-    import torch
-
     if dtype == torch.bool:
         return True
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)

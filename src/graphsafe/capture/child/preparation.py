@@ -14,25 +14,25 @@ import os
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.child.first_imports import first_imports
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.targets import TargetError, load_module
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.processes.descendants import has_children
 from graphsafe.capture.processes.originals import decode, leave, read_text
 from graphsafe.capture.shared.frames import absolute
 from graphsafe.capture.shared.job import IMPORTS, Job, write_json
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Device
-    from graphsafe.report.probes.construct import Attempt
+from graphsafe.report.probes.construct import Attempt
 
 _NOT_INITIALIZED = 3
 "CUDA_ERROR_NOT_INITIALIZED"
@@ -70,7 +70,6 @@ class Prepared:
 _prepared: Prepared | None = None
 _entered = ExitStack()
 "Context managers that stay entered for the life of the process."
-_modules_at_start: frozenset[str] = frozenset()
 
 
 def prepared(job: Job) -> Prepared | None:
@@ -127,16 +126,10 @@ def import_ahead(job: Job) -> None:
     _prepared = replace(_prepared, random_state=_random_state())
 
 
-def note_modules() -> None:
-    """Note, at the start of a child, which modules it has inherited."""
-    global _modules_at_start
-    _modules_at_start = frozenset(sys.modules)
-
-
-def tell_imports(folder: Path) -> None:
-    """Write down the imports of a build child since its start, if they include libraries that its siblings can
-    share."""
-    modules = {name: _origin(name) for name in list(sys.modules) if name not in _modules_at_start}
+def tell_imports(folder: Path, before: Set[str]) -> None:
+    """Write down the imports of a build child besides those from `before`, if they include libraries that its siblings
+    can share."""
+    modules = {name: _origin(name) for name in list(sys.modules) if name not in before}
     if any(map(_is_library, modules.values())):
         write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
 
@@ -207,8 +200,6 @@ def asking_without_cuda() -> Iterator[None]:
 
 
 def _cuda_started() -> bool:
-    import torch
-
     if _library_started():
         return True
     refuses = getattr(torch._C, "_cuda_isInBadFork", None)
@@ -260,8 +251,6 @@ def _open_files() -> set[str]:
 
 def _seed(device: Device | None, job: Job) -> None:
     """Seed as a child does before its import; a real device is seeded by each child."""
-    import torch
-
     seed_host(job.first_seed)
     if device is None:
         torch.default_generator.manual_seed(job.first_seed)
@@ -270,8 +259,6 @@ def _seed(device: Device | None, job: Job) -> None:
 
 
 def _torch_state(device: Device | None) -> tuple[Any, ...]:
-    import torch
-
     with outside_modes():
         host = torch.default_generator.get_state().numpy().tobytes()
     return host, None if device is None else dict(device.random_states())

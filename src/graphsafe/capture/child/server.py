@@ -23,9 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from graphsafe.capture.child import preparation
-from graphsafe.capture.child.main import CHILDREN, main
-from graphsafe.capture.child.preparation import NotShareable, asking_without_cuda
+from graphsafe.capture.child.main import main
 from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group
 from graphsafe.capture.processes.originals import decode, encode, leave
 from graphsafe.capture.shared.job import Channel, Job
@@ -33,20 +31,20 @@ from graphsafe.capture.shared.job import Channel, Job
 _MESSAGE_BYTES = 1 << 20
 
 
-def start(descriptor: int, prepare: Callable[[], None], folder: str | None = None) -> NoReturn:
+def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None = None) -> NoReturn:
     """Serve the parent at the other end of this socket, and clean up when the parent is gone.
 
-    `folder` holds the parent's temporary files. If the parent was killed, the server removes the folder.
+    `prepare` makes imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
+    files. If the parent was killed, the server removes the folder.
     """
     killed = False
     try:
         adopt_orphans()
         parent = socket.socket(fileno=descriptor)
         _tell(parent, pid=os.getpid())
-        try:
-            prepare()
-        except NotShareable as reason:
-            _tell(parent, refused=str(reason))
+        refused = prepare()
+        if refused is not None:
+            _tell(parent, refused=refused)
         else:
             # Children collect garbage before they capture. Imported objects are many and none of them is garbage.
             gc.collect()
@@ -114,21 +112,27 @@ def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, 
             os.chdir(request["folder"])
     what = request["branch"]
 
-    def prepare() -> None:
+    def prepare() -> str | None:
         if what is None:
-            return
+            return None
+        from graphsafe.capture.child import preparation
+
         job = Job.from_json(request["job"])
         sys.argv = [job.where if what == "prepare" else job.target]
-        if what == "follow":
-            preparation.follow(Path(job.folder))
-        elif what == "ahead":
-            preparation.import_ahead(job)
-        else:
-            Channel(job).phase("import")
-            preparation.prepare(job)
+        try:
+            if what == "follow":
+                preparation.follow(Path(job.folder))
+            elif what == "ahead":
+                preparation.import_ahead(job)
+            else:
+                Channel(job).phase("import")
+                preparation.prepare(job)
+        except preparation.NotShareable as reason:
+            return str(reason)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        return None
 
     start(descriptor, prepare)
 
@@ -141,6 +145,9 @@ def import_torch() -> None:
     import torch
     import torch.utils._python_dispatch
     from torch.overrides import resolve_name
+
+    from graphsafe.capture.child.preparation import asking_without_cuda
+    from graphsafe.capture.child.work import CHILDREN
 
     with asking_without_cuda():
         torch.empty(0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.ranks.group import Ranks, joined
@@ -19,17 +23,12 @@ from graphsafe.capture.child.targets import Subject, TargetError, build, find_fa
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
 from graphsafe.capture.device import open_device
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.shared.frames import written_at
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.text import bucket_name
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.answers.events import Asked
-    from graphsafe.capture.device.protocol import Device
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 REPLAYS = 3
 "Number of replays on changed inputs."
@@ -103,12 +102,8 @@ class Session:
         self.seed(k if seed is None else seed)
 
     def offset(self) -> int | None:
-        state = self.device.random_states().get(self.device_key)
+        state = self.device.random_states().get(self.device.name)
         return None if state is None else state.offset
-
-    @property
-    def device_key(self) -> str:
-        return self.device.name
 
     def outputs_of(self, outputs: Any) -> Reach:
         return walk({"output": outputs})
@@ -140,6 +135,7 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
     constructor left capturing is repaired, so that the child can find further faults.
     """
     channel.phase("open the device")
+    inherited = frozenset(sys.modules)
     with ExitStack() as stack:
         ready = preparation.prepared(job)
         try:
@@ -168,7 +164,7 @@ def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> 
         if job.plain:
             plain.run_uncompiled()
         if job.child == "build":
-            preparation.tell_imports(channel.folder)
+            preparation.tell_imports(channel.folder, inherited)
         if watched is None:
             for name in device.random_states():
                 if device.draw(name) is not None:
@@ -183,19 +179,14 @@ def seed_all(device: Device, value: int) -> None:
 
 
 def save_values(channel: Channel, name: str, data: Any) -> None:
-    """Save host tensors and plain data for siblings."""
-    import torch
-
-    with outside_modes(), open_file(channel.share(name), "wb") as file:
+    """Save data with host tensors for siblings, which run the same user's code."""
+    with channel.shared_file(name) as path, outside_modes(), open_file(path, "wb") as file:
         torch.save(data, file)
-    channel.publish(name)
 
 
 def load_values(path: Path) -> Any:
-    import torch
-
     with outside_modes(), open_file(path, "rb") as file:
-        return torch.load(file, weights_only=True, map_location="cpu")
+        return torch.load(file, weights_only=False, map_location="cpu")
 
 
 def host_values(device: Device, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

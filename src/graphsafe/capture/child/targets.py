@@ -6,24 +6,20 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import torch
 
 from graphsafe.capture.processes.originals import leave, process_id
 from graphsafe.capture.shared.frames import absolute, message_of, root_error, traceback_frames
 from graphsafe.capture.step import Step
 from graphsafe.errors import nearest
 from graphsafe.files import from_here
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
-
-    from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite
 
 _NOTHING = object()
 Stage = Literal["import", "build", "step"]
@@ -141,8 +137,6 @@ def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[st
 
 
 def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
-    import torch
-
     if issubclass(type(answer), Step):
         _check_parts(answer)
         return _checked(
@@ -205,8 +199,6 @@ def _kind(value: Any) -> str:
 def _from_specs(module: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
     """Return arguments of `forward` as `--input` describes them, drawn on the host so that the device's generator does
     not move."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     kwargs: dict[str, Any] = {}
     bounds: dict[str, tuple[float | None, float | None]] = {}

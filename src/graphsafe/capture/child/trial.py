@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.child.session import PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, reach_of
@@ -14,10 +15,7 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import OWN_INPUTS
 from graphsafe.report.model import Limit
 
-if TYPE_CHECKING:
-    import torch
-
-Values = Mapping[str, "torch.Tensor"]
+Values = Mapping[str, torch.Tensor]
 Outcome = Mapping[str, str]
 
 TOGETHER = "all inputs"

@@ -13,20 +13,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.child.other_constants import constants
-
-if TYPE_CHECKING:
-    import torch
 
 Bounds = tuple["float | None", "float | None"]
 
 
 def generator_for(name: str) -> torch.Generator:
     """Return a generator of the host that draws the same numbers for the same name in every process."""
-    import torch
-
     return torch.Generator().manual_seed(zlib.crc32(name.encode()))
 
 
@@ -56,8 +52,6 @@ def _alike(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def _proposed(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
-    import torch
-
     if values.dtype == torch.bool:
         yield _permuted(values.flatten(), generator).reshape(values.shape)
     elif values.is_complex():
@@ -71,8 +65,6 @@ def _proposed(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) 
 
 
 def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> torch.Tensor:
-    import torch
-
     wide = values.double()
     limits = torch.finfo(values.dtype)
     free = torch.isfinite(wide) & (wide < limits.max) & (wide > limits.min)
@@ -84,8 +76,6 @@ def _floats(values: torch.Tensor, generator: torch.Generator, bounds: Bounds) ->
 
 
 def _integers(flat: torch.Tensor, generator: torch.Generator, bounds: Bounds) -> Iterator[torch.Tensor]:
-    import torch
-
     if None not in bounds:
         low, high = (int(bound) for bound in bounds if bound is not None)
         yield torch.randint(low, high + 1, flat.shape, generator=generator)
@@ -105,8 +95,6 @@ def _integers(flat: torch.Tensor, generator: torch.Generator, bounds: Bounds) ->
 
 
 def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    import torch
-
     free = (flat >= 0) & (flat < torch.iinfo(torch.int64).max)
     if not bool(free.any()):
         return flat.clone()
@@ -116,8 +104,6 @@ def _redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Return another order if possible: a random permutation of two elements is the old order half of the time."""
-    import torch
-
     drawn = flat[torch.randperm(flat.numel(), generator=generator)]
     return flat.roll(1) if drawn.equal(flat) else drawn
 
@@ -125,8 +111,6 @@ def _permuted(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Redraw offsets: the first and the last one stay, others lie in between in order (`[0, 3, 7, 12]` to `[0, 5, 6,
     12]`)."""
-    import torch
-
     first, last = int(flat[0]), int(flat[-1])
     inner = torch.randint(first, last + 1, (max(flat.numel() - 2, 0),), generator=generator).sort().values
     return torch.cat([flat[:1], inner, flat[-1:]]) if flat.numel() > 2 else flat.clone()
@@ -134,20 +118,16 @@ def _inner_redrawn(flat: torch.Tensor, generator: torch.Generator) -> torch.Tens
 
 def _members(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Replace each element by any of those seen, in order."""
-    import torch
-
     return flat[torch.randint(0, flat.numel(), flat.shape, generator=generator)].sort().values
 
 
 def _earlier(flat: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Move positions: the same window begins earlier (`[5, 6, 7]` to `[2, 3, 4]`)."""
-    import torch
-
     first = int(flat[0])
     return flat - int(torch.randint(1, first + 1, (), generator=generator)) if first > 0 else flat.clone()
 
 
-Kinds = tuple[Callable[["torch.Tensor", "torch.Generator"], "torch.Tensor"], ...]
+Kinds = tuple[Callable[[torch.Tensor, torch.Generator], torch.Tensor], ...]
 _WINDOW: Kinds = (_earlier, _permuted, _members)
 _OFFSETS: Kinds = (_inner_redrawn, _members, _permuted)
 _OTHERS: Kinds = (_permuted, _redrawn)

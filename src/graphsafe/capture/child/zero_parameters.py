@@ -6,17 +6,13 @@ captured does not depend on the values of its parameters. Every child draws the 
 
 from __future__ import annotations
 
-import zlib
-from typing import TYPE_CHECKING
+import torch
 
 from graphsafe.capture.child.state import reach_of
+from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.vary import generator_for
 from graphsafe.capture.device.modes import outside_modes
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.targets import Subject
-    from graphsafe.capture.device.protocol import Device
+from graphsafe.capture.device.protocol import Device
 
 _SCALE = 0.02
 "The standard deviation with which transformers usually initialise weights."
@@ -26,8 +22,6 @@ _DRAWN = 1 << 20
 
 def fill_zero_parameters(device: Device, subject: Subject) -> list[str]:
     """Fill the floating-point parameters that are zero everywhere, and return their paths."""
-    import torch
-
     filled = []
     for path, tensor in reach_of(subject).tensors.items():
         if not isinstance(tensor, torch.nn.Parameter) or not tensor.is_floating_point() or tensor.numel() == 0:
@@ -50,8 +44,5 @@ def _is_zero(device: Device, tensor: torch.Tensor) -> bool:
 
 
 def _drawn(path: str, count: int) -> torch.Tensor:
-    import torch
-
-    generator = torch.Generator().manual_seed(zlib.crc32(path.encode()))
-    drawn = torch.randn(min(count, _DRAWN), generator=generator) * _SCALE
+    drawn = torch.randn(min(count, _DRAWN), generator=generator_for(path)) * _SCALE
     return drawn.repeat(-(-count // drawn.numel()))[:count]

@@ -1,8 +1,11 @@
-"""Runs code without torch's function and dispatch modes."""
+"""Modes of torch's dispatcher: the base of those that watch operations, and code that runs without any."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
@@ -12,16 +15,23 @@ class outside_modes:
     __slots__ = ("_functions", "_modes")
 
     def __enter__(self) -> None:
-        import torch
-
         dispatch = torch.utils._python_dispatch
         self._functions: Any = torch._C.DisableTorchFunction()
         self._functions.__enter__()
         self._modes = [dispatch._pop_mode() for _ in range(torch._C._len_torch_dispatch_stack())]
 
     def __exit__(self, *error: object) -> None:
-        import torch
-
         for mode in reversed(self._modes):
             torch.utils._python_dispatch._push_mode(mode)
         self._functions.__exit__(*error)
+
+
+class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A mode that sees all operations, those of higher order included."""
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
+        return False

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
 
 
-@contextmanager
-def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> Iterator[None]:
+def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
     """Report each replay. `graph` is the class of graphs; all code built on it calls its `replay`."""
     replay = graph.replay
 
@@ -20,8 +20,4 @@ def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) ->
         sink(frames)
         return replay(self)
 
-    graph.replay = watched
-    try:
-        yield
-    finally:
-        graph.replay = replay
+    return replaced((graph, "replay", watched))

@@ -12,18 +12,17 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
-    from graphsafe.capture.answers.build import DeviceMemory
-    from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
-    from graphsafe.report.model import CallSite
-    from graphsafe.report.probes.construct import Attempt
-    from graphsafe.report.probes.order import Race
-    from graphsafe.report.probes.timeline import Timeline
-    from graphsafe.report.probes.twin import Difference
+from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes.construct import Attempt
+from graphsafe.report.probes.order import Race
+from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.probes.twin import Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +58,17 @@ class NotComparable(RuntimeError):
     """Raised if the device does not show the contents of a recording, so that recordings cannot be compared."""
 
 
-class Recording(Protocol):
-    """A captured step."""
-
+class Replayable(Protocol):
     @property
     def outputs(self) -> Any:
-        """The result of the captured call; replay writes into these tensors."""
+        """The result of the step; a replay writes into these tensors, or replaces them."""
         ...
 
     def replay(self) -> None: ...
+
+
+class Recording(Replayable, Protocol):
+    """A captured step."""
 
     def nodes(self) -> Mapping[str, int]:
         """Return graph nodes by kind (`kernel`, `memcpy`, `memset`, `host`, ...); empty for an empty graph."""

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.order import Race
-
-if TYPE_CHECKING:
-    import torch
 
 _MOST_RACES = 16
 _MOST_ELEMENTS = 1 << 26
@@ -53,8 +51,6 @@ class Work:
 
 def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
     """Return the memory that using a tensor accesses; None for one without strided memory or without elements."""
-    import torch
-
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     try:
@@ -98,8 +94,6 @@ def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple
 
 def _overlap(one: Access, other: Access) -> bool:
     """Return whether two accesses whose outer bounds overlap share an element: columns of one matrix do not."""
-    import torch
-
     start, end = min(one.address, other.address), max(one.end, other.end)
     unit = one.itemsize
     alike = unit == other.itemsize and (one.address - other.address) % unit == 0

@@ -6,26 +6,19 @@ device and takes no room. Real memory that is marked keeps its room, but its val
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import torch
+import torch
 
 _MARK = "_graphsafe_valueless"
 
 
 def drop_values(tensor: torch.Tensor) -> None:
     """Mark a tensor's memory as having unknown values. Call it with torch functions disabled."""
-    import torch
-
     if tensor.layout is torch.strided:
         setattr(tensor.untyped_storage(), _MARK, True)
 
 
 def is_valueless(tensor: torch.Tensor) -> bool:
     """Return whether the values of a tensor were not computed. Call it with torch functions disabled."""
-    import torch
-
     if tensor.layout is not torch.strided:
         return False
     try:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
 
-from graphsafe.capture.answers.build import Built, Platform
+from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.failure import TargetFailure
-from graphsafe.capture.answers.step import Ran
 from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
@@ -38,55 +37,44 @@ _NOT_NCCL = (
 )
 
 
+@dataclass
 class DeviceProof:
     """The proof on one device. After `run()`, `runs`, `findings`, `limits` and the others hold its results."""
 
-    def __init__(
-        self,
-        name: str,
-        request: CaptureRequest,
-        book: Rulebook,
-        points: Sequence[Axes],
-        unproven: Sequence[Axes] = (),
-        rank: Rank | None = None,
-    ) -> None:
-        """`points` are proven one by one; `unproven` buckets are only captured in the shared pool."""
-        self.name = name
-        self.runs: list[tuple[Axes, Seen]] = []
-        self.of_bucket: list[Sequence[Finding]] = []
-        "The findings of each run, in the order of the runs."
-        self.findings: list[Finding] = []
-        self.limits: list[Limit] = []
-        self.built: list[Platform] = []
-        "The environment that the build child of each bucket reported."
-        self.lines: dict[str, set[int]] = {}
-        "File -> the lines that ran."
-        self._request = request
-        self._book = book
-        self._points = points
-        self._unproven = unproven
-        self._rank = rank or Rank()
-        self._directory = os.getcwd()
-        self._folders: list[Path] = []
-        self._pool: dict[str, Any] | None = None
-        "The results of capturing the buckets in one pool."
+    name: str
+    request: CaptureRequest
+    book: Rulebook
+    points: Sequence[Axes]
+    "The buckets that are proven one by one."
+    unproven: Sequence[Axes] = ()
+    "The buckets that are only captured in the shared pool."
+    rank: Rank = field(default_factory=Rank)
+    runs: list[tuple[Axes, Seen]] = field(default_factory=list)
+    of_bucket: list[Sequence[Finding]] = field(default_factory=list)
+    "The findings of each run, in the order of the runs."
+    findings: list[Finding] = field(default_factory=list)
+    limits: list[Limit] = field(default_factory=list)
+    _directory: str = field(default_factory=os.getcwd)
+    _folders: list[Path] = field(default_factory=list)
+    _pool: dict[str, Any] | None = None
+    "The results of capturing the buckets in one pool."
 
     def run(self, supervisor: Supervisor, folder: Path) -> None:
-        supervisor.timeout = self._request.timeout
-        supervisor.coordinator = self._rank.coordinator
+        supervisor.timeout = self.request.timeout
+        supervisor.coordinator = self.rank.coordinator
         with supervisor:
-            if self._rank.reported is not None and self.name.startswith("sim"):
+            if self.rank.reported is not None and self.name.startswith("sim"):
                 self.limits.append(Limit("simulated", "collectives", _NOT_NCCL))
-            for number, axes in enumerate(self._points):
+            for number, axes in enumerate(self.points):
                 place = folder / f"{self.name.replace(':', '-')}-{number}"
                 place.mkdir()
-                if not self._rank.all(self._prove(supervisor, axes, place)):
+                if not self.rank.all(self._prove(supervisor, axes, place)):
                     return
             self._share_a_pool(supervisor, folder)
 
     def _prove(self, supervisor: Supervisor, axes: Axes, place: Path) -> bool:
         """Prove one bucket, and return whether further buckets are worth a try."""
-        run = Run(supervisor, self._request, self.name, axes, place, rank=self._rank)
+        run = Run(supervisor, self.request, self.name, axes, place, rank=self.rank)
         started = time.monotonic()
         try:
             seen = run.prove()
@@ -99,48 +87,45 @@ class DeviceProof:
             seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
         self.runs.append((axes, seen))
         self._take(seen, run.limits)
-        self._add(*said_of(seen, self._book))
+        self._add(*said_of(seen, self.book))
         failure = seen.told.get(TargetFailure)
         return failure is None or failure.stage != "import"
 
     def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
         ensure_working_directory(self._directory)
-        findings, without_line = findings_of(seen, self._book)
-        self.findings += at_configured_levels(findings, seen, self._book)
+        findings, without_line = findings_of(seen, self.book)
+        self.findings += at_configured_levels(findings, seen, self.book)
         self.of_bucket.append(findings)
         self.limits += [*limits, *without_line]
-        self.built.append(seen.told[Built].platform)
-        for file, numbers in seen.told[Ran].lines.items():
-            self.lines.setdefault(file, set()).update(numbers)
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
         """Capture the buckets that are ready by themselves together in one pool."""
         ready = [
             (Candidate(axes, place, alone), seen)
             for (axes, seen), place, alone in zip(self.runs, self._folders, self._alone_bytes(), strict=True)
-            if self._rank.all(seen.verdict == "ready") and axes
+            if self.rank.all(seen.verdict == "ready") and axes
         ]
         candidates = [candidate for candidate, _ in ready]
-        if self._unproven and ready:
+        if self.unproven and ready:
             empty = folder / "not-proven"
             empty.mkdir(exist_ok=True)
-            candidates += [Candidate(axes, empty, None) for axes in self._unproven]
-            names = listed([bucket_name(axes) for axes in self._unproven], most=8)
+            candidates += [Candidate(axes, empty, None) for axes in self.unproven]
+            names = listed([bucket_name(axes) for axes in self.unproven], most=8)
             self.limits.append(Limit("sampled", names, "captured in the pool, but not proven by themselves"))
         if len(candidates) < 2:
             return
-        sharing = Sharing(supervisor, self._request, self.name, folder / self.name.replace(":", "-"), self._rank)
+        sharing = Sharing(supervisor, self.request, self.name, folder / self.name.replace(":", "-"), self.rank)
         sharing.run(candidates)
         self._pool = sharing.pool
         self.limits += sharing.limits
         seen = ready[0][1]
-        self._add(*sharing.findings(seen.told[Built].entry, self._book, seen.source))
+        self._add(*sharing.findings(seen.told[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
         """Return the bytes that the graph of each bucket holds in its own pool; with several ranks, the largest
         number."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
-        of_ranks = self._rank.gather(own)
+        of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
 
     def _add(self, *said: Finding | Limit | None) -> None:
@@ -148,17 +133,15 @@ class DeviceProof:
         self.limits += [one for one in said if isinstance(one, Limit)]
 
     def result(self) -> DeviceResult:
-        buckets = tuple(_bucket(axes, seen) for axes, seen in self.runs)
+        buckets = tuple(
+            Bucket(axes, seen.verdict, reported(seen.probes), seen.probes.memory.pool_bytes) for axes, seen in self.runs
+        )
         verdict = worst(bucket.verdict for bucket in buckets)
         probes = next((bucket.probes for bucket in buckets if bucket.verdict == verdict), {})
         named = buckets if any(axes for axes, _ in self.runs) else ()
         if self._pool is not None:
             verdict = worst((verdict, pool_verdict(self._pool)))
-        return DeviceResult(self.name, verdict, named, probes, rank=self._rank.reported, pool=self._pool)
-
-
-def _bucket(axes: Axes, seen: Seen) -> Bucket:
-    return Bucket(axes, seen.verdict, reported(seen.probes), seen.probes.memory.pool_bytes)
+        return DeviceResult(self.name, verdict, named, probes, rank=self.rank.reported, pool=self._pool)
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:

@@ -31,7 +31,7 @@ from graphsafe.capture.parent.wording import (
     what_departed,
     what_was_frozen,
 )
-from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
@@ -59,7 +59,6 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     return list(writer.table.found.values()), writer.table.limits
 
 
-_CAUSES = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 _STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
 _EXPLAIN_REPLAYS = frozenset("GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS712".split())
 _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
@@ -285,7 +284,7 @@ class _Writer:
         diagnosis = self._diagnosis
         message = "" if error is None else error.message
         event = diagnosis.event if diagnosis is not None else self._told[Refused].event
-        cause = None if diagnosis is None else _CAUSES.get(diagnosis.cause)
+        cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         code, frames, span = self._by_text(message) or "GS607", self._entry, None if error is None else error.span
         if event is not None and event.frames:
             code, frames, span = cause or self._code_of_failure(event, message), event.frames, event.span
@@ -317,8 +316,8 @@ class _Writer:
         for event in self._told[EscapedWork].operations:
             self.add("GS604", event.frames, event.span)
         diagnosis = self._diagnosis
-        if diagnosis is not None and diagnosis.cause in _CAUSES and self._probes.capture.status == "pass":
-            self.add(_CAUSES[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
+        if diagnosis is not None and diagnosis.cause in CODE_OF_CAUSE and self._probes.capture.status == "pass":
+            self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 
     def replay(self) -> None:
         """Add GS704 at the step itself if replays differ and no finding explains why."""

@@ -7,18 +7,15 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from graphsafe.capture.shared.classify import functions_of
 from graphsafe.capture.shared.places import shown
+from graphsafe.config import Config
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
 from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
 from graphsafe.report.same_cause import same_cause
 from graphsafe.scan.sources.source import Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
-
-if TYPE_CHECKING:
-    from graphsafe.config import Config
 
 _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
 "Families of rules that always show in a step that ran. A prediction of them that capture did not see is refuted."

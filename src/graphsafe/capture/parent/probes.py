@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from graphsafe.capture.answers.build import Varied
 from graphsafe.capture.answers.capture import FiredEvents
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import StepMemory, Watched
 from graphsafe.capture.parent.probe_form import by_line
+from graphsafe.capture.parent.supervision.ended import Ended
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.memory import Memory
@@ -17,9 +17,6 @@ from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import NO_REFERENCE, Check, Replay, differing
 from graphsafe.report.probes.step import Step
 from graphsafe.report.probes.twin import Twin
-
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.ended import Ended
 
 
 def step_of(told: Told, *failures: Ended) -> Step:

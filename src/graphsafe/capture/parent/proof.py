@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from graphsafe.capture.answers.build import Built
-from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.answers.build import Built, Declaration
+from graphsafe.capture.answers.step import Ran
 from graphsafe.capture.parent.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.parent.buckets.sharing import sample_of
 from graphsafe.capture.parent.buckets.support import Times, Tried
@@ -205,10 +205,14 @@ class Proof:
             self.fault = self.fault or error
             return self._report((), [Limit(INTERNAL, self.target, in_one_line(error))])
 
+    @property
+    def _seen(self) -> list[Seen]:
+        return [seen for device in self._devices for _, seen in device.runs]
+
     def _lines(self) -> dict[str, set[int]]:
         lines: dict[str, set[int]] = {}
-        for device in self._devices:
-            for file, numbers in device.lines.items():
+        for seen in self._seen:
+            for file, numbers in seen.told[Ran].lines.items():
                 lines.setdefault(file, set()).update(numbers)
         return lines
 
@@ -221,7 +225,7 @@ class Proof:
             command="capture",
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             environment=environment(
-                [reported for device in self._devices for reported in device.built],
+                [seen.told[Built].platform for seen in self._seen],
                 self._book.ops.name,
                 self._request.config.settings,
             ),
@@ -232,9 +236,7 @@ class Proof:
             limits=tuple(dict.fromkeys((*self.limits, *limits))),
             devices=devices,
             executed=executed_files(self._lines()),
-            plan=next(
-                (seen.plan for device in self._devices for _, seen in device.runs if seen.plan is not None), None
-            ),
+            plan=next((seen.plan for seen in self._seen if seen.plan is not None), None),
             support=self._support,
         )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, Varied
 from graphsafe.capture.answers.failure import TargetFailure
@@ -29,10 +29,12 @@ from graphsafe.capture.parent.probes import (
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.parent.supervision.ended import Ended
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
-from graphsafe.capture.request import BAD_REQUEST, INTERNAL
+from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.job import GONE, OWN_INPUTS, Job, forget
 from graphsafe.capture.shared.places import call_lines
@@ -47,11 +49,6 @@ from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.text import bucket_name
 from graphsafe.report.verdict import verdict
 
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.child_process import Child
-    from graphsafe.capture.parent.supervision.supervisor import Supervisor
-    from graphsafe.capture.request import CaptureRequest
-
 _TRIES = "try "
 _MOST_BUILDS = 4
 "The largest number of build children; each later one leaves out inputs whose new values broke a process."
@@ -62,41 +59,32 @@ _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
 
+@dataclass
 class Run:
     """The proof of one bucket. `prove()` returns the children's answers; `limits` then says which facts are unknown."""
 
-    def __init__(
-        self,
-        supervisor: Supervisor,
-        request: CaptureRequest,
-        device: str,
-        axes: Mapping[str, Any],
-        folder: Path,
-        plain: bool = False,
-        rank: Rank | None = None,
-    ) -> None:
-        """Make a run. `plain` selects the target without CUDA graphs of its own. `rank` is given if several ranks run
-        the target together; all of them then run the same children."""
-        self.device = device
-        self.axes = axes
-        self.limits: list[Limit] = []
-        self.seconds: dict[str, float] = {}
-        self.spent: dict[str, Mapping[str, float]] = {}
-        self._supervisor = supervisor
-        self._request = request
-        self._folder = folder
-        self._told = Told()
-        "The answers of all children."
-        self._children: dict[str, Child] = {}
-        self._probes = Probes()
-        self._planned: dict[str, Any] | None = None
-        self._plain = plain
-        self._rank = rank or Rank()
-        self._jobs = 0
-        self._divergence: Mapping[int, Call | None] | None = None
-        "The first collective of each rank that does not match the others'."
-        self._marks = Marks()
-        "The target's own marks, judged by the plan."
+    supervisor: Supervisor
+    request: CaptureRequest
+    device: str
+    axes: Mapping[str, Any]
+    folder: Path
+    plain: bool = False
+    "Whether the target is run without CUDA graphs of its own."
+    rank: Rank = field(default_factory=Rank)
+    "If several ranks run the target together, all of them run the same children."
+    limits: list[Limit] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    spent: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    _told: Told = field(default_factory=Told)
+    "The answers of all children."
+    _children: dict[str, Child] = field(default_factory=dict)
+    _probes: Probes = field(default_factory=Probes)
+    _planned: dict[str, Any] | None = None
+    _jobs: int = 0
+    _divergence: Mapping[int, Call | None] | None = None
+    "The first collective of each rank that does not match the others'."
+    _marks: Marks = field(default_factory=Marks)
+    "The target's own marks, judged by the plan."
 
     @property
     def source(self) -> Source:
@@ -105,16 +93,16 @@ class Run:
     @property
     def not_shared(self) -> str | None:
         """Return the reason why children did not share imports, or None."""
-        return self._supervisor.why_not_shared(self._job("build"))
+        return self.supervisor.why_not_shared(self._job("build"))
 
     def prove(self) -> Seen:
-        if self._request.shapes:
+        if self.request.shapes:
             self._predict()
         elif self._build():
             self._step_reference_capture()
             self._after()
             self._blame_target()
-            if self._request.plan or (self._request.breaks and verdict(self._probes) != "ready"):
+            if self.request.plan or (self.request.breaks and verdict(self._probes) != "ready"):
                 self._plan()
         return self.seen()
 
@@ -132,20 +120,20 @@ class Run:
             told=self._told,
             plan=self._planned,
             marks=self._marks,
-            rank=self._rank.reported,
+            rank=self.rank.reported,
             divergence=self._divergence or {},
         )
 
     def _job(self, child: str, unvaried: tuple[str, ...] = ()) -> Job:
-        more: dict[str, Any] = {"replays": self._request.replays, "plain": self._plain, "unvaried": unvaried}
+        more: dict[str, Any] = {"replays": self.request.replays, "plain": self.plain, "unvaried": unvaried}
         self._jobs += 1
-        more |= self._rank.job_fields(f"{self._folder.name.rpartition('-')[2]}-{child}-{self._jobs}")
-        return job_of(self._request, child, self._folder, self.device, self.axes, **more)
+        more |= self.rank.job_fields(f"{self.folder.name.rpartition('-')[2]}-{child}-{self._jobs}")
+        return job_of(self.request, child, self.folder, self.device, self.axes, **more)
 
     def _ended(self, child: Child) -> Ended:
         """Record the answers of an ended child, and return how it ended."""
         told, end = child.told, child.ended
-        self._divergence = self._divergence or self._rank.coordinator.divergence(child)
+        self._divergence = self._divergence or self.rank.coordinator.divergence(child)
         self.seconds[child.name] = round(self.seconds.get(child.name, 0.0) + child.seconds, 2)
         self.spent[child.name] = child.spent
         self._told |= told
@@ -168,15 +156,15 @@ class Run:
 
     @property
     def _where(self) -> str:
-        return f"{self._rank.named('of')} on {self.device}".lstrip()
+        return f"{self.rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
         """Add the reason why the request is wrong; of several ranks, only the first to fail adds it."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
-        if self._rank.coordinator.first_to_fail(child):
-            self.limits.append(Limit(BAD_REQUEST, f"{self._request.called}{bucket}{self._rank.named('in')}", line))
+        if self.rank.coordinator.first_to_fail(child):
+            self.limits.append(Limit(BAD_REQUEST, f"{self.request.called}{bucket}{self.rank.named('in')}", line))
         else:
             self.limits.append(Limit("rank", f"{child.name} {self._where}", line))
 
@@ -184,11 +172,11 @@ class Run:
         """Run the build child, and return whether the proof can go on."""
 
         def run(unvaried: Sequence[str]) -> Child:
-            return self._supervisor.run(self._job("build", tuple(unvaried)))
+            return self.supervisor.run(self._job("build", tuple(unvaried)))
 
         child = until_nothing_is_learned(_MOST_BUILDS, run, self._broken_by)
         self._ended(child)
-        return self._rank.all(self._built(child))
+        return self.rank.all(self._built(child))
 
     def _broken_by(self, child: Child) -> str | None:
         """Return the input whose new values broke the process, which has to keep its value; None if there is none."""
@@ -196,7 +184,7 @@ class Run:
         broken = None if told is None else told.path
         if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
             broken = child.phase.removeprefix(_TRIES)
-        broken = self._rank.first(broken)
+        broken = self.rank.first(broken)
         return None if broken == OWN_INPUTS else broken
 
     def _built(self, child: Child) -> bool:
@@ -232,11 +220,11 @@ class Run:
 
     def _step_reference_capture(self) -> None:
         names = ("step", "reference", "capture")
-        if self._rank.all(self._fits(len(names))):
-            children = [self._supervisor.start(self._job(name)) for name in names]
-            self._supervisor.wait(children, self._watch_reference)
+        if self.rank.all(self._fits(len(names))):
+            children = [self.supervisor.start(self._job(name)) for name in names]
+            self.supervisor.wait(children, self._watch_reference)
             capture = children[2]
-            again = self._rank.any(capture.ended.how == "target" and ran_out_of_memory(capture.ended.why))
+            again = self.rank.any(capture.ended.how == "target" and ran_out_of_memory(capture.ended.why))
             for child in children[:2] if again else children:
                 self._ended(child)
             if again:
@@ -248,7 +236,7 @@ class Run:
         self._read(capture)
 
     def _alone(self, name: str) -> Child:
-        child = self._supervisor.run(self._job(name))
+        child = self.supervisor.run(self._job(name))
         self._watch_reference(child)
         self._ended(child)
         return child
@@ -256,11 +244,11 @@ class Run:
     def _watch_reference(self, child: Child) -> None:
         """If the reference child has failed, tell the capture child, which waits for its files."""
         if child.name == "reference" and child.ended.how != "done":
-            (self._folder / GONE).touch()
+            (self.folder / GONE).touch()
 
     def _predict(self) -> None:
         """Predict from shapes alone, in one child."""
-        child = self._supervisor.run(self._job("shapes"))
+        child = self.supervisor.run(self._job("shapes"))
         self._ended(child)
         if self._built(child):
             self._probes = replace(self._probes, step=step_of(child.told))
@@ -283,7 +271,7 @@ class Run:
             refused = told[Reference].refused
             if refused is not None:
                 why = f"the step cannot be run eagerly as if it were captured: {refused}"
-                self.limits.append(Limit("capture-path", self._request.called, why))
+                self.limits.append(Limit("capture-path", self.request.called, why))
         held = told[StepMemory]
         if held.failed is not None and (capture.status == "pass" or held.step is None):
             self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
@@ -302,32 +290,32 @@ class Run:
         # A difference that twin captures explain needs no other explanation.
         unexplained = replay.status == "fail" and self._probes.twin.status != "fail"
         wrong = capture.status == "pass" and (capture.empty or unexplained)
-        if self._rank.any(bool(capture.status == "fail" or died or wrong)):
+        if self.rank.any(bool(capture.status == "fail" or died or wrong)):
             self._alone("diagnose")
         captured = capture.status == "pass" and not capture.empty
-        if self._told[Built].events and self._rank.all(bool(captured and replay.checks)):
+        if self._told[Built].events and self.rank.all(bool(captured and replay.checks)):
             self._fire_events()
-        wanted = self.source == "capture" or self._request.replays is not None
-        if self._rank.all(captured) and wanted:
+        wanted = self.source == "capture" or self.request.replays is not None
+        if self.rank.all(captured) and wanted:
             self._measure()
         if self.source == "capture":
             self._probes = replace(self._probes, timeline=self._timeline(captured))
 
     def _timeline(self, captured: bool) -> Timeline:
         """Return the timeline of the step, if it was asked for and the step runs."""
-        if not self._request.timeline:
+        if not self.request.timeline:
             return Timeline(reason=_NO_TIMELINE)
-        if not self._rank.all(bool(self._probes.step.ran)):
+        if not self.rank.all(bool(self._probes.step.ran)):
             return Timeline(reason="the step does not run")
-        child = self._run(replace(self._job("timeline"), captured=self._rank.all(captured)))
+        child = self._run(replace(self._job("timeline"), captured=self.rank.all(captured)))
         return child.told.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
         """Compare the replays after events, in a separate child. They count as much as the other replays."""
-        end = self._ended(self._supervisor.run(self._job("events")))
+        end = self._ended(self.supervisor.run(self._job("events")))
         failed = self._told[Reference].event_failed
         if end.how == "target" and failed is None:
-            self.limits.append(Limit("events", self._request.called, end.why))
+            self.limits.append(Limit("events", self.request.called, end.why))
         replay = with_events(self._probes.replay, self._told, len(self._told[Built].events), failed or end.why)
         self._probes = replace(self._probes, replay=replay)
 
@@ -343,11 +331,11 @@ class Run:
         if verdict(self._probes) == "inconclusive" and not told.asked:
             self._wrong(why, child)
         else:
-            self.limits.append(Limit("reference", self._request.called, why))
+            self.limits.append(Limit("reference", self.request.called, why))
 
     def _measure(self) -> None:
         of_step, replay = self._probes.memory, self._probes.replay
-        self._ended(self._supervisor.run(self._job("measure")))
+        self._ended(self.supervisor.run(self._job("measure")))
         told = self._told.get(Memory)
         memory = of_step if told is None else measured(of_step, told)
         run = self._told.get(LongRun)
@@ -356,15 +344,15 @@ class Run:
         self._probes = replace(self._probes, memory=memory, replay=replay)
 
     def _plan(self) -> None:
-        if self._request.nproc is not None:
-            self.limits.append(Limit("plan", self._request.called, "nothing was planned: it runs in several ranks"))
+        if self.request.nproc is not None:
+            self.limits.append(Limit("plan", self.request.called, "nothing was planned: it runs in several ranks"))
             return
         own = self._told[OwnGraphs]
-        if not self._plain and (own.replays or own.compiled):
+        if not self.plain and (own.replays or own.compiled):
             self._plan_without_own_graphs(own)
             return
         unvaried = self._told[Varied].unvaried or ()
-        planning = Planning(self._request, self._folder, self._job, self._run, self._probes, own.replays, unvaried)
+        planning = Planning(self.request, self.folder, self._job, self._run, self._probes, own.replays, unvaried)
         self._planned = planning.plan()
         self.limits += planning.limits
         ready = planning.judged == "ready"
@@ -372,10 +360,10 @@ class Run:
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
         """Plan the step without its own graphs. The verdict is about the step with its graphs."""
-        folder = self._folder / "plain"
+        folder = self.folder / "plain"
         folder.mkdir()
-        planned = replace(self._request, plan=True)
-        twin = Run(self._supervisor, planned, self.device, self.axes, folder, plain=True)
+        planned = replace(self.request, plan=True)
+        twin = Run(self.supervisor, planned, self.device, self.axes, folder, plain=True)
         plan = twin.prove().plan
         self.limits += [replace(limit, kind=_OF_TWIN.get(limit.kind, limit.kind)) for limit in twin.limits]
         for name in twin.seconds:
@@ -391,9 +379,9 @@ class Run:
         compiled = self._told.get(Compiled)
         if compiled is not None:
             self._probes = replace(self._probes, step=replace(self._probes.step, compiled=compiled))
-            self.limits.append(Limit("compiled", self._request.called, compiled_text(compiled, plan)))
+            self.limits.append(Limit("compiled", self.request.called, compiled_text(compiled, plan)))
 
     def _run(self, job: Job) -> Child:
-        child = self._supervisor.run(job)
+        child = self.supervisor.run(job)
         self._ended(child)
         return child

@@ -16,6 +16,8 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import kept_by_lines
 
 _FORMATS = ("__format__", "__repr__", "__str__")
+CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
+"Cause of a `Diagnosis` -> the rule, if the cause alone names it."
 _EXTENT_CALLS = frozenset({"range", "islice"})
 
 

@@ -5,10 +5,11 @@ Files work alike for a forked and a spawned child, outlive a child that dies, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.processes.originals import (
     decode,
@@ -22,9 +23,6 @@ from graphsafe.capture.processes.originals import (
     write_bytes,
 )
 from graphsafe.capture.shared.told import Told, written
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."
@@ -41,7 +39,7 @@ OWN_INPUTS = "the step's own inputs"
 @dataclass(frozen=True, slots=True)
 class Job:
     child: str
-    "The child to run: a name in `graphsafe.capture.child.main.CHILDREN`."
+    "The child to run: a name in `graphsafe.capture.child.work.CHILDREN`."
     folder: str
     "The folder in which this child and its siblings write; `share` files go there under the names of their makers."
     target: str
@@ -118,9 +116,10 @@ class Channel:
     def phase(self, text: str) -> None:
         self._end_a_copy()
         self.now = text
-        write_bytes(f"{self.folder}/{self.name}.phases", _line(text), append=True)
+        line = f"{monotonic():.3f} {' '.join(text.splitlines())}\n".encode(errors="replace")
+        write_bytes(f"{self.folder}/{self.name}.phases", line, append=True)
 
-    def tell(self, *answers: DataclassInstance) -> None:
+    def tell(self, *answers: object) -> None:
         """Add answers, or replace those of the same kind; they survive the child's death."""
         self._end_a_copy()
         self._result |= written(*answers)
@@ -134,12 +133,11 @@ class Channel:
             sleep(_POLL)
         return alone.exists()
 
-    def share(self, name: str) -> Path:
-        """Return the path under which to write a file for siblings, with `publish` when it is complete."""
+    @contextmanager
+    def shared_file(self, name: str) -> Iterator[str]:
+        """Yield the path under which to write a file for siblings, who see it when it is complete."""
         self._end_a_copy()
-        return self.folder / f"{name}.part"
-
-    def publish(self, name: str) -> None:
+        yield f"{self.folder}/{name}.part"
         self._end_a_copy()
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
@@ -159,10 +157,6 @@ def forget(job: Job) -> None:
     """Remove the answers of a child, before it runs again."""
     for kind in ("result", "phases", _ALONE, _SHARED):
         Path(job.folder, f"{job.child}.{kind}").unlink(missing_ok=True)
-
-
-def _line(phase: str) -> bytes:
-    return f"{monotonic():.3f} {' '.join(phase.splitlines())}\n".encode(errors="replace")
 
 
 def read_told(folder: Path, child: str) -> Told:
@@ -189,7 +183,7 @@ def read_phases(folder: Path, child: str) -> list[Phase]:
     return [Phase(float(began), name) for began, _, name in parts if name]
 
 
-def write_told(folder: Path, name: str, *answers: DataclassInstance) -> None:
+def write_told(folder: Path, name: str, *answers: object) -> None:
     """Write answers where `read_told` finds them."""
     write_json(folder / f"{name}.result", written(*answers))
 

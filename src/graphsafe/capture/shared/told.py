@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from graphsafe.report.reading import read
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-Answer = TypeVar("Answer", bound="DataclassInstance")
+Answer = TypeVar("Answer")
+"A frozen dataclass."
 
 
 class Told:
@@ -35,7 +33,7 @@ class Told:
         found = self.get(kind)
         return kind() if found is None else found
 
-    def __contains__(self, kind: type[DataclassInstance]) -> bool:
+    def __contains__(self, kind: type) -> bool:
         return _name_of(kind) in self._data
 
     def __or__(self, later: Told) -> Told:
@@ -46,7 +44,7 @@ class Told:
         return str(self._data)
 
 
-def written(*answers: DataclassInstance) -> dict[str, Any]:
+def written(*answers: object) -> dict[str, Any]:
     """Return answers as the JSON values of a child's file."""
     return {_name_of(type(one)): plain(one) for one in answers}
 

@@ -13,18 +13,16 @@ import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.child.state import objects_of
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
+from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.capture.shared.trees import tree_of
 from graphsafe.config import SUPPORT_LEVELS as LEVELS
 from graphsafe.report.source import file_lines
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.targets import Subject
 
 _VLLM, _VLLM_METHOD = "_cudagraph_support", "get_cudagraph_support"
 _SGLANG = ("init_forward_metadata_capture_cuda_graph", "init_cuda_graph_state")

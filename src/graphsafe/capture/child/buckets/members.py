@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphsafe.capture.child.compare import INCOMPARABLE, Spread, difference
+import torch
+
+from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given
-from graphsafe.capture.child.session import host_values
+from graphsafe.capture.child.session import Session, host_values
 from graphsafe.capture.child.state import Reach, inputs_of, reach_of
 from graphsafe.capture.child.state.snapshot import Bindings
-from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.protocol import Recording
 from graphsafe.report.text import bucket_name
 
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.device.protocol import Recording
-
-Values = Mapping[str, "torch.Tensor"]
+Values = Mapping[str, torch.Tensor]
 
 
 class Held:
@@ -121,12 +117,10 @@ class Member:
         Outputs that do not repeat are not compared.
         """
         differing = []
-        with outside_modes():
-            for name, value in theirs.items():
-                found = difference(ours[name], value) if name in ours else INCOMPARABLE
-                floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
-                if found.is_beyond(floor):
-                    differing.append(name)
+        for name, value in theirs.items():
+            floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
+            if difference(ours.get(name), value).is_beyond(floor):
+                differing.append(name)
         return differing
 
 

@@ -11,7 +11,10 @@ alone tells which filling is right.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
 
 from graphsafe.capture.answers.pool import Padded
 from graphsafe.capture.child.buckets.members import Held, Member
@@ -22,16 +25,13 @@ from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.axes import batch_axis
 
-if TYPE_CHECKING:
-    import torch
-
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
 "The fillings in the order of trial: a filling whose index or NaN may break the process comes late."
 _ROUNDING = Spread(units=64.0)
 "Tolerance: a step on fewer rows may use other kernels than a step on all rows."
 
-Values = Mapping[str, "torch.Tensor"]
+Values = Mapping[str, torch.Tensor]
 
 
 def padded_replays(members: Sequence[Member], held: Sequence[Held]) -> Iterator[tuple[Padded, ...]]:
@@ -125,8 +125,6 @@ class _Rows:
 
     def _eager(self) -> list[dict[str, torch.Tensor]] | None:
         """Run two eager steps on the live requests alone; None if the step does not accept other shapes."""
-        from torch.utils._pytree import tree_map
-
         session, subject = self.member.session, self.member.session.subject
         self._put_back()
         session.put_inputs(1)
@@ -167,8 +165,6 @@ class _Rows:
 
 
 def _filled(own: torch.Tensor, other: torch.Tensor, rows: Rows, live: int, fill: str) -> torch.Tensor:
-    import torch
-
     with outside_modes():
         values = own.clone()
         padding = _at(rows, rows.behind(live))

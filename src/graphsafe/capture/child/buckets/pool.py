@@ -10,7 +10,7 @@ import gc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.pool import (
@@ -27,12 +27,9 @@ from graphsafe.capture.answers.pool import (
 from graphsafe.capture.child.buckets.members import Found, Held, Member
 from graphsafe.capture.child.buckets.padding import padded_replays
 from graphsafe.capture.child.memory_use import pool_memory_held
-from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, opened
+from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
 from graphsafe.capture.child.targets import TargetError
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 _MOST_MIXED = 48
 "Number of replays in mixed order."
@@ -160,9 +157,8 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
                 pair = (members[other].name, member.name)
                 static = bool(members[other].static_outputs() & set(lost))
                 overwritten.setdefault(pair, Overwritten(members[other].axes, member.axes, tuple(lost[:4]), static))
-        earlier = {
-            other: digests for other, digests in earlier.items() if members[other].name not in _first(overwritten)
-        }
+        lost_by = {name for name, _ in overwritten}
+        earlier = {other: digests for other, digests in earlier.items() if members[other].name not in lost_by}
         earlier[at] = _digests(member)
         as_alone = member.apart(found, member.alone[k])
         as_eager = as_alone if refused is not None else member.apart(found, eager[number])
@@ -182,10 +178,6 @@ def _order(count: int) -> list[tuple[int, int]]:
     ones."""
     numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
     return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]
-
-
-def _first(pairs: Any) -> set[str]:
-    return {one for one, _ in pairs}
 
 
 def _digests(member: Member) -> dict[str, str]:

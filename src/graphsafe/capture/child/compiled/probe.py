@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.compiled.messages import read_log
 from graphsafe.capture.child.session import REPLAYS, opened
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.step import Compiled
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 _MODULES = ("compile_fx", "cudagraph_trees", "cudagraph_utils", "output_code", "scheduler")
 _ARTIFACTS = ("cudagraphs", "perf_hints")
@@ -52,7 +51,6 @@ def run(job: Job, channel: Channel) -> None:
 @contextmanager
 def _heard(messages: list[str]) -> Iterator[None]:
     """Collect Inductor's messages about CUDA graphs, from the first compilation on."""
-    import importlib
 
     class Listener(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -80,8 +78,6 @@ def _heard(messages: list[str]) -> Iterator[None]:
 def _compiled_anew() -> Iterator[None]:
     """Compile without Inductor's caches of graphs: earlier children filled them, and its log says nothing about a
     cached graph. Compiled kernels may come from a cache."""
-    import importlib
-
     functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
     with (

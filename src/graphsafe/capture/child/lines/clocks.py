@@ -23,7 +23,10 @@ _SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 def clocks_ahead(seconds: float) -> Iterator[None]:
     """Let the clocks of `time` and `datetime` run `seconds` ahead inside."""
     replaced: list[tuple[dict[Any, Any], Any, Any]] = []
-    ahead = {id(original): shifted for original, shifted in _shifted(seconds)}
+    nanoseconds = int(seconds * 1_000_000_000)
+    ahead: dict[int, Any] = {
+        id(clock): _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds) for clock in _clocks()
+    }
     before, later = datetime.datetime, _datetime_ahead(seconds)
     gc.unfreeze()  # also search objects that were frozen before the fork
     # A single search finds all clocks, because a search visits every live object.
@@ -48,11 +51,6 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
 
 def _clocks() -> list[Callable[[], Any]]:
     return [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns")]
-
-
-def _shifted(seconds: float) -> list[tuple[Callable[[], Any], Callable[[], Any]]]:
-    nanoseconds = int(seconds * 1_000_000_000)
-    return [(clock, _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds)) for clock in _clocks()]
 
 
 class _Clock:

@@ -11,12 +11,13 @@ import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Literal
 
 from graphsafe.capture.answers.step import HostCall
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.replaced import replaced
 
 _CLOCKS = frozenset(
     [f"time.{name}{unit}" for name in ("time", "monotonic", "perf_counter", "process_time") for unit in ("", "_ns")]
@@ -53,10 +54,8 @@ def host_calls_watched(sink: Callable[[HostCall], None]) -> Iterator[None]:
             threading.setprofile(None)
 
 
-@contextmanager
-def _numpy_wrapped(sink: Callable[[HostCall], None]) -> Iterator[None]:
+def _numpy_wrapped(sink: Callable[[HostCall], None]) -> AbstractContextManager[None]:
     module: Any = sys.modules.get("numpy.random")
-    originals = {name: getattr(module, name) for name in _NUMPY_DRAWS if hasattr(module, name)}
 
     def watched(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def draw(*args: Any, **kwargs: Any) -> Any:
@@ -67,13 +66,8 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> Iterator[None]:
 
         return draw
 
-    for name, original in originals.items():
-        setattr(module, name, watched(name, original))
-    try:
-        yield
-    finally:
-        for name, original in originals.items():
-            setattr(module, name, original)
+    draws = {name: getattr(module, name) for name in _NUMPY_DRAWS if hasattr(module, name)}
+    return replaced(*((module, name, watched(name, original)) for name, original in draws.items()))
 
 
 def _kind(function: Any) -> Literal["clock", "random"] | None:

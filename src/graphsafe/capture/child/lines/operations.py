@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.modes import OperationMode, outside_modes
+from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
 from graphsafe.capture.device.valueless import is_valueless, memory_key
 
 Aspect = Literal["operation", "number", "shape", "memory"]
@@ -73,16 +73,8 @@ def _shape_text(dtype: torch.dtype, shape: torch.Size) -> str:
     return f"{dtype} {list(shape)}"
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (list, tuple)) else []
-
-
-class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
     """Passes each operation of the device to `sink` while it runs, so that the sink can read the current stack."""
-
-    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -98,26 +90,20 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.host_written: dict[int, torch.Tensor] = {}
         "Host tensors that operations of the device wrote, by address."
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
-        return False
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
         seen, name = _Arguments(), _name(func)
         with torch._C.DisableTorchFunction():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
-        if seen.on_device or self._is_made_on_device(result):
+        if not seen.on_device:
+            with torch._C.DisableTorchFunction():
+                seen.on_device = any(self._on_device(tensor) for tensor in tensors_in(result))
+        if seen.on_device:
             self._sink(Operation(name, tuple(seen.numbers), tuple(seen.shapes), tuple(seen.memory)))
             if isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
                 self._note_written(func, args, kwargs or {})
         return result
-
-    def _is_made_on_device(self, result: Any) -> bool:
-        with torch._C.DisableTorchFunction():
-            return any(self._on_device(tensor) for tensor in _tensors(result))
 
     def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
         for value in values[:_MOST_ELEMENTS]:
@@ -137,10 +123,8 @@ class OperationsSeen(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note_written(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         with torch._C.DisableTorchFunction():
-            for position, argument in enumerate(func._schema.arguments):
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
-                written = argument.alias_info is not None and argument.alias_info.is_write
-                if written and isinstance(value, torch.Tensor) and self._is_readable(value):
+            for argument, value in by_schema(func, args, kwargs):
+                if is_written(argument) and isinstance(value, torch.Tensor) and self._is_readable(value):
                     with outside_modes():
                         self.host_written.setdefault(value.data_ptr(), value.detach())
 

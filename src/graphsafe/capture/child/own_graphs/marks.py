@@ -7,13 +7,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.report.model import CallSite
-
-if TYPE_CHECKING:
-    from graphsafe.capture.plan.child.causes import Cause
 
 _PACKAGE = "breakable_cuda_graphs"
 

@@ -4,37 +4,29 @@ their argument. Both promise the same results as their argument."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.replaced import replaced
 
 graphed: list[Any] = []
 "Callables that the target gave to `make_graphed_callables` or `torch.compile` since `left_out` was entered."
 
 
-@contextmanager
-def left_out() -> Iterator[None]:
+def left_out() -> AbstractContextManager[None]:
     """Leave out graphs while the target is built.
 
     The functions' own code is changed, because the target's module may already have imported them by name.
     """
-    from torch.cuda import graphs
-
-    make: Any = graphs.make_graphed_callables
-    code = make.__code__
     graphed.clear()
-    make.__code__ = _as_they_are.__code__
-    try:
-        yield
-    finally:
-        make.__code__ = code
+    return replaced((torch.cuda.make_graphed_callables, "__code__", _as_they_are.__code__))
 
 
 def run_uncompiled() -> None:
     """Make compiled functions run uncompiled from now on."""
     if "torch._dynamo" in sys.modules:
-        import torch
-
         torch.compiler.set_stance("force_eager")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.own_graphs import Given
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import Session, opened
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 
 class _Steps:
@@ -31,6 +29,6 @@ def run(job: Job, channel: Channel) -> None:
         built, reference = given
         with session.device.capture_stream():
             session.warm_up()
-        replays = Replays(session, _Steps(session), reference)  # type: ignore[arg-type]
+        replays = Replays(session, _Steps(session), reference)
         replays.run(built, first_step=False)
         channel.tell(Given(replays.against("its own graphs"), tuple(replays.different)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.own_graphs import OwnGraphs
+from graphsafe.capture.child.session import Session
+from graphsafe.report.model import CallSite
 
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.report.model import CallSite
+_TREES = "torch._inductor.cudagraph_trees"
 
 
 @contextmanager
@@ -19,11 +19,7 @@ def own_graphs_watched(session: Session) -> Iterator[Callable[[], OwnGraphs]]:
     """Watch the graphs that steps replay. Yield a function that returns the usage seen so far."""
     replays: list[tuple[CallSite, ...]] = []
     with session.device.watch_replays(replays.append):
-        yield lambda: OwnGraphs(tuple(dict.fromkeys(replays)), bool(replays or _skips()) and _has_trees())
-
-
-def _has_trees() -> bool:
-    return "torch._inductor.cudagraph_trees" in sys.modules
+        yield lambda: OwnGraphs(tuple(dict.fromkeys(replays)), bool(replays or _skips()) and _TREES in sys.modules)
 
 
 def _skips() -> int:

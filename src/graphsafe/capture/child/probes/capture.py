@@ -9,12 +9,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from graphsafe.capture.answers.capture import Escaped, EscapedWork, Refused
-from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.child.compare import INCOMPARABLE, Difference, difference, unread, worse
+import torch
+
+from graphsafe.capture.answers.capture import EscapedWork, Refused
+from graphsafe.capture.answers.events import CaptureFailure, StepEvent
+from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, unread, worse
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
 from graphsafe.capture.child.probes.twin import compare_captures
 from graphsafe.capture.child.session import (
@@ -27,20 +29,13 @@ from graphsafe.capture.child.session import (
 )
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
-from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import NotComparable
-from graphsafe.capture.shared.job import CAPTURE, GONE
+from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
+from graphsafe.capture.shared.job import CAPTURE, GONE, Channel, Job
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.order import Order
 from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import NO_REFERENCE, Advances, Check, Replay
 from graphsafe.report.probes.twin import Twin
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.device.protocol import Recording
-    from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -61,9 +56,8 @@ def run(job: Job, channel: Channel) -> None:
         if isinstance(answer, CaptureFailure):
             channel.tell(Refused(answer.event))
         else:
-            escaped = [Escaped(one.op, one.frames, one.span) for one in answer.escaped()]
-            escaped += [Escaped(one.op, one.frames, one.span) for one in session.ranks.issued.beside]
-            channel.tell(EscapedWork(tuple(escaped)))
+            beside = [StepEvent("hidden-sync", one.op, one.frames, one.span) for one in session.ranks.issued.beside]
+            channel.tell(EscapedWork((*answer.escaped(), *beside)))
         others = session.ranks.gather(isinstance(answer, CaptureFailure))
         if isinstance(answer, CaptureFailure):
             return
@@ -165,31 +159,26 @@ def captured(session: Session, answer: Recording | CaptureFailure) -> Capture:
 Law = Literal["pass", "fail", "skipped"] | None
 
 
+@dataclass
 class Replays:
     """Replays of a recording on changed inputs, each compared with the same step of the reference."""
 
-    def __init__(
-        self,
-        session: Session,
-        recording: Recording,
-        reference: Expected,
-        restart: Callable[[], None] = lambda: None,
-        tell: Callable[[Replay], None] = lambda replay: None,
-    ) -> None:
-        """`restart` puts back state of construction besides memory that a replay may read; a plain graph reads only
-        memory. `tell` is called with the probe each time that it has grown."""
-        self._session = session
-        self._recording = recording
-        self._restart = restart
-        self._reference = reference
-        self._plain = bool(reference.refused)
+    session: Session
+    recording: Replayable
+    reference: Expected
+    restart: Callable[[], None] = lambda: None
+    """Puts back state of construction besides memory that a replay may read; a plain graph reads only memory."""
+    tell: Callable[[Replay], None] = lambda replay: None
+    "Called with the probe each time that it has grown."
+    result: Replay = field(default_factory=Replay)
+    "The probe `replay`, once replays were run."
+    error: Exception | None = None
+    "The error that a replay raised."
+    _checks: dict[str, Check] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._plain = bool(self.reference.refused)
         "Whether the reference consists of plain eager steps: then rounding differences are allowed."
-        self._checks: dict[str, Check] = {}
-        self._tell = tell
-        self.result = Replay()
-        "The probe `replay`, once replays were run."
-        self.error: Exception | None = None
-        "The error that a replay raised."
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays differ from eager steps, or None. `what` is their name in that reason."""
@@ -211,7 +200,7 @@ class Replays:
     def run(self, built: Mapping[str, torch.Tensor], first_step: bool = True) -> None:
         """Run all replays. `built` are the tensors that construction left; `first_step` says whether the first step of
         a lazy step is compared too."""
-        session = self._session
+        session = self.session
         try:
             for k in range(1, REPLAYS + 1):
                 session.channel.phase(f"replay {k}")
@@ -223,7 +212,8 @@ class Replays:
             pair = []
             for k in (PAIR, PAIR + 1):
                 advance = self._replay()
-                pair.append((advance, self._output_digests()))
+                outputs = session.outputs_of(self.recording.outputs).tensors
+                pair.append((advance, session.device.digests(outputs)))
                 self._compare(k)
             law, advances = self._rng_law(pair)
         except TargetError:
@@ -233,10 +223,10 @@ class Replays:
             self.result = Replay(
                 "fail", reference="independent", checks=self._reported(), first_error=Error(describe(error))
             )
-            self._tell(self.result)
+            self.tell(self.result)
             return
         differs = any(check.result == "different" for check in self._checks.values())
-        lazy = self._reference.first_step if first_step else None
+        lazy = self.reference.first_step if first_step else None
         self.result = Replay(
             "fail" if differs or law == "fail" else "pass",
             reference="independent",
@@ -245,67 +235,56 @@ class Replays:
             rng=advances,
             first_step="skipped" if lazy is None else "crashed",
         )
-        self._tell(self.result)
+        self.tell(self.result)
         if lazy is not None:
             session.channel.phase("a first step put back")
             self.result = replace(self.result, first_step=self._first_step(built, lazy))
-            self._tell(self.result)
+            self.tell(self.result)
 
     def once(self, k: int, inputs: int) -> tuple[Check, ...]:
         """Replay on a set of inputs, and compare with step `k` of the reference."""
-        self._session.put_inputs(inputs)
+        self.session.put_inputs(inputs)
         self._replay()
         self._compare(k)
         return self._reported()
 
     def _replay(self) -> int | None:
         """Replay once, with poisoned outputs and after other allocations; return how far the generator moved."""
-        session, device = self._session, self._session.device
+        session, device = self.session, self.session.device
         device.churn()
         kept = {_storage(tensor) for tensor in reach_of(session.subject).tensors.values()}
-        for tensor in session.outputs_of(self._recording.outputs).tensors.values():
+        for tensor in session.outputs_of(self.recording.outputs).tensors.values():
             if _storage(tensor) not in kept and device.is_on_device(tensor):
                 device.poison(tensor)
         before = session.offset()
-        self._recording.replay()
+        self.recording.replay()
         device.synchronize()
         after = session.offset()
         return None if before is None or after is None else after - before
 
-    def _output_digests(self) -> dict[str, str]:
-        tensors = self._session.outputs_of(self._recording.outputs).tensors
-        return self._session.device.digests(tensors)
-
     def _compare(self, k: int) -> None:
-        session, expected = self._session, self._reference.steps[k - 1]
-        outputs = session.outputs_of(self._recording.outputs)
+        session, expected = self.session, self.reference.steps[k - 1]
+        outputs = session.outputs_of(self.recording.outputs)
         self._outputs(k, outputs, expected)
         tensors = reach_of(session.subject).tensors
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
         for path, digest in expected.state.items():
-            value = expected.values.get(path)
-            if path not in tensors:
-                self._add(f"state {path}", k, INCOMPARABLE, value)
-            elif digests[path] != digest:
-                apart = INCOMPARABLE if value is None else self._apart(tensors[path], value)
-                self._add(f"state {path}", k, apart, value)
-            else:
+            if digests.get(path) == digest:
                 self._checks.setdefault(f"state {path}", Check(f"state {path}"))
+            else:
+                value = expected.values.get(path)
+                self._add(f"state {path}", k, self._apart(tensors.get(path), value), value)
 
     def _outputs(self, k: int, outputs: Reach, expected: Stepped) -> None:
         for path, value in expected.outputs.items():
-            apart = self._apart(outputs.tensors[path], value) if path in outputs.tensors else INCOMPARABLE
-            self._add(path, k, apart, value)
+            self._add(path, k, self._apart(outputs.tensors.get(path), value), value)
         for path in outputs.unreadable:
             self._checks[path] = unread(path)
         for path, text in expected.hosts.items():
-            same = outputs.hosts.get(path) == text
-            self._add(path, k, Difference(same, 0.0 if same else None), None)
+            self._add(path, k, EQUAL if outputs.hosts.get(path) == text else INCOMPARABLE, None)
 
-    def _apart(self, tensor: torch.Tensor, value: torch.Tensor) -> Difference:
-        ours = self._session.device.to_host(tensor)
-        with outside_modes():
-            return difference(ours, value)
+    def _apart(self, tensor: torch.Tensor | None, value: torch.Tensor | None) -> Difference:
+        return difference(None if tensor is None else self.session.device.to_host(tensor), value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
         """Add a comparison.
@@ -313,12 +292,9 @@ class Replays:
         A difference counts if chance does not explain it. If the reference consists of plain eager steps, which may
         choose other kernels, a difference counts if rounding does not explain it either.
         """
-        path, noise, spread = name.removeprefix("state "), self._reference.noise, self._reference.rounding
-        with outside_modes():
-            floor = None if path in noise.unbounded else 0.0 if value is None else noise.bound(path, value)
-            rounding = None
-            if self._plain and spread is not None and value is not None:
-                rounding = spread.bound(path, value)
+        path, spread = name.removeprefix("state "), self.reference.rounding
+        floor = self.reference.noise.bound(path, value)
+        rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
         self._checks[name] = worse(self._checks.get(name, Check(name)), k, apart, floor, rounding)
 
     def _reported(self) -> tuple[Check, ...]:
@@ -337,7 +313,7 @@ class Replays:
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
         """Check that replays advance the generator as eager steps do, and that two successive replays differ exactly if
         two successive eager steps do."""
-        steps = self._reference.steps[PAIR - 1 :]
+        steps = self.reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]
         advances = Advances(tuple(eager), tuple(ours))
@@ -347,28 +323,27 @@ class Replays:
             return "skipped", advances
         if eager != ours:
             return "fail", advances
-        with outside_modes():
-            differ = any(
-                not difference(value, steps[1].outputs[path]).equal
-                for path, value in steps[0].outputs.items()
-                if path in steps[1].outputs
-            )
+        differ = any(
+            not difference(value, steps[1].outputs[path]).equal
+            for path, value in steps[0].outputs.items()
+            if path in steps[1].outputs
+        )
         advances = replace(advances, eager_differ=differ, replays_differ=pair[0][1] != pair[1][1])
         return "pass" if advances.eager_differ == advances.replays_differ else "fail", advances
 
     def _first_step(self, built: Mapping[str, torch.Tensor], expected: Stepped) -> Literal["pass", "fail"]:
         """Compare a replay from the state of construction with a first eager step. This is the last comparison."""
-        session = self._session
+        session = self.session
         with users_code("step", "the state could not be put back"):
-            for path, value in self._reference.start.items():
+            for path, value in self.reference.start.items():
                 if path in built:
                     session.device.store(built[path], value)
-            self._restart()
+            self.restart()
             session.put_inputs(1)
             session.seed(FIRST_SEED)
             self._replay()
         self._checks, self._plain = {}, True
-        self._outputs(1, session.outputs_of(self._recording.outputs), expected)
+        self._outputs(1, session.outputs_of(self.recording.outputs), expected)
         differs = any(check.result == "different" for check in self._checks.values())
         return "fail" if differs else "pass"
 

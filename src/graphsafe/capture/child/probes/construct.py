@@ -6,27 +6,24 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
 from graphsafe.capture.child.buckets.declared import declaration_of
 from graphsafe.capture.child.own_graphs.usage import own_graphs_watched
-from graphsafe.capture.child.session import opened
+from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot, StateError, reach_of
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.trial import Broken, try_inputs
 from graphsafe.capture.child.zero_parameters import fill_zero_parameters
+from graphsafe.capture.device.protocol import Device, RandomState
 from graphsafe.capture.shared.frames import written_at
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
-from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.construct import Attempt, Construct
 from graphsafe.report.probes.construct import RandomState as Generator
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.device.protocol import Device, RandomState
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -70,9 +67,10 @@ def tell_built(session: Session, attempts: list[Attempt], threads: set[threading
     device = session.device
     declared = declaration_of(session.subject)
     entry = written_at(code_of(session.subject.fn))
+    platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
     session.channel.tell(
         construct(session, attempts, threads),
-        Built(entry, tuple(session.subject.events), _platform(device), declared),
+        Built(entry, tuple(session.subject.events), platform, declared),
     )
 
 
@@ -134,9 +132,3 @@ def _libraries() -> dict[str, str]:
         if isinstance(version, str):
             found[name] = version
     return found
-
-
-def _platform(device: Device) -> Platform:
-    import torch
-
-    return Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())

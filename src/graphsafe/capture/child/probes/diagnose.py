@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from graphsafe.capture.answers.capture import Diagnosed
 from graphsafe.capture.child.session import CAPTURE_SEED, opened
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.answers.capture import Fired, FiredEvents
 from graphsafe.capture.answers.events import CaptureFailure
@@ -19,11 +20,7 @@ from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.shared.frames import written_at
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:

@@ -11,7 +11,8 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+
+import torch
 
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
@@ -22,12 +23,8 @@ from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.valueless import memory_key
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.report.model import CallSite
 
 STEPS = 256
 "Number of further steps, if there is time for them."
@@ -38,6 +35,7 @@ _EARLY = 3
 _SEED = 50_000
 _CLOCK_STEPS = 2
 _MOST_PROPOSALS = 8
+Place = tuple[tuple[CallSite, ...], "Span | None"]
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
@@ -61,7 +59,7 @@ class _Ahead:
         with outside_modes():
             self._alive = {path: one.detach() for path, one in tensors.items() if session.device.is_on_device(one)}
             self._lasting = _addresses(self._alive)
-        self._expected: list[tuple[Operation, tuple[CallSite, ...], tuple[int, int, int, int] | None]] = []
+        self._expected: list[tuple[Operation, Place]] = []
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed between the first steps."
         self._at = 0
@@ -185,10 +183,8 @@ class _Ahead:
         self._at = 0
         self._step(self._compare)
         if self._departure is None and self._at < len(self._expected):
-            missing, frames, span = self._expected[self._at]
-            self._depart(
-                "count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", frames, span
-            )
+            missing, place = self._expected[self._at]
+            self._depart("count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", place)
 
     def _step(self, sink: Callable[[Operation], None]) -> None:
         session = self._session
@@ -207,10 +203,8 @@ class _Ahead:
         return device.is_on_device(tensor) or device.is_on_another(tensor)
 
     def _record(self, operation: Operation) -> None:
-        if self._left_out():
-            return
-        frames, span = user_frames()
-        self._expected.append((operation, frames, span))
+        if not self._left_out():
+            self._expected.append((operation, user_frames()))
 
     def _compare(self, operation: Operation) -> None:
         if self._left_out():
@@ -220,7 +214,7 @@ class _Ahead:
             return
         if at >= len(self._expected):
             some, more = f"{len(self._expected)} operations", "more operations"
-            self._depart("count", operation.name, some, more, *user_frames())
+            self._depart("count", operation.name, some, more, user_frames())
             return
         expected = self._expected[at][0]
         aspect = expected.differs(operation)
@@ -231,20 +225,11 @@ class _Ahead:
                 self._may_vary.add(at)
             if at in self._may_vary:
                 return
-        self._depart(
-            aspect, operation.name, expected.text(aspect, operation), operation.text(aspect, expected), *user_frames()
-        )
+        before, after = expected.text(aspect, operation), operation.text(aspect, expected)
+        self._depart(aspect, operation.name, before, after, user_frames())
 
-    def _depart(
-        self,
-        what: Aspect,
-        op: str,
-        before: str,
-        after: str,
-        frames: tuple[CallSite, ...],
-        span: tuple[int, int, int, int] | None,
-    ) -> None:
-        self._departure = Departure(self._number, self._under, what, op, before, after, frames, span)
+    def _depart(self, what: Aspect, op: str, before: str, after: str, place: Place) -> None:
+        self._departure = Departure(self._number, self._under, what, op, before, after, *place)
 
 
 def _addresses(tensors: Mapping[str, torch.Tensor]) -> dict[int, str]:

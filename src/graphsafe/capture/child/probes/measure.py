@@ -5,19 +5,15 @@ It runs in a separate process. While it measures, no other process uses the devi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.long_run import long_run
 from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.probes.timing import eager_times, times_of
 from graphsafe.capture.child.session import CAPTURE_SEED, opened
 from graphsafe.capture.child.state import Snapshot
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.timing import Timing
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:

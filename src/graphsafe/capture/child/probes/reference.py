@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.build import Constructed
+from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.reference import Reference
-from graphsafe.capture.child.compare import INCOMPARABLE, Difference, Spread, difference, worse
+from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse
 from graphsafe.capture.child.expected import Expected, Given, Stepped
 from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.session import (
@@ -32,15 +35,9 @@ from graphsafe.capture.child.session import (
 )
 from graphsafe.capture.child.state import Reach, Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.shared.job import read_told
+from graphsafe.capture.shared.job import Channel, Job, read_told
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.probes.replay import Check
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.answers.events import Asked
-    from graphsafe.capture.shared.job import Channel, Job
 
 _GIVEN_BYTES = 256 << 20
 """Up to this size all values after construction are shared; above it, only values that differ between builds."""
@@ -155,14 +152,8 @@ class _Runs:
                 raise StateError(f"with its state put back {error.line}") from error
         return series
 
-    @contextmanager
-    def _capture_path(self, plain: bool = False) -> Iterator[None]:
-        self._session.capture_path = not plain
-        self._session.asked = self.asked.append
-        try:
-            yield
-        finally:
-            self._session.capture_path = False
+    def _capture_path(self, plain: bool = False) -> AbstractContextManager[None]:
+        return replaced((self._session, "capture_path", not plain), (self._session, "asked", self.asked.append))
 
     def _compare_with_plain(self) -> None:
         """Compare the path of captures with plain eager steps, up to rounding."""
@@ -239,7 +230,7 @@ class _Series:
         session = self._session
         before = reach_of(session.subject)
         if self._nudge is not None:
-            self._move(path for path, tensor in before.tensors.items() if _is_parameter(tensor))
+            self._move(path for path, tensor in before.tensors.items() if isinstance(tensor, torch.nn.Parameter))
         if session.job.warmup:
             session.seed(FIRST_SEED)
             session.step()
@@ -309,13 +300,12 @@ def spread_of(runs: list[_Series]) -> Spread:
 
 
 def add_run(spread: Spread, left: _Series, right: _Series) -> None:
-    with outside_modes():
-        for one, other in zip(left.steps, right.steps, strict=True):
-            for name, value in one.outputs.items():
-                spread.add(name, value, other.outputs.get(name))
-            for path in _apart(one.state, other.state):
-                spread.add(path, one.values.get(path), other.values.get(path))
-            spread.unbounded |= _apart(one.hosts, other.hosts)
+    for one, other in zip(left.steps, right.steps, strict=True):
+        for name, value in one.outputs.items():
+            spread.add(name, value, other.outputs.get(name))
+        for path in _apart(one.state, other.state):
+            spread.add(path, one.values.get(path), other.values.get(path))
+        spread.unbounded |= _apart(one.hosts, other.hosts)
 
 
 def compared(path: _Series, plain: _Series, noise: Spread, rounding: Spread) -> list[Check]:
@@ -324,25 +314,21 @@ def compared(path: _Series, plain: _Series, noise: Spread, rounding: Spread) -> 
 
     def add(name: str, step: int, apart: Difference, value: torch.Tensor | None) -> None:
         plain_name = name.removeprefix("state ")
-        floor = None if plain_name in noise.unbounded else 0.0 if value is None else noise.bound(plain_name, value)
+        floor = noise.bound(plain_name, value)
         # A value that changes without bound if inputs move by one unit in the last place (an argmax) says nothing about
         # the path.
         moved = None if value is None else rounding.bound(plain_name, value)
         floor = None if plain_name in rounding.unbounded else floor
         checks[name] = worse(checks.get(name, _check(name)), step, apart, floor, moved)
 
-    with outside_modes():
-        for number, (one, other) in enumerate(zip(path.steps, plain.steps, strict=True), start=1):
-            for name, value in other.outputs.items():
-                ours = one.outputs.get(name)
-                add(name, number, INCOMPARABLE if ours is None else difference(ours, value), value)
-            for name in one.hosts.keys() | other.hosts.keys():
-                same = one.hosts.get(name) == other.hosts.get(name)
-                add(name, number, Difference(same, 0.0 if same else None), None)
-            for name in sorted(_apart(one.state, other.state)):
-                left, right = one.values.get(name), other.values.get(name)
-                apart = INCOMPARABLE if left is None or right is None else difference(left, right)
-                add(f"state {name}", number, apart, right)
+    for number, (one, other) in enumerate(zip(path.steps, plain.steps, strict=True), start=1):
+        for name, value in other.outputs.items():
+            add(name, number, difference(one.outputs.get(name), value), value)
+        for name in one.hosts.keys() | other.hosts.keys():
+            add(name, number, EQUAL if one.hosts.get(name) == other.hosts.get(name) else INCOMPARABLE, None)
+        for name in sorted(_apart(one.state, other.state)):
+            right = other.values.get(name)
+            add(f"state {name}", number, difference(one.values.get(name), right), right)
     return list(checks.values())
 
 
@@ -351,14 +337,11 @@ def _check(name: str) -> Check:
 
 
 def _differ(left: _Series, right: _Series) -> bool:
-    with outside_modes():
-        for one, other in zip(left.steps, right.steps, strict=True):
-            if one.state != other.state or one.hosts != other.hosts:
-                return True
-            if one.outputs.keys() != other.outputs.keys():
-                return True
-            if any(not difference(value, other.outputs[name]).equal for name, value in one.outputs.items()):
-                return True
+    for one, other in zip(left.steps, right.steps, strict=True):
+        if one.state != other.state or one.hosts != other.hosts or one.outputs.keys() != other.outputs.keys():
+            return True
+        if any(not difference(value, other.outputs[name]).equal for name, value in one.outputs.items()):
+            return True
     return False
 
 
@@ -366,24 +349,17 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
     return {name for name in left.keys() | right.keys() if left.get(name) != right.get(name)}
 
 
-def _is_parameter(tensor: torch.Tensor) -> bool:
-    import torch
-
-    return isinstance(tensor, torch.nn.Parameter)
-
-
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
     """Return whether the changed inputs changed an output, or state, beyond chance. An input is state if both steps
     wrote it."""
     inputs -= set(varied.written) & set(control.written)
-    with outside_modes():
-        for path, value in varied.outputs.items():
-            if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):
-                return True
-        for path in _apart(varied.state, control.state) - inputs - noise.unbounded:
-            ours, theirs = varied.values.get(path), control.values.get(path)
-            if ours is None or theirs is None or difference(ours, theirs).is_beyond(noise.bound(path, ours)):
-                return True
+    for path, value in varied.outputs.items():
+        if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):
+            return True
+    for path in _apart(varied.state, control.state) - inputs - noise.unbounded:
+        ours = varied.values.get(path)
+        if difference(ours, control.values.get(path)).is_beyond(noise.bound(path, ours)):
+            return True
     return bool(_apart(varied.hosts, control.hosts) - noise.unbounded)
 
 

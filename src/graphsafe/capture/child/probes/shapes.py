@@ -9,11 +9,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Set
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from graphsafe.capture.answers.build import Limits
 from graphsafe.capture.answers.capture import Refused
-from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import StepMemory
 from graphsafe.capture.child.lines.carried import FromInputs, StillRead
@@ -23,21 +22,17 @@ from graphsafe.capture.child.probes.horizon import look_ahead
 from graphsafe.capture.child.probes.step import Seen, held_by_step, observe, watched
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.probes.twin import compare_captures
-from graphsafe.capture.child.session import CAPTURE_SEED, opened
+from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.state import inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.model import Limit
+from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.replay import Replay
 from graphsafe.report.probes.timing import Timing
-
-if TYPE_CHECKING:
-    from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.shared.job import Channel, Job
-    from graphsafe.report.probes.construct import Attempt
 
 NOT_COMPUTED = "values were not computed"
 _POOL_UNIT = 2 << 20

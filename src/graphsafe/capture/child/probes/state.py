@@ -41,7 +41,7 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
         add(path, "grows", two.lengths[path], three.lengths[path])
     for path, before, after in _grown_tensors(one, two, three):
         add(path, "grows", before, after)
-    for path in _keys(one):
+    for path in (*one.tensors, *one.hosts, *one.lengths):
         if _is_none(start, path) and not _is_none(one, path) and not path.endswith(".grad"):
             add(path, "born")
     for path, how, value, new in _changed_hosts(one, two, three):
@@ -71,7 +71,7 @@ def _rebound(two: Reach, three: Reach) -> Iterator[str]:
     """Yield the path of each tensor that the last step put into another storage."""
     for path, tensor in three.tensors.items():
         held = two.tensors.get(path)
-        if held is not None and _storage(held) != _storage(tensor):
+        if held is not None and memory_key(held) != memory_key(tensor):
             yield path
 
 
@@ -101,15 +101,7 @@ def _is_bounded(reach: Reach, path: str) -> bool:
     return issubclass(type(container), deque) and deque.maxlen.__get__(container) is not None
 
 
-def _keys(reach: Reach) -> list[str]:
-    return [*reach.tensors, *reach.hosts, *reach.lengths]
-
-
 def _is_none(reach: Reach, path: str) -> bool:
     if path in reach.tensors or path in reach.lengths:
         return False
     return reach.hosts.get(path, "None") == "None"
-
-
-def _storage(tensor: Any) -> int:
-    return memory_key(tensor)

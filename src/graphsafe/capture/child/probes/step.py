@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
 
-from graphsafe.capture.answers.step import HostCall, NeverWaited, Ran, SeenEvent, StepMemory, Watched
+from graphsafe.capture.answers.events import Asked, StepEvent
+from graphsafe.capture.answers.step import HostCall, Ran, SeenEvent, StepMemory, Watched
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
@@ -20,13 +20,11 @@ from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.step import Step
-
-if TYPE_CHECKING:
-    from graphsafe.capture.answers.events import Asked, StepEvent
-    from graphsafe.capture.shared.job import Channel, Job
 
 _SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
 _COPIES = frozenset({"copy-to-host", "copy-to-device"})
@@ -91,7 +89,7 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
     session.put_inputs(1)
     session.ranks.issued.never_waited()
     warm = watched(session)
-    never_waited = tuple(NeverWaited(call.frames, call.span) for call in session.ranks.issued.never_waited())
+    never_waited = tuple(session.ranks.issued.never_waited())
     seen = Seen(warm, first, _watched_as_if_captured(session))
     lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
     seen.tell(session)
@@ -109,17 +107,15 @@ def held_by_step(session: Session) -> StepMemory:
     if session.device.evidence != "predicted":
         return _held_by_plain_step(session)
     asked: list[Asked] = []
-    session.capture_path, session.asked = True, asked.append
     try:
-        session.put_inputs(1)
-        with session.device.watch_memory() as events:
-            outputs = session.path_step()
-            kept = len(events)  # a graph's pool holds its outputs as long as it lives
-            del outputs
+        with replaced((session, "capture_path", True), (session, "asked", asked.append)):
+            session.put_inputs(1)
+            with session.device.watch_memory() as events:
+                outputs = session.path_step()
+                kept = len(events)  # a graph's pool holds its outputs as long as it lives
+                del outputs
     except TargetError as error:
         return replace(_held_by_plain_step(session), failed=error.line)
-    finally:
-        session.capture_path, session.asked = False, None
     pool = memory_held(events[:kept])
     if asked:
         return replace(_held_by_plain_step(session), pool=pool)

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.child.session import CAPTURE_SEED, opened
+from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.timeline import Timeline
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.shared.job import Channel, Job
 
 _MOST = 4_000
 "Most operations of a step that a report holds."

@@ -6,14 +6,11 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphsafe.capture.child.state import Undo
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import Snapshot, Undo
 from graphsafe.capture.child.targets import users_code
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.child.state import Snapshot
 
 _ROUNDS = 20
 _LEAST_ROUNDS = 5

@@ -17,28 +17,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
-from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, host_values
-from graphsafe.capture.child.state import Bindings, Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
+from graphsafe.capture.child.state import Bindings, Reach, Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.state.reach import Constants
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.capture.device.protocol import NotComparable, Recording
 from graphsafe.capture.device.valueless import memory_key
-from graphsafe.report.probes.twin import Cause, Twin
+from graphsafe.report.probes.probe import ProbeStatus
+from graphsafe.report.probes.twin import Cause, Difference, Twin
 
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.child.state import Reach
-    from graphsafe.capture.child.state.reach import Constants
-    from graphsafe.capture.device.protocol import Recording
-    from graphsafe.report.probes.probe import ProbeStatus
-    from graphsafe.report.probes.twin import Difference
-
-Values = Mapping[str, "torch.Tensor"]
+Values = Mapping[str, torch.Tensor]
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
@@ -201,26 +195,17 @@ class _Twins:
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):
                 for name, (left, right) in self._unlike(one, again).items():
-                    with outside_modes():
-                        noise.add(name, left, right)
+                    noise.add(name, left, right)
         apart = [self._beyond(one, other, noise) for one in ours for other in theirs]
         return bool(frozenset.intersection(*apart))
 
     def _beyond(self, one: Values, other: Values, noise: Spread) -> frozenset[str]:
         """Return the results of which two replays lie further apart than `noise`."""
-        found = set()
-        for name, (ours, theirs) in self._unlike(one, other).items():
-            if ours is None:
-                continue
-            if theirs is None:
-                found.add(name)
-                continue
-            with outside_modes():
-                apart, floor = difference(ours, theirs), noise.bound(name, ours)
-                far = apart.largest is None or floor is None or apart.largest > floor
-                if not apart.equal and far and name not in noise.unbounded:
-                    found.add(name)
-        return frozenset(found)
+        return frozenset(
+            name
+            for name, (ours, theirs) in self._unlike(one, other).items()
+            if ours is not None and difference(ours, theirs).is_beyond(noise.bound(name, ours))
+        )
 
     def _unlike(self, one: Values, other: Values) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
         """Return the values that differ byte for byte, on the host; None for a value that one side lacks."""
@@ -257,7 +242,8 @@ class _Twins:
             return found, [], None
         placed = {_key(one): one for one in self._first.differences(traced)}
         traced.release()
-        found = [replace(one, **_place(placed.get(_key(one), one))) for one in found]
+        at = [placed.get(_key(one), one) for one in found]
+        found = [replace(one, op=of.op, frames=of.frames, span=of.span) for one, of in zip(found, at, strict=True)]
         chance = self._chance()
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
@@ -357,10 +343,6 @@ Key = tuple[int, str, int]
 
 def _key(one: Difference) -> Key:
     return one.node, one.what, one.argument
-
-
-def _place(one: Difference) -> dict[str, Any]:
-    return {"op": one.op, "frames": one.frames, "span": one.span}
 
 
 def _changes(earlier: _Before, later: _Before) -> list[Cause]:

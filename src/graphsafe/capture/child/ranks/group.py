@@ -10,18 +10,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.ranks.issued import Issued, issued_noted
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.shared.job import WAITS_FOR_RANKS
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Device
-    from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.device.protocol import Device
+from graphsafe.capture.shared.job import WAITS_FOR_RANKS, Channel, Job
+from graphsafe.capture.shared.replaced import replaced
 
 _FOR_EVER = timedelta(days=1)
 "The parent ends a rank that waits too long, and reports its line, which a timeout of PyTorch would not."
@@ -60,14 +58,9 @@ class Ranks:
             raise TargetError("step", f"rank {reported.index(_DONE)} has ended before rank {self.number}")
         return reported
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Let this rank capture its step while the others go on: a capture executes no collective."""
-        self.issued.alone = True
-        try:
-            yield
-        finally:
-            self.issued.alone = False
+        return replaced((self.issued, "alone", True))
 
     def any(self, value: bool) -> bool:
         return any(self.gather(bool(value)))

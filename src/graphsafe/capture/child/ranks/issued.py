@@ -11,18 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
+
+import torch
 
 from graphsafe.capture.processes.originals import encode, write_bytes
 from graphsafe.capture.shared.collectives import FUNCTIONAL, OF_GROUPS, Call, file_of
 from graphsafe.capture.shared.frames import is_graphsafe_file, is_user_file, user_frames
-from graphsafe.capture.shared.job import CAPTURE
+from graphsafe.capture.shared.job import CAPTURE, Channel, Job
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.capture.shared.told import plain
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from graphsafe.capture.shared.job import Channel, Job
 
 _OF_ONE_SIZE = ("all_reduce", "broadcast", "reduce")
 "Collectives whose tensors have the same number of elements in every rank."
@@ -63,7 +62,6 @@ class Issued:
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
     """Note each collective that this process issues; collectives over all ranks are also written to a file that the
     parent reads."""
-    import torch
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 
@@ -83,22 +81,16 @@ def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
             issued.beside.append(call)
         return call
 
-    replaced: list[tuple[Any, str, Any]] = []
+    changes: list[tuple[Any, str, Any]] = []
     for name, spelled in OF_GROUPS.items():
         if hasattr(ProcessGroup, name):
             value = _of_group(getattr(ProcessGroup, name), spelled, job.ranks, note, issued)
-            replaced.append((ProcessGroup, name, value))
+            changes.append((ProcessGroup, name, value))
     for name in FUNCTIONAL:
         if hasattr(functional, name):
-            replaced.append((functional, name, _functional(getattr(functional, name), name, job.ranks, note)))
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replaced]
-    for owner, name, value in replaced:
-        setattr(owner, name, value)
-    try:
+            changes.append((functional, name, _functional(getattr(functional, name), name, job.ranks, note)))
+    with replaced(*changes):
         yield issued
-    finally:
-        for owner, name, value in originals:
-            setattr(owner, name, value)
 
 
 def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, issued: Issued) -> Callable[..., Any]:

@@ -12,6 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from graphsafe.capture.shared.replaced import replaced
+
 _AT_A_PORT = ("tcp://", "env://")
 
 
@@ -19,8 +23,6 @@ _AT_A_PORT = ("tcp://", "env://")
 def own_port(folder: Path, child: str) -> Iterator[None]:
     """Replace the rendezvous of groups of one process. PyTorch looks it up when a group is made, so it may be replaced
     late."""
-    import torch
-
     if not torch.distributed.is_available():
         yield
         return
@@ -37,8 +39,5 @@ def own_port(folder: Path, child: str) -> Iterator[None]:
         count += 1
         return original(f"file://{folder.absolute()}/{child}.meeting-{count}", 0, 1, **more)
 
-    distributed_c10d.rendezvous = rendezvous  # type: ignore[attr-defined]
-    try:
+    with replaced((distributed_c10d, "rendezvous", rendezvous)):
         yield
-    finally:
-        distributed_c10d.rendezvous = original  # type: ignore[attr-defined]

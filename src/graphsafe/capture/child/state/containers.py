@@ -7,7 +7,7 @@ import types
 from array import array
 from collections import OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.state.objects import bases_of, module_name, namespace_of
 from graphsafe.capture.child.state.positions import (
@@ -18,9 +18,7 @@ from graphsafe.capture.child.state.positions import (
     position_of,
     set_position,
 )
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.reach import Reach
 
 MISSING: Any = object()
 "Stands for a value that did not exist; `put_back_host` then removes it."
@@ -32,30 +30,24 @@ class StateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """The named variables of a module, as a container."""
+    """Some variables as a container: of a module, whose dict `of` is."""
 
-    of: dict[str, Any]
+    of: Any
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClassVariables:
-    of: type
-    names: tuple[str, ...]
+class ClassVariables(Variables):
+    """Those of a class."""
+
+
+class ScriptAttributes(Variables):
+    """Attributes of a TorchScript module that are not tensors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
     of: Any
     descriptor: Any
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptAttributes:
-    """Attributes of a TorchScript module that are not tensors."""
-
-    of: Any
-    names: tuple[str, ...]
 
 
 def contents(container: Any) -> Any:
@@ -69,7 +61,7 @@ def contents(container: Any) -> Any:
     if kind is ScriptAttributes:
         return {name: container.of.getattr(name) for name in container.names}
     if kind is types.CellType:
-        return _read_cell(container)
+        return read_cell(container)
     if is_over_sequence(kind):
         return position_of(container)
     if kind is functools._lru_cache_wrapper:
@@ -100,7 +92,7 @@ def refill(container: Any, before: Any) -> None:
         for name, value in before.items():
             container.of.setattr(name, value)
     elif kind is types.CellType:
-        _set_cell(container, before)
+        set_cell(container, before)
     elif is_over_sequence(kind):
         set_position(container, before)
     elif kind is functools._lru_cache_wrapper:
@@ -162,7 +154,7 @@ def held_at(container: Any, key: Any) -> Any:
     """Return the current value at a container and key of `Reach.owners`; MISSING if there is none."""
     kind = type(container)
     if kind is types.CellType:
-        return _read_cell(container)
+        return read_cell(container)
     if kind is Slot:
         return read_slot(container)
     if kind is ScriptAttributes:
@@ -179,7 +171,7 @@ def put_at(container: Any, key: Any, value: Any) -> None:
     """Store a value where `held_at` reads it; not for tuples. Raises the error by which the place refuses."""
     kind = type(container)
     if kind is types.CellType:
-        _set_cell(container, value)
+        set_cell(container, value)
     elif kind is Slot:
         _set_slot(container, value)
     elif kind is ScriptAttributes:
@@ -224,18 +216,18 @@ def _set_class_variable(owner: type, name: str, value: Any) -> None:
         type.__delattr__(owner, name)
 
 
-def _read_cell(cell: types.CellType) -> Any:
+def read_cell(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
         return MISSING
 
 
-def _set_cell(cell: types.CellType, value: Any) -> None:
-    if value is MISSING:
-        del cell.cell_contents
-    else:
+def set_cell(cell: types.CellType, value: Any) -> None:
+    if value is not MISSING:
         cell.cell_contents = value
+    elif read_cell(cell) is not MISSING:
+        del cell.cell_contents
 
 
 def read_slot(slot: Slot) -> Any:

@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
-from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_slot
+import torch
+
+from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_cell, read_slot
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
 from graphsafe.capture.child.state.positions import (
@@ -75,8 +77,6 @@ def handler_of(kind: type) -> Handler | None:
 
 
 def _find_handler(kind: type) -> Handler | None:
-    import torch
-
     if issubclass(kind, enum.Enum):
         return _take_enum
     if issubclass(kind, SCALARS):
@@ -135,8 +135,6 @@ def _take_constant(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_tensor(walk: Walk, path: str, value: Any) -> None:
-    import torch
-
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
     if kind.is_leaf.__get__(value) and (grad := kind.grad.__get__(value)) is not None:
@@ -162,23 +160,22 @@ def _take_dict(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_list(walk: Walk, path: str, value: Any) -> None:
-    base: Any = list if issubclass(type(value), list) else deque
-    walk.reach.lengths[path] = base.__len__(value)
     walk.reach.sized[path] = value
     walk.reach.containers.append(value)
-    if base.__len__(value) > _LONG and are_scalars(list(base.__iter__(value))):
-        walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
-        return
-    walk.look_at(elements_of(path, value))
+    _take_elements(walk, path, value, list if issubclass(type(value), list) else deque)
 
 
 def _take_tuple(walk: Walk, path: str, value: Any) -> None:
-    walk.reach.lengths[path] = tuple.__len__(value)
     walk.reach.tuples[path] = value
-    if tuple.__len__(value) > _LONG and are_scalars(list(tuple.__iter__(value))):
-        walk.reach.hosts[path] = digest(repr(list(tuple.__iter__(value))))
-        return
-    walk.look_at(elements_of(path, value))
+    _take_elements(walk, path, value, tuple)
+
+
+def _take_elements(walk: Walk, path: str, value: Any, base: Any) -> None:
+    length = walk.reach.lengths[path] = base.__len__(value)
+    if length > _LONG and are_scalars(list(base.__iter__(value))):
+        walk.reach.hosts[path] = digest(repr(list(base.__iter__(value))))
+    else:
+        walk.look_at(elements_of(path, value))
 
 
 def _take_set(walk: Walk, path: str, value: Any) -> None:
@@ -259,10 +256,8 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
     code = value.__code__
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
         walk.reach.containers.append(cell)
-        try:
-            walk.look_at([(f"{dot}{name}", cell.cell_contents, cell, None)])
-        except ValueError:
-            continue
+        if (item := read_cell(cell)) is not MISSING:
+            walk.look_at([(f"{dot}{name}", item, cell, None)])
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     # If the function's code was replaced, it may have fewer parameters than there are defaults.
@@ -278,8 +273,6 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
 
 @functools.cache
 def _module_machinery() -> frozenset[str]:
-    import torch
-
     return frozenset(torch.nn.Module().__dict__)
 
 
@@ -298,8 +291,6 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
 
 def _take_script_module(walk: Walk, path: str, value: Any) -> None:
     """Take the state inside the TorchScript module, and the Python modules around it."""
-    import torch
-
     of_torch: Any = torch._C
     dot = below(path)
     attributes = attributes_of(value) or {}

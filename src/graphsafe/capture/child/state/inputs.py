@@ -7,17 +7,15 @@ from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.child.state.contents import elements_of, stored_in
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, namespace_of
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.targets import Subject
 
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
@@ -36,8 +34,6 @@ def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
 
 
 def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
-    import torch
-
     inside = Walk()
     numpy: Any = sys.modules.get("numpy")
     with torch._C.DisableTorchFunction():
@@ -89,16 +85,12 @@ def _holds_fields(kind: type) -> bool:
 
 def _is_plain_object(kind: type) -> bool:
     """Return whether a class is the user's own, and its objects are neither modules nor callable."""
-    import torch
-
     is_called = any("__call__" in namespace_of(base) for base in bases_of(kind))
     return is_users_class(kind) and not is_called and not issubclass(kind, torch.nn.Module)
 
 
 def _shared(array: Any) -> torch.Tensor | None:
     """Return a tensor over an array's memory; None if torch has no such dtype or layout."""
-    import torch
-
     try:
         return torch.from_numpy(array)
     except (TypeError, ValueError):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
+
+from graphsafe.capture.child.state.generators import seed
 
 HostValue = str
 "A number or a string as Python writes it, or a digest of a larger value."
@@ -56,8 +57,6 @@ class Reach:
 
     def seed(self, value: int) -> None:
         """Seed every generator found, of the device and of the host."""
-        from graphsafe.capture.child.state.generators import seed
-
         for generator in self.generators.values():
             generator.manual_seed(value)
         for found in self.host_generators.values():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.child.state.contents import handler_of
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.walk import Walk
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.targets import Subject
 
 _MANY_CONTAINERS = 5_000
 _first_reach: dict[int, tuple[Subject, Reach]] = {}
@@ -37,8 +37,6 @@ def generators_of(subject: Subject) -> Reach:
 def objects_of(subject: Subject) -> list[Any]:
     """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
     classes."""
-    import torch
-
     walk = Walk()
     with torch._C.DisableTorchFunction():
         walk.run(
@@ -62,8 +60,6 @@ def seed_generators(subject: Subject, value: int) -> None:
 
 
 def walk(roots: Mapping[str, Any]) -> Reach:
-    import torch
-
     # All objects that the walk finds stay alive, and repeated garbage collections over them would take most of the
     # time.
     collecting = gc.isenabled()

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.child.state import generators
 from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.positions import is_count
+from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.reachable import reach_of, reach_with_refresh
-from graphsafe.capture.child.targets import users_code
+from graphsafe.capture.child.targets import Subject, users_code
+from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.shared.frames import written_at
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.state.reach import Reach
-    from graphsafe.capture.child.targets import Subject
-    from graphsafe.capture.device.protocol import Device
 
 _VALUE_BYTES = 4 << 30
 "Tensors are kept by value up to this total number of bytes, and beyond it only by digest."

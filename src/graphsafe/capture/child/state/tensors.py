@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from graphsafe.capture.child.state.objects import bases_of, namespace_of
 from graphsafe.capture.device.valueless import is_valueless
 
-if TYPE_CHECKING:
-    import torch
-
-Parts = dict[str, "torch.Tensor"]
+Parts = dict[str, torch.Tensor]
 
 _COMPARABLE = frozenset(
     {"bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"}
@@ -26,9 +26,6 @@ class Unreadable(Exception):
 def parts_of(tensor: torch.Tensor) -> Parts:
     """Return plain tensors by the suffix of their path: the tensor itself under "", or the parts of a sparse, nested or
     wrapper tensor. Raises Unreadable. Call it with torch functions disabled."""
-    import torch
-    from torch.utils._python_dispatch import _disable_current_modes
-
     kind = type(tensor)
     if _is_given_back(tensor):
         raise Unreadable("its storage has been given back")
@@ -41,8 +38,6 @@ def parts_of(tensor: torch.Tensor) -> Parts:
 def _is_given_back(tensor: torch.Tensor) -> bool:
     """Return whether a storage was resized to nothing while the tensor kept its shape, as FSDP does with weights
     between uses."""
-    import torch
-
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or not tensor.numel():
         return False
     try:
@@ -52,8 +47,6 @@ def _is_given_back(tensor: torch.Tensor) -> bool:
 
 
 def _is_plain(tensor: torch.Tensor) -> bool:
-    import torch
-
     return (
         tensor.layout is torch.strided
         and not tensor.is_nested
@@ -75,8 +68,6 @@ def _is_comparable(dtype: torch.dtype) -> bool:
 def is_wrapper_class(kind: Any) -> bool:
     """Return whether the class is a subclass with its own operations. Other subclasses use PyTorch's kernels on the
     memory that they report."""
-    import torch
-
     own = next(base for base in bases_of(kind) if "__torch_dispatch__" in namespace_of(base))
     if own is torch.Tensor:
         return False
@@ -84,8 +75,6 @@ def is_wrapper_class(kind: Any) -> bool:
 
 
 def _laid_out(tensor: torch.Tensor) -> Parts:
-    import torch
-
     layout = tensor.layout
     if tensor.is_meta and not is_valueless(tensor):
         return {}
@@ -107,8 +96,6 @@ def _laid_out(tensor: torch.Tensor) -> Parts:
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    import torch
-
     if tensor.is_quantized or not _is_comparable(tensor.dtype):
         return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
     return tensor if tensor.is_contiguous() else _each_element_once(tensor)
@@ -131,8 +118,6 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _wrapped(tensor: torch.Tensor) -> Parts:
-    import torch
-
     kind = type(tensor)
     if not any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind)):
         raise Unreadable(f"a {kind.__name__}, which does not say what it is made of (it has no __tensor_flatten__)")

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
-    from graphsafe.capture.child.state.snapshot import Snapshot
-    from graphsafe.capture.device.protocol import Device
+from graphsafe.capture.child.state.snapshot import Snapshot
+from graphsafe.capture.device.protocol import Device
 
 _SHARE_OF_FREE = 0.25
 "Copies that would take more of the device's free memory than this share stay on the host."

@@ -6,7 +6,9 @@ import functools
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.child.state.containers import ClassVariables, Variables
 from graphsafe.capture.child.state.objects import (
@@ -22,9 +24,6 @@ from graphsafe.capture.child.state.objects import (
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import WRITERS, dotted
-
-if TYPE_CHECKING:
-    import torch
 
 Item = tuple[str, Any, Any, Any]
 "A path, the object there, and the container and key under which it lies."
@@ -145,8 +144,6 @@ class Walk:
 
 def _is_class_state(name: Any, item: Any) -> bool:
     """Return whether a class variable is state that a step may fill, not part of the class itself."""
-    import torch
-
     if type(name) is not str or name.startswith("__"):
         return False
     return item is None or issubclass(type(item), (torch.Tensor, dict, list, deque, set, bool, int, float))

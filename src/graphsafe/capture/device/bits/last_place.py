@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 def last_place(values: torch.Tensor) -> float | None:
     """Return one unit in the last place of the largest finite value; None for dtypes that do not round (integers,
     booleans)."""
-    import torch
-
     if not (values.is_floating_point() or values.is_complex()):
         return None
     sizes = values.abs().double()
@@ -28,8 +24,6 @@ def nudge(tensor: torch.Tensor, up: bool) -> None:
     The bits of a float, read as an integer, count its magnitude, so adding one moves it by one unit away from zero. A
     tensor whose dtype or layout does not allow this (float8, expanded memory) stays unchanged.
     """
-    import torch
-
     plain = tensor.detach()
     if plain.is_complex():
         plain = torch.view_as_real(plain)

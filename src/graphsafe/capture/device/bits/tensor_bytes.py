@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 
 def layout_text(tensor: torch.Tensor) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
-from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis
 from graphsafe.capture.device.bits.last_place import nudge
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.allocations import allocations_watched
@@ -23,21 +23,26 @@ from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_o
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.own_replays import replays_watched
-from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState
+from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.report.probes.construct import Attempt
+from graphsafe.capture.shared.replaced import replaced
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.order import Race
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Recording
-    from graphsafe.report.model import CallSite
-    from graphsafe.report.probes.timeline import Timeline
+from graphsafe.report.probes.timeline import Timeline
 
 
 class CudaDevice:
     evidence: Literal["measured", "predicted"] = "measured"
     computes = True
     collectives: Literal["nccl", "gloo"] = "nccl"
+    driver = staticmethod(driver_version)
+    watch = staticmethod(step_watched)
+    watch_captures = staticmethod(attempts_watched)
+    pieces = CudaPieces
+    store = staticmethod(memory.store)
+    nudge = staticmethod(nudge)
+    poison = staticmethod(memory.poison)
+    digests = staticmethod(digests)
 
     def __init__(self, index: int) -> None:
         """Open a GPU. Raises RuntimeError if this machine has no such GPU."""
@@ -62,9 +67,6 @@ class CudaDevice:
     def label(self) -> str:
         major, minor = torch.cuda.get_device_capability(self.index)
         return f"{self.name} {torch.cuda.get_device_name(self.index)} (capability {major}.{minor})"
-
-    def driver(self) -> str | None:
-        return driver_version()
 
     def seed(self, value: int) -> None:
         torch.manual_seed(value)
@@ -119,36 +121,22 @@ class CudaDevice:
         default = torch.cuda.current_stream(index) == torch.cuda.default_stream(index)
         return f"cuda:{index}, {'default' if default else 'side'} stream"
 
-    def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
-        return step_watched(sink)
-
-    def watch_captures(self, sink: Callable[[Attempt], None]) -> AbstractContextManager[None]:
-        return attempts_watched(sink)
-
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
         return replays_watched(torch.cuda.CUDAGraph, sink)
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         return allocations_watched(self.index)
 
-    @contextmanager
-    def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
-        # `torch.cuda.is_current_stream_capturing` looks this name up, so a copy of it that was imported earlier gives
-        # this answer too.
-        graphs: Any = torch.cuda.graphs
-
+    def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         def answer() -> bool:
             frames, span = user_frames()
             if frames:
                 asked(Asked(frames, span))
             return True
 
-        original = graphs._cuda_isCurrentStreamCapturing
-        graphs._cuda_isCurrentStreamCapturing = answer
-        try:
-            yield
-        finally:
-            graphs._cuda_isCurrentStreamCapturing = original
+        # `torch.cuda.is_current_stream_capturing` looks this name up, so a copy of it that was imported earlier gives
+        # this answer too.
+        return replaced((torch.cuda.graphs, "_cuda_isCurrentStreamCapturing", answer))
 
     def shared_pool(self) -> Any:
         return torch.cuda.graph_pool_handle()
@@ -182,9 +170,6 @@ class CudaDevice:
         finally:
             graph.reset()
 
-    def pieces(self) -> CudaPieces:
-        return CudaPieces()
-
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         return diagnosed(step, self._side_stream())
 
@@ -199,18 +184,6 @@ class CudaDevice:
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().cpu() if tensor.is_cuda else tensor.detach().clone()
-
-    def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        memory.store(tensor, values)
-
-    def nudge(self, tensor: torch.Tensor, up: bool) -> None:
-        nudge(tensor, up)
-
-    def poison(self, tensor: torch.Tensor) -> None:
-        memory.poison(tensor)
-
-    def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        return digests(tensors)
 
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().clone()

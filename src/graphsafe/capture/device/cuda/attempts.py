@@ -13,6 +13,7 @@ from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.device.cuda.graph import failure_of
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.construct import Attempt
 
@@ -42,11 +43,10 @@ def attempts_watched(sink: Callable[[Attempt], None]) -> Iterator[None]:
         sink(Attempt(device, _nodes(self), failure, frames, span))
         return result
 
-    graph.capture_begin, graph.capture_end = capture_begin, capture_end  # type: ignore[method-assign]
     try:
-        yield
+        with replaced((graph, "capture_begin", capture_begin), (graph, "capture_end", capture_end)):
+            yield
     finally:
-        graph.capture_begin, graph.capture_end = begin, end  # type: ignore[method-assign]
         for device, frames, span in open_attempts.values():
             message = "the capture was begun and never ended"
             failure = CaptureFailure(message, (message,), frames, span, type="None")

@@ -18,7 +18,7 @@ from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.device.cuda.runtime import CAPTURING, INVALIDATED, NOT_CAPTURING, capture_status
 from graphsafe.capture.device.cuda.trace import Running, traced
 from graphsafe.capture.device.cuda.watch import waits_patched
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import root_error, traceback_frames, user_frames
 
 
 class _Detective:
@@ -101,8 +101,6 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
     """Return the operation that raised, if it left the capture intact: one of PyTorch's own checks raised before CUDA
     saw the operation."""
-    from graphsafe.capture.shared.frames import root_error, traceback_frames
-
     root, _ = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     if not frames:

@@ -6,59 +6,58 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
+from graphsafe.capture.device.protocol import Recording
 from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames
 from graphsafe.report.probes.twin import Difference
 
-if TYPE_CHECKING:
-    from graphsafe.capture.device.protocol import Recording
 
-
+@dataclass(eq=False)
 class CudaRecording:
-    def __init__(self, graph: torch.cuda.CUDAGraph, outputs: Any, places: Sequence[Place | None] = ()) -> None:
-        """`places` holds, for a traced recording, the user's line that launched each node."""
-        self.outputs = outputs
-        self._graph = graph
-        self._places = places
+    graph: torch.cuda.CUDAGraph
+    outputs: Any
+    places: Sequence[Place | None] = ()
+    "For a traced recording, the user's line that launched each node."
 
     @property
     def raw(self) -> int:
         """The handle of the graph, a `cudaGraph_t`."""
-        return int(self._graph.raw_cuda_graph())
+        return int(self.graph.raw_cuda_graph())
 
     @functools.cached_property
     def _nodes(self) -> tuple[GraphNode, ...]:
-        return graph_nodes(self._graph.raw_cuda_graph())
+        return graph_nodes(self.raw)
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
         """Return the differences from another recording. Raises NotComparable if the driver does not show the nodes."""
         assert isinstance(other, CudaRecording)
         # A traced recording may have other nodes than a plain recording, because a dispatch mode changes the launches
         # of compiled code. Its places then belong to other nodes.
-        pools = (tuple(self._graph.pool()), tuple(other._graph.pool()))
-        return differences(self._nodes, other._nodes, pools, Segments.now(), other._places)
+        pools = (tuple(self.graph.pool()), tuple(other.graph.pool()))
+        return differences(self._nodes, other._nodes, pools, Segments.now(), other.places)
 
     def opaque_nodes(self) -> int:
         return sum(node.opaque for node in self._nodes)
 
     def release(self) -> None:
-        self._graph.reset()
+        self.graph.reset()
         self.outputs = None
 
     def replay(self) -> None:
-        self._graph.replay()
+        self.graph.replay()
 
     def nodes(self) -> Mapping[str, int]:
-        return node_counts(self._graph.raw_cuda_graph())
+        return node_counts(self.raw)
 
     def pool_bytes(self) -> int | None:
-        pool = tuple(self._graph.pool())
+        pool = tuple(self.graph.pool())
         segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 

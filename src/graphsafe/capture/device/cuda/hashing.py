@@ -47,7 +47,8 @@ def digests(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
                 found |= {path: heads[path] + bytes_digest(plain[path]) for path in paths}
                 continue
             sums = word_sums([plain[path] for path in paths]).tolist()
-            found |= {path: _hashed(f"{heads[path]}{both}") for path, both in zip(paths, sums, strict=True)}
+            for path, both in zip(paths, sums, strict=True):
+                found[path] = hashlib.blake2b(f"{heads[path]}{both}".encode(), digest_size=12).hexdigest()
     return {path: found[path] for path in tensors}
 
 
@@ -105,7 +106,3 @@ def _by_piece(values: torch.Tensor, group: Sequence[_Piece]) -> torch.Tensor:
     ends = torch.tensor([begin + length - 1 for begin, length in zip(_begins(lengths), lengths, strict=True)])
     totals = values.cumsum(0)[ends.to(values.device)]
     return totals - torch.cat([totals.new_zeros(1), totals[:-1]])
-
-
-def _hashed(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()

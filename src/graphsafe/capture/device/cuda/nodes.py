@@ -241,17 +241,22 @@ def _driver() -> ctypes.CDLL:
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
     """Return the nodes of a `cudaGraph_t`, with those of child graphs in their place. Raises NotComparable."""
-    driver = _driver()
+    return tuple(found for handle in _handles(raw_graph) for found in _node(_driver(), c_void_p(handle)))
+
+
+def _count(raw_graph: int) -> int:
     count = c_size_t(0)
-    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
-    if not count.value:
-        return ()
-    handles = (c_void_p * count.value)()
-    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), handles, byref(count)), "cuGraphGetNodes")
-    found: list[GraphNode] = []
-    for handle in handles:
-        found += _node(driver, c_void_p(handle))
-    return tuple(found)
+    _ask(_driver().cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
+    return count.value
+
+
+def _handles(raw_graph: int) -> list[int]:
+    count = _count(raw_graph)
+    if not count:
+        return []
+    handles = (c_void_p * count)()
+    _ask(_driver().cuGraphGetNodes(c_void_p(raw_graph), handles, byref(c_size_t(count))), "cuGraphGetNodes")
+    return list(handles)
 
 
 def _node(driver: ctypes.CDLL, node: c_void_p) -> list[GraphNode]:
@@ -320,15 +325,10 @@ def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
 
     Raises NotComparable.
     """
-    driver = _driver()
-    count = c_size_t(0)
-    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), None, byref(count)), "cuGraphGetNodes")
-    nodes = (c_void_p * count.value)()
-    _ask(driver.cuGraphGetNodes(c_void_p(raw_graph), nodes, byref(count)), "cuGraphGetNodes")
-    numbers = {handle: number for number, handle in enumerate(nodes)}
+    numbers = {handle: number for number, handle in enumerate(_handles(raw_graph))}
     # The second version of the call also returns the kind of an edge (eight bytes); the first version refuses graphs
     # with such edges.
-    ask = driver.cuGraphGetEdges_v2
+    ask = _driver().cuGraphGetEdges_v2
     edges = c_size_t(0)
     _ask(ask(c_void_p(raw_graph), None, None, None, byref(edges)), "cuGraphGetEdges")
     if not edges.value:
@@ -353,11 +353,7 @@ def graph_in_capture(stream: torch.cuda.Stream) -> int | None:
 def count_in_capture(stream: torch.cuda.Stream) -> int:
     """Return how many nodes the capture under way on a stream has so far."""
     graph = graph_in_capture(stream)
-    if not graph:
-        return 0
-    count = c_size_t(0)
-    _ask(_driver().cuGraphGetNodes(c_void_p(graph), None, byref(count)), "cuGraphGetNodes")
-    return count.value
+    return _count(graph) if graph else 0
 
 
 def _ask(status: int, name: str) -> None:

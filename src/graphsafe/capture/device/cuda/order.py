@@ -11,11 +11,12 @@ from collections.abc import Sequence, Set
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.device.cuda.nodes import count_in_capture, graph_edges
 from graphsafe.capture.device.cuda.runtime import node_counts
+from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
+from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.probes.order import Race
 
@@ -31,10 +32,8 @@ def forms_chain(nodes: int, edges: Set[tuple[int, int]]) -> bool:
     return len(edges) == max(nodes - 1, 0) == len(starts) == len(ends)
 
 
-class MemoryTouched(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MemoryTouched(OperationMode):  # type: ignore[no-untyped-call]
     """Notes the memory of each operation, and the nodes that it adds to the capture under way on `stream`."""
-
-    supports_higher_order_operators = True
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -83,18 +82,11 @@ def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
 
 
 def _accesses(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> tuple[Access, ...]:
-    found: list[Access | None] = []
-    for position, argument in enumerate(func._schema.arguments):
-        value = args[position] if position < len(args) else kwargs.get(argument.name)
-        writes = argument.alias_info is not None and argument.alias_info.is_write
-        found += [access_of(tensor, writes) for tensor in _tensors(value)]
-    found += [access_of(tensor, True) for tensor in _tensors(result)]
+    given = [(value, is_written(argument)) for argument, value in by_schema(func, args, kwargs)]
+    found = [
+        access_of(tensor, writes)
+        for value, writes in [*given, (result, True)]
+        for tensor in tensors_in(value)
+        if tensor.is_cuda
+    ]
     return tuple(access for access in found if access is not None)
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value] if value.is_cuda else []
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []

@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook.book import load_rulebook
@@ -174,17 +174,10 @@ class _Calls(TorchFunctionMode):
             running.via = outer
 
 
-class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    supports_higher_order_operators = True
-
+class _Ops(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, running: Running) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._running = running
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds (see `_ops`)."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         running = self._running
@@ -199,7 +192,7 @@ class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
             running.op, running.reported = None, False
 
 
-def _ops(running: Running) -> TorchDispatchMode:
+def _ops(running: Running) -> _Ops:
     """Return the mode that sees operations.
 
     If dynamo is already loaded, it must not trace the mode's own code when a step compiles.

@@ -9,7 +9,7 @@ child is a separate process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch.cuda import _gpu_trace
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
 from graphsafe.capture.shared.collectives import OF_OBJECTS
+from graphsafe.capture.shared.replaced import replaced
 
 _WAITS: tuple[tuple[Any, str, str, StepEventKind], ...] = (
     (torch.cuda, "synchronize", "torch.cuda.synchronize", "wait"),
@@ -39,8 +40,9 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 )
 
 
-@contextmanager
-def patched(owner: Any, name: str, before: Callable[[], None], after: Callable[[], None]) -> Iterator[None]:
+def patched(
+    owner: Any, name: str, before: Callable[[], None], after: Callable[[], None]
+) -> AbstractContextManager[None]:
     original = getattr(owner, name)
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -50,11 +52,7 @@ def patched(owner: Any, name: str, before: Callable[[], None], after: Callable[[
         finally:
             after()
 
-    setattr(owner, name, watched)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
+    return replaced((owner, name, watched))
 
 
 @contextmanager

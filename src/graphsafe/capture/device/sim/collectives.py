@@ -10,6 +10,7 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +21,9 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.graphs import Node
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
 from graphsafe.capture.device.sim.streams import Event, Stream
-from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, played, put_tag
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.device.structures import changed, tensors_in
 from graphsafe.capture.shared.collectives import OF_GROUPS, OF_OBJECTS
 from graphsafe.capture.shared.frames import user_frames
 
@@ -34,41 +36,37 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         return
     for name, spelled in _METHODS.items():
         if hasattr(dist.ProcessGroup, name):
-            yield dist.ProcessGroup, name, _of_group(getattr(dist.ProcessGroup, name), spelled)
+            real = getattr(dist.ProcessGroup, name)
+            yield dist.ProcessGroup, name, worlds.simulated(real, partial(_of_group, Collective(spelled, real)))
     for name in OF_OBJECTS:
-        value = _of_objects(getattr(dist, name), name)
+        real = getattr(dist, name)
+        value = functools.wraps(real)(worlds.simulated(real, partial(_of_objects, f"torch.distributed.{name}")))
         yield dist, name, value
         yield dist.distributed_c10d, name, value
 
 
-def _of_group(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    collective = Collective(name, real)
-
-    def run(group: Any, *args: Any, **kwargs: Any) -> Any:
-        world = worlds.active()
-        if world is None or world.bypassed:
-            return real(group, *args, **kwargs)
-        if name == "barrier":
-            world.host_wait("torch.distributed.barrier", "wait")
-        with torch._C.DisableTorchFunction():
-            tensors = tensors_in((args, kwargs))
-            index = max((index_of(tensor) for tensor in tensors), default=HOST)
-        if index == HOST:
-            return real(group, *args, **kwargs)
-        stream = _begun(world, index, f"torch.distributed.{name}")
-        if stream is None:
-            with world.unseen():
-                return SimWork(Event(), collective.send(group, args, kwargs))
-        session = world.session
-        assert session is not None
+def _of_group(
+    collective: Collective, world: World, real: Callable[..., Any], group: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Run or record a collective of a process group."""
+    name = collective.name
+    if name == "barrier":
+        world.host_wait("torch.distributed.barrier", "wait")
+    index = played((args, kwargs))
+    if index == HOST:
+        return real(group, *args, **kwargs)
+    stream = _begun(world, index, f"torch.distributed.{name}")
+    if stream is None:
         with world.unseen():
-            for tensor in tensors:
-                session.save(tensor)
-        frozen = tuple(_frozen(value) for value in (group, *args))
-        _add(world, stream, collective, frozen, {key: _frozen(value) for key, value in kwargs.items()}, ())
-        return SimWork(stream.record_event())
-
-    return run
+            return SimWork(Event(), collective.send(group, args, kwargs))
+    session = world.session
+    assert session is not None
+    with world.unseen():
+        for tensor in tensors_in((args, kwargs)):
+            session.save(tensor)
+    frozen = tuple(_frozen(value) for value in (group, *args))
+    _add(world, stream, collective, frozen, {key: _frozen(value) for key, value in kwargs.items()}, ())
+    return SimWork(stream.record_event())
 
 
 def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int) -> Any:
@@ -181,13 +179,9 @@ def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _on_meta(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return torch.empty_like(value, device="meta")
-    if isinstance(value, (list, tuple)):
-        return type(value)(_on_meta(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _on_meta(item) for key, item in value.items()}
-    return value
+    return changed(
+        value, lambda leaf: torch.empty_like(leaf, device="meta") if isinstance(leaf, torch.Tensor) else leaf
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,21 +205,16 @@ class _Fixed:
 
 
 def _frozen(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, (list, tuple)):
-        return type(value)(_frozen(item) for item in value)
-    return value if value is None or isinstance(value, (bool, int, float, str)) else _Fixed(value)
+    def freeze(leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach()
+        return leaf if leaf is None or isinstance(leaf, (bool, int, float, str)) else _Fixed(leaf)
+
+    return changed(value, freeze)
 
 
 def _thawed(value: Any) -> Any:
-    if isinstance(value, _Fixed):
-        return value.value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_thawed(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _thawed(item) for key, item in value.items()}
-    return value
+    return changed(value, lambda leaf: leaf.value if isinstance(leaf, _Fixed) else leaf)
 
 
 _sent: deque[Any] = deque(maxlen=256)
@@ -264,19 +253,10 @@ class SimWork:
         return True
 
 
-def _of_objects(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    spelled = f"torch.distributed.{name}"
-
-    @functools.wraps(real)
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        world = worlds.active()
-        if world is None or world.bypassed:
-            return real(*args, **kwargs)
-        with world.via(spelled):
-            world.emit("hidden-sync", spelled)
-            if world.session is not None:
-                world.session.refuse(NOT_PERMITTED, spelled, "hidden-sync")
-        with world.unseen():
-            return real(*args, **kwargs)
-
-    return watched
+def _of_objects(name: str, world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    with world.via(name):
+        world.emit("hidden-sync", name)
+        if world.session is not None:
+            world.session.refuse(NOT_PERMITTED, name, "hidden-sync")
+    with world.unseen():
+        return real(*args, **kwargs)

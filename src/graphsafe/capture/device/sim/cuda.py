@@ -12,7 +12,7 @@ import torch.cuda.nvtx
 
 from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle
 from graphsafe.capture.device.sim.streams import DeviceContext, Event, Stream, StreamContext, device_index
-from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.tags import HOST, played
 from graphsafe.capture.device.sim.world import World
 
 TOTAL_BYTES = 141 * 1000**3
@@ -86,8 +86,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> Any:
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):
-        with torch._C.DisableTorchFunction():
-            index = index_of(given)
+        index = played(given)
         device = device if index == HOST else torch.device("cuda", index)
     return device, *rest
 
@@ -124,7 +123,7 @@ def _devices(world: World) -> dict[str, Any]:
 
     class DeviceOf(DeviceContext):
         def __init__(self, tensor: torch.Tensor) -> None:
-            index = index_of(tensor) if isinstance(tensor, torch.Tensor) else HOST
+            index = played(tensor) if isinstance(tensor, torch.Tensor) else HOST
             super().__init__(None if index == HOST else index)
 
     return {
@@ -200,9 +199,9 @@ def _random(world: World) -> dict[str, Any]:
 
     return {
         "default_generators": tuple(world.generators),
-        "manual_seed": lambda seed: _returning_none(world.generators[world.device].manual_seed(seed)),
+        "manual_seed": lambda seed: _nothing(world.generators[world.device].manual_seed(seed)),
         "manual_seed_all": manual_seed_all,
-        "seed": lambda: _returning_none(world.generators[world.device].seed()),
+        "seed": lambda: _nothing(world.generators[world.device].seed()),
         "seed_all": lambda: manual_seed_all(world.generators[0].seed()),
         "initial_seed": lambda: world.generators[world.device].initial_seed(),
         "get_rng_state": get_rng_state,
@@ -210,10 +209,6 @@ def _random(world: World) -> dict[str, Any]:
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
     }
-
-
-def _returning_none(_: object) -> None:
-    return None
 
 
 def _memory(world: World) -> dict[str, Any]:

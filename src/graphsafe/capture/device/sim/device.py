@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,6 +32,7 @@ from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import LAUNCHED, World
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Limit
 from graphsafe.report.probes.construct import Attempt
@@ -41,11 +43,11 @@ from graphsafe.report.probes.twin import Difference
 LEFT_OPEN = Refusal("the capture was begun and never ended")
 
 
+@dataclass(eq=False)
 class SimRecording:
-    def __init__(self, outputs: Any, graph: CUDAGraph, world: World) -> None:
-        self.outputs = outputs
-        self.graph = graph
-        self._world = world
+    outputs: Any
+    graph: CUDAGraph
+    world: World
 
     def replay(self) -> None:
         self.graph.replay()
@@ -60,7 +62,7 @@ class SimRecording:
     def differences(self, other: Recording) -> tuple[Difference, ...]:
         """Return the differences between two recordings, node by node; see `graphsafe.capture.device.protocol`."""
         assert isinstance(other, SimRecording)
-        with self._world.unseen():
+        with self.world.unseen():
             return differences(self.graph, other.graph)
 
     def opaque_nodes(self) -> int:
@@ -184,22 +186,16 @@ class SimDevice:
         kind = "default stream" if stream.number == 0 else "side stream"
         return f"sim:{self.world.device}, {kind}"
 
-    @contextmanager
-    def watch(self, sink: Callable[[StepEvent], None]) -> Iterator[None]:
+    def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
         self.world.stepping = True
-        before, self.world.sink = self.world.sink, sink
-        try:
-            yield
-        finally:
-            self.world.sink = before
+        return replaced((self.world, "sink", sink))
 
     @contextmanager
     def watch_captures(self, sink: Callable[[Attempt], None]) -> Iterator[None]:
-        before, self.world.attempts = self.world.attempts, sink
         try:
-            yield
+            with replaced((self.world, "attempts", sink)):
+                yield
         finally:
-            self.world.attempts = before
             session = self.world.session
             if session is not None:
                 session.first_error = session.first_error or LEFT_OPEN
@@ -214,21 +210,12 @@ class SimDevice:
 
         Temporary memory inside kernels and the allocator's rounding are not included.
         """
-        ledger = self.world.ledgers[self.index]
         found: list[MemoryEvent] = []
-        before, ledger.told = ledger.told, found.append
-        try:
+        with replaced((self.world.ledgers[self.index], "told", found.append)):
             yield found
-        finally:
-            ledger.told = before
 
-    @contextmanager
-    def as_if_capturing(self, asked: Callable[[Asked], None]) -> Iterator[None]:
-        before, self.world.asked = self.world.asked, asked
-        try:
-            yield
-        finally:
-            self.world.asked = before
+    def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
+        return replaced((self.world, "asked", asked))
 
     def shared_pool(self) -> Any:
         return graph_pool_handle()
@@ -237,15 +224,12 @@ class SimDevice:
         """Record the step. `traced` changes nothing, because simulated nodes always know their source lines."""
         self.world.stepping = True
         recorded = CUDAGraph()
-        before, self.world.attempts = self.world.attempts, None
         try:
-            with graph(recorded, pool=pool, stream=self.side):
+            with replaced((self.world, "attempts", None)), graph(recorded, pool=pool, stream=self.side):
                 outputs = step()
         except BaseException as error:
             self.guilty = recorded.guilty
             return failure_of(error, recorded.guilty)
-        finally:
-            self.world.attempts = before
         if recorded.escaped:
             self.guilty = recorded.escaped[0]
         return SimRecording(outputs, recorded, self.world)
@@ -339,8 +323,7 @@ class SimDevice:
             step()
         return seen.timeline()
 
-    @contextmanager
-    def _launches_told(self, told: Callable[[str, str], None]) -> Iterator[None]:
+    def _launches_told(self, told: Callable[[str, str], None]) -> AbstractContextManager[None]:
         before = self.world.launched
 
         def tell(kind: str, name: str) -> None:
@@ -348,26 +331,14 @@ class SimDevice:
             if before is not None:
                 before(kind, name)
 
-        self.world.launched = tell
-        try:
-            yield
-        finally:
-            self.world.launched = before
+        return replaced((self.world, "launched", tell))
 
     def values_asked(self) -> int:
         return 0 if self.world.shapes is None else self.world.shapes.asked
 
-    @contextmanager
-    def answering(self, answer: Literal[0, 1]) -> Iterator[None]:
+    def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         shapes = self.world.shapes
-        if shapes is None:
-            yield
-            return
-        before, shapes.answer = shapes.answer, answer
-        try:
-            yield
-        finally:
-            shapes.answer = before
+        return nullcontext() if shapes is None else replaced((shapes, "answer", answer))
 
     def unknown_operations(self) -> tuple[str, ...]:
         return tuple(self.world.unknown)

@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from graphsafe.capture.device.bits.tensor_bytes import layout_text, tensor_bytes
+from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
 from graphsafe.report.probes.twin import Difference
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 
 _MOST_DIFFERENCES = 64
 _SHOWN = 8

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.child.state.tensors import is_wrapper_class
+from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
@@ -29,8 +29,9 @@ from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session
 from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
 from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.device.structures import changed, takes_device, tensors_in
 from graphsafe.capture.device.valueless import is_valueless
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import Op
@@ -41,19 +42,12 @@ __tracebackhide__ = True  # read by pytest: the traceback of a failure ends at t
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
-class SimDispatchMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, world: World, leaves: type | None = None) -> None:
         """Make the mode; `leaves` is a tensor subclass whose first operation is left to the subclass."""
         super().__init__()  # type: ignore[no-untyped-call]
         self.world = world
         self._leaves = leaves
-
-    supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False: skipping the mode imports dynamo, which takes seconds."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -196,7 +190,7 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
     """Return whether an operation on meta tensors leaves nothing on a simulated device."""
-    materialised = world.scope.explicit and world.scope.place != HOST and _takes_device(func)
+    materialised = world.scope.explicit and world.scope.place != HOST and takes_device(func)
     return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
 
 
@@ -285,14 +279,9 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
     """Return the device of the result: the call's, else the first argument's, else (without tensors) the scope's."""
     scope = world.scope
-    if _takes_device(func) and (scope.explicit or not inputs):
+    if takes_device(func) and (scope.explicit or not inputs):
         return scope.place
     return indices[0] if indices else HOST
-
-
-@functools.cache
-def _takes_device(func: Any) -> bool:
-    return any(argument.name == "device" for argument in func._schema.arguments)
 
 
 def _announce(
@@ -348,14 +337,14 @@ def _freeze(value: Any, written: Set[int]) -> Any:
 
     A host tensor that no GPU can read is copied, as a GPU is given its value.
     """
-    if isinstance(value, torch.Tensor):
-        by_value = index_of(value) == HOST and not is_pinned(value) and id(value) not in written
-        return value.detach().clone() if by_value else value.detach()
-    if isinstance(value, (list, tuple)):
-        return type(value)(_freeze(item, written) for item in value)
-    if isinstance(value, dict):
-        return {key: _freeze(item, written) for key, item in value.items()}
-    return value
+
+    def freeze(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        by_value = index_of(leaf) == HOST and not is_pinned(leaf) and id(leaf) not in written
+        return leaf.detach().clone() if by_value else leaf.detach()
+
+    return changed(value, freeze)
 
 
 def _tag(

@@ -15,8 +15,9 @@ import torch
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.sim.world import Scope
+from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
 from graphsafe.capture.device.valueless import memory_key
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
@@ -365,10 +366,8 @@ def written_by(func: Any, entry: Op | None, args: Sequence[Any], kwargs: Mapping
     """Return the tensors that the op writes by its schema, or by the op table if the schema declares none."""
     unsaid = () if entry is None else entry.mutates
     found = []
-    for position, argument in enumerate(func._schema.arguments):
-        said = argument.alias_info is not None and argument.alias_info.is_write
-        if said or argument.name in unsaid:
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
+    for argument, value in by_schema(func, args, kwargs):
+        if is_written(argument) or argument.name in unsaid:
             found += tensors_in(value)
     return found
 

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from torch.utils._python_dispatch import _pop_mode, _push_mode
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_tagged, tags_of, tensors_in
-from graphsafe.capture.device.sim.world import Scope, World
+from graphsafe.capture.device.sim.tags import HOST, is_tagged, played, tags_of
+from graphsafe.capture.device.sim.world import Scope, World, simulated
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.frames import is_graphsafe_file
 
 OTHER_THREAD = "a thread that the step starts"
@@ -24,15 +26,16 @@ OTHER_THREAD = "a thread that the step starts"
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    yield torch.Tensor, "__dlpack__", _handed_out(torch.Tensor.__dlpack__, "torch.Tensor.__dlpack__")
+    dlpack = partial(_handed_out, "torch.Tensor.__dlpack__")
+    yield torch.Tensor, "__dlpack__", simulated(torch.Tensor.__dlpack__, dlpack)
     interface = vars(torch.Tensor).get("__cuda_array_interface__")
     if isinstance(interface, property) and interface.fget is not None:
-        watched = _handed_out(interface.fget, "torch.Tensor.__cuda_array_interface__")
-        yield torch.Tensor, "__cuda_array_interface__", property(watched)
-    yield torch.UntypedStorage, "resize_", _resized(torch.UntypedStorage.resize_)
+        handed_out = partial(_handed_out, "torch.Tensor.__cuda_array_interface__")
+        yield torch.Tensor, "__cuda_array_interface__", property(simulated(interface.fget, handed_out))
+    yield torch.UntypedStorage, "resize_", simulated(torch.UntypedStorage.resize_, _resized)
     yield threading.Thread, "start", _started(threading.Thread.start)
     for kind in (torch._C.ScriptFunction, torch._C.ScriptMethod):
-        yield kind, "__call__", _scripted(kind.__call__)
+        yield kind, "__call__", simulated(kind.__call__, _scripted)
     if importlib.util.find_spec("triton") is not None:
         yield importlib.import_module("triton.runtime.jit").JITFunction, "run", _skipped
         autotuner = importlib.import_module("triton.runtime.autotuner")
@@ -40,36 +43,27 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         yield autotuner.Heuristics, "run", _skipped
 
 
-def _handed_out(real: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _handed_out(
+    name: str, world: World, real: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any
+) -> Any:
     """Report memory that is handed to another library, which may write to it at any time."""
-
-    def watched(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        world = worlds.active()
-        if world is not None and not world.bypassed:
-            with torch._C.DisableTorchFunction():
-                if index_of(tensor) != HOST:
-                    world.cannot_vouch(name, tags_of([tensor]))
-        return real(tensor, *args, **kwargs)
-
-    return watched
+    if played(tensor) != HOST:
+        with torch._C.DisableTorchFunction():
+            world.cannot_vouch(name, tags_of([tensor]))
+    return real(tensor, *args, **kwargs)
 
 
-def _resized(real: Callable[..., Any]) -> Callable[..., Any]:
+def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStorage, size: int) -> Any:
     """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters).
 
     On a GPU the allocator may give the memory to others in between. Here it stays, since a graph uses its address.
     """
-
-    def watched(storage: torch.UntypedStorage, size: int) -> Any:
-        world = worlds.active()
-        if world is None or world.bypassed or not is_tagged(storage):
-            return real(storage, size)
-        world.cannot_vouch("torch.UntypedStorage.resize_")
-        if size != storage.nbytes():
-            world.resized(storage)
-        return storage if size <= storage.nbytes() else real(storage, size)
-
-    return watched
+    if not is_tagged(storage):
+        return real(storage, size)
+    world.cannot_vouch("torch.UntypedStorage.resize_")
+    if size != storage.nbytes():
+        world.resized(storage)
+    return storage if size <= storage.nbytes() else real(storage, size)
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
@@ -108,24 +102,16 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
     return run
 
 
-def _scripted(real: Callable[..., Any]) -> Callable[..., Any]:
+def _scripted(world: World, real: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
     """Note TorchScript, which reads devices in C++: a tensor that it creates lies on its arguments' device.
 
     Its fusion of operations on a GPU is not simulated.
     """
-
-    def watched(function: Any, *args: Any, **kwargs: Any) -> Any:
-        world = worlds.active()
-        if world is None or world.bypassed:
-            return real(function, *args, **kwargs)
-        with torch._C.DisableTorchFunction():
-            index = max((index_of(tensor) for tensor in tensors_in((args, kwargs))), default=HOST)
-        if index != HOST:
-            world.cannot_vouch(f"TorchScript {function.name}")
-        with world.within(Scope(via=world.scope.via, place=index)):
-            return real(function, *args, **kwargs)
-
-    return watched
+    index = played((args, kwargs))
+    if index != HOST:
+        world.cannot_vouch(f"TorchScript {function.name}")
+    with world.within(Scope(via=world.scope.via, place=index)):
+        return real(function, *args, **kwargs)
 
 
 def _skipped(kernel: Any, *args: Any, **kwargs: Any) -> None:

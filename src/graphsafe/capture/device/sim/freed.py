@@ -7,15 +7,12 @@ allocated in a capture belongs to the graph's pool and is never given away while
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 
+from graphsafe.capture.device.sim.graphs import CUDAGraph
 from graphsafe.capture.device.sim.storage_objects import holders
 from graphsafe.capture.device.sim.tags import tag_of
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.sim.graphs import CUDAGraph
 
 _POISON = 0xFF
 "A byte that makes NaN in every floating dtype."

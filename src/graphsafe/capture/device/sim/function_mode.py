@@ -21,8 +21,9 @@ from graphsafe.capture.device.sim.effects import STOPS, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
-from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, played, put_tag
 from graphsafe.capture.device.sim.world import Scope, World
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.device.valueless import is_valueless
 
 __tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
@@ -128,21 +129,14 @@ class SimFunctionMode(TorchFunctionMode):
         literal: bool = False,
     ) -> torch.Tensor:
         """Perform `tensor.to(...)`. As in PyTorch, the result is the tensor itself if nothing changes."""
-        with torch._C.DisableTorchFunction():
-            same = index_of(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype)
-        if same:
+        if played(tensor) == place and not copy and (dtype is None or dtype == tensor.dtype):
             return tensor
         world = self.world
-        before = world.scope
-        world.scope = Scope(
-            via=before.via or name_of(func), place=place, explicit=True, literal=literal or before.literal
-        )
-        try:
+        literal = literal or world.scope.literal
+        with world.within(Scope(world.scope.via or name_of(func), place, explicit=True, literal=literal)):
             moved: torch.Tensor = torch.ops.aten._to_copy.default(
                 tensor, dtype=dtype, non_blocking=non_blocking, memory_format=memory_format
             )
-        finally:
-            world.scope = before
         return moved
 
 
@@ -185,10 +179,6 @@ def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     return HOST
 
 
-def _host(self: SimFunctionMode, func: Any, tensor: torch.Tensor) -> torch.Tensor:
-    return self.move(func, tensor, HOST)
-
-
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Handle `to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)` and `to(other, non_blocking,
     copy)`."""
@@ -205,10 +195,9 @@ def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str,
     for name in ("non_blocking", "copy"):
         if rest:
             options[name] = rest.pop(0)
-    with torch._C.DisableTorchFunction():
-        place = index_of(tensor) if other is None else index_of(other)
-        if other is not None:
-            options["dtype"] = other.dtype
+    place = played(tensor if other is None else other)
+    if other is not None:
+        options["dtype"] = other.dtype
     if device is not None:
         if torch.device(device).type not in ("cuda", "cpu"):
             return func(*args, **kwargs)
@@ -224,15 +213,14 @@ def _cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
 
 
 def _cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return _host(self, func, args[0])
+    return self.move(func, args[0], HOST)
 
 
 def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Handle `x.type()`, whose result names the device, and `x.type("torch.cuda.FloatTensor")`, which moves the
     tensor."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
-    with torch._C.DisableTorchFunction():
-        index = index_of(args[0])
+    index = played(args[0])
     if wanted is None:
         name: str = func(args[0])
         return name.replace("torch.", "torch.cuda.", 1) if index != HOST else name
@@ -245,9 +233,7 @@ def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
 
 def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensor, other = args[0], args[1] if len(args) > 1 else kwargs["other"]
-    with torch._C.DisableTorchFunction():
-        place, dtype = index_of(other), other.dtype
-    return self.move(func, tensor, place, dtype=dtype)
+    return self.move(func, tensor, played(other), dtype=other.dtype)
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -258,9 +244,8 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     if device is None and not method:
         device = placement.default_device()
     data = args[1 if method else 0] if len(args) > (1 if method else 0) else kwargs.get("data", kwargs.get("obj"))
-    with torch._C.DisableTorchFunction():
-        here = index_of(data) if isinstance(data, torch.Tensor) else HOST
-        inherited = index_of(args[0]) if method and device is None else HOST
+    here = played(data) if isinstance(data, torch.Tensor) else HOST
+    inherited = played(args[0]) if method and device is None else HOST
     if isinstance(data, torch.Tensor) and device is None and not method:
         return self.call(func, args, kwargs)
     place = inherited if device is None else placed(device)
@@ -286,12 +271,11 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    with torch._C.DisableTorchFunction():
-        index = index_of(args[0])
+    index = played(args[0])
     if index == HOST:
         return func(self.readable(args[0]), *args[1:], **kwargs)
     if kwargs.get("force"):
-        return func(self.readable(_host(self, func, args[0].detach())), **kwargs)
+        return func(self.readable(self.move(func, args[0].detach(), HOST)), **kwargs)
     raise TypeError(
         f"can't convert cuda:{index} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory "
         "first."
@@ -340,8 +324,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     would."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
-    with torch._C.DisableTorchFunction():
-        index = index_of(tensor)
+    index = played(tensor)
     if index == HOST or classes <= 0:
         return self.call(func, args, kwargs)
     with self.world.within(Scope(self.world.scope.via or name_of(func), index)), torch._C.DisableTorchFunction():
@@ -351,8 +334,7 @@ def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Handle `x.new(...)`: uninitialised memory, or a copy of Python values."""
-    with torch._C.DisableTorchFunction():
-        index = index_of(args[0])
+    index = played(args[0])
     made = self.call(func, args, kwargs)
     if index != HOST:
         if len(args) > 1 and isinstance(args[1], (list, tuple)):

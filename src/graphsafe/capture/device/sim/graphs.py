@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,7 +24,8 @@ from graphsafe.capture.device.sim.legality import EARLIER_ERROR, NOT_PERMITTED, 
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.reuse import Reuse
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
-from graphsafe.capture.device.sim.tags import storages, tag_of, tensors_in
+from graphsafe.capture.device.sim.tags import storages, tag_of
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.device.valueless import is_valueless
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames, user_frames
@@ -268,7 +270,11 @@ class CUDAGraph:
         self._captured = True
         world.graphs.add(self)
         if not self.kinds():
-            world.warn_empty()
+            warnings.warn(
+                "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+                "device or stream.",
+                stacklevel=2,
+            )
 
     def replay(self) -> None:
         if not self._captured:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
-from graphsafe.capture.device.sim.tags import tensors_in
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.probes.order import Race
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.structures import each_tensor, tensors_in
 from graphsafe.optable import Op
 
 _WIDER = {
@@ -30,7 +31,7 @@ def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     except RuntimeError as error:  # newer versions raise its subclass NotImplementedError
         if func._schema.is_mutable or "not implemented for" not in str(error):
             raise
-        narrow = {tensor.dtype for tensor in _tensors(args) if tensor.dtype in _WIDER}
+        narrow = {tensor.dtype for tensor in tensors_in(list(args)) if tensor.dtype in _WIDER}
         if len(narrow) != 1:
             raise
         dtype = narrow.pop()
@@ -53,15 +54,5 @@ def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Te
         )
 
 
-def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
-    return [value for value in values if isinstance(value, torch.Tensor)]
-
-
 def _cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(new) if value.dtype == old else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_cast(item, old, new) for item in value)
-    if isinstance(value, dict):
-        return {key: _cast(item, old, new) for key, item in value.items()}
-    return value
+    return each_tensor(value, lambda tensor: tensor.to(new) if tensor.dtype == old else tensor)

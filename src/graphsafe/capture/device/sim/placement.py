@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils import _device
 
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.valueless import is_valueless
@@ -17,8 +18,6 @@ _CPU = torch.device("cpu")
 @functools.lru_cache(maxsize=1)
 def constructors() -> frozenset[Any]:
     """Return the functions that a default device applies to."""
-    from torch.utils import _device
-
     return frozenset(_device._device_constructors())
 
 
@@ -33,8 +32,6 @@ def constructors_from_numbers() -> frozenset[Any]:
 
 
 def default_device() -> torch.device | None:
-    from torch.utils import _device
-
     return getattr(_device, "CURRENT_DEVICE", None)
 
 

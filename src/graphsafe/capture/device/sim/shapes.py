@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.sim.effects import written_by
 from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.perform import perform
-from graphsafe.capture.device.sim.tags import HOST, index_of, tensors_in
+from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import Scope
+from graphsafe.capture.device.structures import each_tensor, takes_device, tensors_in
 from graphsafe.capture.device.valueless import drop_values, is_valueless
 from graphsafe.capture.shared.loops import Way, running_while
 
@@ -57,7 +59,7 @@ class Shapes:
             return func(*args, **kwargs)
         if not known:
             return self._number(args[0]) if func._schema.name == _READS else self._without(func, args, kwargs)
-        if not inputs and _takes_device(func):
+        if not inputs and takes_device(func):
             made = _made_without_values(func, args, kwargs, target)
             if made is not None:
                 return made
@@ -65,7 +67,7 @@ class Shapes:
             # PyTorch itself puts it beside a tensor without values, like the mask of causal attention.
             kwargs = {**kwargs, "device": torch.device("cpu")}
         before = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout is torch.strided}
-        return _each(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
+        return each_tensor(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
 
     def filled(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a host tensor filled with the answer. Raises RuntimeError for a large one."""
@@ -107,7 +109,7 @@ class Shapes:
                 raise
             answer = self._ask()
             result = _on(func, args, kwargs, lambda one: _filled(one, answer) if is_valueless(one) else one.clone())
-        for tensor in _written(func, args, kwargs):
+        for tensor in written_by(func, None, args, kwargs):
             drop_values(tensor)
         return result
 
@@ -133,7 +135,7 @@ class Repeated:
     "Tensors like its results, which lie in new memory; None for views, which PyTorch makes."
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return func(*args, **kwargs) if self.results is None else _each(self.results, _like)
+        return func(*args, **kwargs) if self.results is None else each_tensor(self.results, _like)
 
 
 def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor], result: Any) -> Repeated | None:
@@ -147,7 +149,7 @@ def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor],
         return Repeated(device, None, None)
     from_form = not inputs or any(map(is_valueless, inputs))
     if kind is not None and over_inputs == {False} and from_form and all(map(is_valueless, results)):
-        return Repeated(device, kind, _each(result, _like))
+        return Repeated(device, kind, each_tensor(result, _like))
     return None
 
 
@@ -209,10 +211,6 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def _takes_device(func: Any) -> bool:
-    return any(argument.name == "device" for argument in func._schema.arguments)
-
-
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
     """Return the result of a call that makes a tensor from nothing if its values are not to be computed, else None."""
     try:
@@ -260,35 +258,14 @@ def _on(
         drop_values(made)
         return made
 
-    named = {name: _each(value, swapped) for name, value in kwargs.items()}
+    named = {name: each_tensor(value, swapped) for name, value in kwargs.items()}
     on_meta = stand_in is _alias
     if named.get("device") is not None and on_meta:
         named["device"] = _META
-    return _each(func(*(_each(value, swapped) for value in args), **named), back)
+    return each_tensor(func(*(each_tensor(value, swapped) for value in args), **named), back)
 
 
 def _alias(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_meta or tensor.layout is not torch.strided:
         return tensor
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=_META)
-
-
-def _each(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return the same structure with each tensor changed."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, (list, tuple)):
-        made = [_each(item, change) for item in value]
-        return made if isinstance(value, list) else tuple(made)
-    if isinstance(value, dict):
-        return {key: _each(item, change) for key, item in value.items()}
-    return value
-
-
-def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[position] if position < len(args) else kwargs.get(argument.name)
-            found += tensors_in(value)
-    return found

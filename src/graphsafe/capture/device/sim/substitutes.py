@@ -7,6 +7,7 @@ import copy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,8 +19,8 @@ from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
-from graphsafe.capture.device.sim.tags import HOST, index_of, put_tag, tensors_in
-from graphsafe.capture.device.sim.world import Scope, World
+from graphsafe.capture.device.sim.tags import HOST, played, put_tag
+from graphsafe.capture.device.sim.world import Scope, World, simulated
 
 _ASKED = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
 _DEVICE_OF_WRAPPER = 7
@@ -70,7 +71,7 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
                     yield module, name, value
     for module, name, value in cuda.replacements(world):
         reseeds = module is torch.cuda and f"torch.cuda.{name}" in _RESEEDS
-        yield module, name, _reseeding(value, f"torch.cuda.{name}") if reseeds else value
+        yield module, name, _reseeding(f"torch.cuda.{name}", value) if reseeds else value
     yield from foreign.replacements()
     yield from collectives.replacements()
     if hasattr(torch._C, "_get_accelerator"):
@@ -78,16 +79,16 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "load", _load
     yield torch.Tensor, "_make_wrapper_subclass", staticmethod(_wrapper(torch.Tensor._make_wrapper_subclass))
     yield torch, "Generator", _GeneratorMeta("Generator", (), {})
-    yield torch.Tensor, "__repr__", _text(torch.Tensor.__repr__, "torch.Tensor.__repr__")
-    yield torch.Tensor, "__format__", _text(torch.Tensor.__format__, "torch.Tensor.__format__")
-    yield torch.Tensor, "__deepcopy__", _deepcopy(torch.Tensor.__deepcopy__)
-    yield torch.Tensor, "__reduce_ex__", _reduce(torch.Tensor.__reduce_ex__)
+    yield torch.Tensor, "__repr__", simulated(torch.Tensor.__repr__, partial(_text, "torch.Tensor.__repr__"))
+    yield torch.Tensor, "__format__", simulated(torch.Tensor.__format__, partial(_text, "torch.Tensor.__format__"))
+    yield torch.Tensor, "__deepcopy__", simulated(torch.Tensor.__deepcopy__, _deepcopy)
+    yield torch.Tensor, "__reduce_ex__", simulated(torch.Tensor.__reduce_ex__, _reduce)
     yield torch.Tensor, "record_stream", _record_stream
-    yield torch.autograd, "backward", _placed(torch.autograd.backward)
-    yield torch.autograd, "grad", _placed(torch.autograd.grad)
+    yield torch.autograd, "backward", simulated(torch.autograd.backward, _placed)
+    yield torch.autograd, "grad", simulated(torch.autograd.grad, _placed)
     hooks = torch.autograd.graph.saved_tensors_hooks
     yield hooks, "__init__", _under_modes(hooks.__init__, world)
-    yield torch, "manual_seed", _reseeding(torch.manual_seed, "torch.manual_seed")
+    yield torch, "manual_seed", _reseeding("torch.manual_seed", torch.manual_seed)
     yield torch, "compile", _compile
     yield torch.nn.Module, "compile", lambda module, *args, **kwargs: _note_compile()
     yield torch, "cond", control_flow.cond
@@ -97,18 +98,15 @@ def _replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "get_autocast_dtype", _autocast_query(torch.get_autocast_dtype)
 
 
-def _reseeding(real: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def reseed(*args: Any, **kwargs: Any) -> Any:
-        world = worlds.active()
-        if world is None:
-            return real(*args, **kwargs)
+def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+    def reseed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         nested = world.scope.via in _RESEEDS
         with world.via(name):
             if not nested:
                 world.emit("random", name, how="reseed")
             return real(*args, **kwargs)
 
-    return reseed
+    return simulated(real, reseed)
 
 
 class _GeneratorMeta(type):
@@ -124,67 +122,44 @@ class _GeneratorMeta(type):
         return isinstance(value, torch._C.Generator)
 
 
-def _text(real: Callable[..., str], name: str) -> Callable[..., str]:
+def _text(name: str, world: World, real: Callable[..., str], tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
     """Format a tensor on the host, because formatting disables every mode and reads values."""
-
-    def text(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> str:
-        world = worlds.active()
-        if world is None or world.bypassed:
+    index = played(tensor)
+    if index == HOST:
+        return real(tensor, *args, **kwargs)
+    with world.via(name):
+        if tensor.dim() == 0 and name.endswith("__format__"):
             return real(tensor, *args, **kwargs)
-        with torch._C.DisableTorchFunction():
-            index = index_of(tensor)
-            scalar = tensor.dim() == 0
-        if index == HOST:
-            return real(tensor, *args, **kwargs)
-        with world.via(name):
-            if scalar and name.endswith("__format__"):
-                return real(tensor, *args, **kwargs)
-            world.emit("read", "aten::_local_scalar_dense")
-            if world.session is not None:
-                world.session.refuse(NOT_PERMITTED, "aten::_local_scalar_dense", "read")
-        with world.unseen():
-            shown = real(tensor.detach(), *args, **kwargs)
-        return shown[:-1] + f", device='cuda:{index}')" if shown.endswith(")") else shown
-
-    return text
+        world.emit("read", "aten::_local_scalar_dense")
+        if world.session is not None:
+            world.session.refuse(NOT_PERMITTED, "aten::_local_scalar_dense", "read")
+    with world.unseen():
+        shown = real(tensor.detach(), *args, **kwargs)
+    return shown[:-1] + f", device='cuda:{index}')" if shown.endswith(")") else shown
 
 
-def _deepcopy(real: Callable[..., Any]) -> Callable[..., Any]:
-    def deepcopy(tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
-        world = worlds.active()
-        with torch._C.DisableTorchFunction():
-            simulated = world is not None and not world.bypassed and index_of(tensor) != HOST and tensor.is_leaf
-        if not simulated or type(tensor) is not torch.Tensor:
-            return real(tensor, memo)
-        if id(tensor) not in memo:
-            copied = tensor.detach().clone()
-            copied.requires_grad_(tensor.requires_grad)
-            if tensor.grad is not None:
-                copied.grad = copy.deepcopy(tensor.grad, memo)
-            memo[id(tensor)] = copied
-        return memo[id(tensor)]
-
-    return deepcopy
+def _deepcopy(world: World, real: Callable[..., Any], tensor: torch.Tensor, memo: dict[int, Any]) -> Any:
+    if type(tensor) is not torch.Tensor or played(tensor) == HOST or not tensor.is_leaf:
+        return real(tensor, memo)
+    if id(tensor) not in memo:
+        copied = tensor.detach().clone()
+        copied.requires_grad_(tensor.requires_grad)
+        if tensor.grad is not None:
+            copied.grad = copy.deepcopy(tensor.grad, memo)
+        memo[id(tensor)] = copied
+    return memo[id(tensor)]
 
 
-def _reduce(real: Callable[..., Any]) -> Callable[..., Any]:
+def _reduce(world: World, real: Callable[..., Any], tensor: torch.Tensor, proto: Any) -> Any:
     """Pickle a tensor as a host copy; unpickling gives a host tensor."""
-
-    def reduce(tensor: torch.Tensor, proto: Any) -> Any:
-        world = worlds.active()
-        if world is None or world.bypassed:
-            return real(tensor, proto)
-        with torch._C.DisableTorchFunction():
-            index = index_of(tensor)
-        if index != HOST:
-            with world.via("torch.Tensor.__reduce_ex__"):
-                world.emit("copy-to-host", "aten::_to_copy", None, pinned=False, non_blocking=False)
-                if world.session is not None and world.is_capturing(index):
-                    world.session.refuse(PAGEABLE, "aten::_to_copy", "copy-to-host")
-        with world.unseen():
-            return real(tensor, proto)
-
-    return reduce
+    index = played(tensor)
+    if index != HOST:
+        with world.via("torch.Tensor.__reduce_ex__"):
+            world.emit("copy-to-host", "aten::_to_copy", None, pinned=False, non_blocking=False)
+            if world.session is not None and world.is_capturing(index):
+                world.session.refuse(PAGEABLE, "aten::_to_copy", "copy-to-host")
+    with world.unseen():
+        return real(tensor, proto)
 
 
 _torch_load = torch.load
@@ -241,19 +216,10 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
     return {key: (members, positions if with_indices else []) for key, (members, positions) in groups.items()}
 
 
-def _placed(real: Callable[..., Any]) -> Callable[..., Any]:
+def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Put the zeros and ones that a backward pass makes on the device of the tensors it starts from."""
-
-    def placed(*args: Any, **kwargs: Any) -> Any:
-        world = worlds.active()
-        if world is None or world.bypassed:
-            return real(*args, **kwargs)
-        with torch._C.DisableTorchFunction():
-            index = max((index_of(tensor) for tensor in tensors_in((args, kwargs))), default=HOST)
-        with world.within(Scope(via=world.scope.via, place=index)):
-            return real(*args, **kwargs)
-
-    return placed
+    with world.within(Scope(via=world.scope.via, place=played((args, kwargs)))):
+        return real(*args, **kwargs)
 
 
 def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:

@@ -14,6 +14,7 @@ import torch
 
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim.storage_objects import keep_object
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.frames import running_line
 
 HOST = -1
@@ -121,6 +122,12 @@ def index_of(tensor: torch.Tensor) -> int:
     return HOST if tag is None else tag.index
 
 
+def played(value: Any) -> int:
+    """Return the highest index among the tensors inside a value, or `HOST`."""
+    with torch._C.DisableTorchFunction():
+        return max((index_of(tensor) for tensor in tensors_in(value)), default=HOST)
+
+
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
     """Tag the storages that have no tag; return the number of bytes that are new on the device (0 for a view of tagged
     memory)."""
@@ -152,19 +159,3 @@ def born_in(tensor: torch.Tensor, session: object) -> bool:
         if (tag.session if tag is not None else getattr(storage, _PINNED, (None,))[0]) is session:
             return True
     return False
-
-
-def tensors_in(value: Any) -> list[torch.Tensor]:
-    found: list[torch.Tensor] = []
-    _collect((value,), found)
-    return found
-
-
-def _collect(items: Iterable[Any], found: list[torch.Tensor]) -> None:
-    for item in items:
-        if isinstance(item, torch.Tensor):
-            found.append(item)
-        elif isinstance(item, (list, tuple)):
-            _collect(item, found)
-        elif isinstance(item, dict):
-            _collect(item.values(), found)

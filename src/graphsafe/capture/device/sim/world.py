@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +16,8 @@ from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
 from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.replaced import replaced
+from graphsafe.optable import OpTable
 from graphsafe.report.probes.construct import Attempt
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from graphsafe.capture.device.sim.graphs import CUDAGraph, Session
     from graphsafe.capture.device.sim.shapes import Shapes
     from graphsafe.capture.device.sim.streams import Stream
-    from graphsafe.optable import OpTable
 
 LAUNCHED = frozenset(("kernel", "graph"))
 "Kinds of work that count as launches."
@@ -125,13 +125,8 @@ class World:
     def device(self, index: int) -> None:
         self._here.device = index
 
-    @contextmanager
-    def on(self, index: int) -> Iterator[None]:
-        before, self.device = self.device, index
-        try:
-            yield
-        finally:
-            self.device = before
+    def on(self, index: int) -> AbstractContextManager[None]:
+        return replaced((self, "device", index))
 
     @property
     def scope(self) -> Scope:
@@ -181,13 +176,6 @@ class World:
         finally:
             self._here.bypassed = before
 
-    def warn_empty(self) -> None:
-        warnings.warn(
-            "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device "
-            "or stream.",
-            stacklevel=3,
-        )
-
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
         """Record an unknown effect.
 
@@ -209,19 +197,12 @@ class World:
         for text in unknown:
             self.unknown.setdefault(text, threading.get_ident())
 
-    @contextmanager
-    def within(self, scope: Scope) -> Iterator[None]:
-        before, self.scope = self.scope, scope
-        try:
-            yield
-        finally:
-            self.scope = before
+    def within(self, scope: Scope) -> AbstractContextManager[None]:
+        return replaced((self, "scope", scope))
 
-    @contextmanager
-    def via(self, name: str) -> Iterator[None]:
+    def via(self, name: str) -> AbstractContextManager[None]:
         """Name the Python-level call while the context lasts, unless an outer call is already named."""
-        with self.within(Scope(via=self.scope.via or name)):
-            yield
+        return self.within(Scope(via=self.scope.via or name))
 
     def event(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> StepEvent:
         frames, span = user_frames()
@@ -250,3 +231,15 @@ def current() -> World:
 
 def active() -> World | None:
     return _current
+
+
+def simulated(real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls `act(world, real, ...)` where a world sees the call, else `real(...)`."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        world = _current
+        if world is None or world.bypassed:
+            return real(*args, **kwargs)
+        return act(world, real, *args, **kwargs)
+
+    return call

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from graphsafe.capture.answers.declaration import Declaration
+from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.parent.buckets.support import Times, Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.places import shown
@@ -22,7 +22,10 @@ def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support 
     if declared is None and not any(one.axes for one in tried):
         return None
     proven = proven_by(tried)
-    said = None if declared is None else {"level": declared.level, "where": _where(declared), "words": declared.words}
+    said = None
+    if declared is not None:
+        where = None if declared.path is None else f"{shown(declared.path)}:{declared.line}"
+        said = {"level": declared.level, "where": where, "words": declared.words}
     return Support(None if proven is None else asdict(proven), said)
 
 
@@ -79,7 +82,3 @@ def _gain(times: Times | None) -> str:
 
 def _named(bucket: Tried) -> str:
     return bucket_name(bucket.axes) or "the step"
-
-
-def _where(declared: Declaration) -> str | None:
-    return None if declared.path is None else f"{shown(declared.path)}:{declared.line}"

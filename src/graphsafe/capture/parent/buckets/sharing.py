@@ -6,26 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padded, Padding, Together
 from graphsafe.capture.parent.attempts import until_nothing_is_learned
 from graphsafe.capture.parent.jobs import job_of
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.parent.probe_form import reported
-from graphsafe.capture.request import INTERNAL
+from graphsafe.capture.parent.ranks.rank import Rank
+from graphsafe.capture.parent.supervision.child_process import Child
+from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.request import INTERNAL, CaptureRequest
 from graphsafe.capture.shared.job import Job
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
 from graphsafe.report.pool import padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
 from graphsafe.report.text import bucket_name, listed
 from graphsafe.rulebook.book import Rulebook
-
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.ranks.rank import Rank
-    from graphsafe.capture.parent.supervision.child_process import Child
-    from graphsafe.capture.parent.supervision.supervisor import Supervisor
-    from graphsafe.capture.request import CaptureRequest
 
 _MOST_TRIES = 3
 "Number of tries. Each try leaves out the buckets that ended earlier tries."

@@ -7,16 +7,14 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from graphsafe.capture.answers.build import BrokenBy
 from graphsafe.capture.answers.failure import TargetFailure
 from graphsafe.capture.parent.ranks.divergence import first_difference, read_issued
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.job import WAITS_FOR_RANKS, read_phases
-
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.child_process import Child
 
 Value = TypeVar("Value")
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 from graphsafe.capture.answers.failure import Done, Fault, StateFailure, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
+from graphsafe.capture.parent.supervision.device_use import Stay
 from graphsafe.capture.parent.supervision.ended import Ended, Ending
+from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.processes.own_process import CHANGED, CHANGES
 from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
 from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
@@ -30,6 +32,15 @@ class Child:
         """Start the child, for the first time or again."""
         self.started = self._begun = time.monotonic()
         self.seconds = 0.0
+        self.number = 0
+        "Its number among the children of its supervisor."
+        self.origin: Server | None = None
+        "The server that it was forked from; None for a process of its own."
+        self.stay: Stay | None = None
+        "Its stay on a GPU."
+        self.is_alone = False
+        "Whether it was told that it has its device alone."
+        self.shown_phase = ""
         self.pid: int | None = None
         self.status: int | None = None
         "The exit status, or minus the signal that ended it."
@@ -83,7 +94,8 @@ class Child:
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
         """Return how the child ended: by its own report, else by the parent's action, else by its exit status."""
-        told, complaint = self.told, self._complaint() if self.status == FAILED else None
+        # A child that cannot write its result, for example on a full disk, prints a line.
+        told, complaint = self.told, self._printed(FAULT) if self.status == FAILED else None
         if (fault := told.get(Fault)) is not None or complaint is not None:
             return Ended("fault", fault.line if fault is not None else str(complaint))
         if (failure := told.get(TargetFailure)) is not None:
@@ -117,10 +129,6 @@ class Child:
         where = f"in phase: {self.phase}{top.text()}"
         issued = read_issued(folder, self.name) if top.line is None else []
         return f"{where}, after {call_text(issued[-1])}" if issued else where
-
-    def _complaint(self) -> str | None:
-        """Return the line that a child prints if it cannot write its result, for example on a full disk."""
-        return self._printed(FAULT)
 
     def _printed(self, beginning: str) -> str | None:
         """Return the last line that the child printed, if it begins in this way, else None."""

@@ -70,16 +70,12 @@ class Supervisor:
         self._followed: set[Key] = set()
         "Keys whose libraries were already imported once, or tried; the imports of one child are enough."
         self._running: dict[int, Child] = {}
-        self._origins: dict[int, Server] = {}
-        self._stays: dict[int, Stay] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
         "Device -> bytes that the target takes and bytes of the device, as the target's build child reported."
         self._crowded: list[Child] = []
         "Children that ran out of memory while others were on their device."
-        self._given_alone: set[int] = set()
         self._spawned: dict[int, subprocess.Popen[bytes]] = {}
         self._next = 0
-        self._said: dict[int, str] = {}
 
     def __enter__(self) -> Supervisor:
         return self
@@ -88,8 +84,9 @@ class Supervisor:
         for child in self._running.values():
             self._kill(child)
         self._close_servers()
-        for stay in self._stays.values():
-            self._devices.leave(stay)
+        for child in self._running.values():
+            if child.stay is not None:
+                self._devices.leave(child.stay)
         for process in self._spawned.values():
             kill_group(process.pid)
             process.wait()
@@ -151,14 +148,12 @@ class Supervisor:
             self._kill(child)
             self._listen(ending)
         if child.end is None:
-            self._end(next(number for number, running in self._running.items() if running is child), None, ending)
+            self._end(child, None, ending)
 
     def _kill(self, child: Child) -> None:
         """Kill a child and its group. A forked child's keeper ends the group, after the child had time to clean up."""
-        if child.pid is not None and any(self._running.get(number) is child for number in self._origins):
-            kill(child.pid)
-        elif child.pid is not None:
-            kill_group(child.pid)
+        if child.pid is not None:
+            (kill_group if child.origin is None else kill)(child.pid)
 
     def use_fresh_interpreters(self) -> bool:
         """Fork children from a process without torch from now on. Return whether that changes anything."""
@@ -177,18 +172,16 @@ class Supervisor:
         return self._first
 
     def _launch(self, child: Child, *, alone: bool = False) -> None:
-        stay = self._enter(child, alone)
+        child.stay = self._enter(child, alone)
         source = self._sources.get(_key(child.job)) or self._without_users_code()
-        number = self._next = self._next + 1
-        if stay is not None:
-            self._stays[number] = stay
+        child.number = self._next = self._next + 1
         read, write = os.pipe()
-        self._running[number] = child
-        if source is not None and source.fork(number, child.job, write):
-            self._origins[number] = source
+        self._running[child.number] = child
+        if source is not None and source.fork(child.number, child.job, write):
+            child.origin = source
         else:
-            self._spawned[number] = _spawn(child.job, write)
-            child.pid = self._spawned[number].pid
+            self._spawned[child.number] = _spawn(child.job, write)
+            child.pid = self._spawned[child.number].pid
         os.close(write)
         child.drain(read)
 
@@ -212,26 +205,23 @@ class Supervisor:
 
     def _stop_late(self) -> None:
         now = time.monotonic()
-        for number, child in list(self._running.items()):
-            if now - child.started > self.timeout and not self._waits_alone(number):
+        for child in list(self._running.values()):
+            waits_alone = child.stay is not None and child.stay.idle_since is not None and not child.stay.alone
+            if now - child.started > self.timeout and not waits_alone:
                 self.stop(child, "timeout")
             elif (why := self.coordinator.why_lost(child)) is not None:
                 self.stop(child, "stopped", why)
 
-    def _waits_alone(self, number: int) -> bool:
-        stay = self._stays.get(number)
-        return stay is not None and stay.idle_since is not None and not stay.alone
-
-    def _give_alone(self, number: int, child: Child) -> None:
+    def _give_alone(self, child: Child) -> None:
         """Give the device to a child that is ready to measure. The time that it waits does not count against its
         limit."""
-        if number in self._given_alone:
+        stay = child.stay
+        if child.is_alone:
             return
-        stay = self._stays.get(number)
         if stay is None or stay.alone or self._devices.have_alone(stay):
             if stay is not None and stay.idle_since is not None:
                 child.started += time.monotonic() - stay.idle_since
-            self._given_alone.add(number)
+            child.is_alone = True
             tell_alone(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
@@ -312,7 +302,7 @@ class Supervisor:
                 if child is not None and "pid" in message:
                     child.pid = message["pid"]
                 elif child is not None:
-                    self._end(message["id"], message["status"], killed_as)
+                    self._end(child, message["status"], killed_as)
             if server.gone:
                 self._lose(server)
         for number, process in list(self._spawned.items()):
@@ -320,19 +310,18 @@ class Supervisor:
             if status is not None:
                 kill_group(process.pid)
                 del self._spawned[number]
-                self._end(number, status, killed_as)
-        for number, child in self._running.items():
+                self._end(self._running[number], status, killed_as)
+        for child in self._running.values():
             phase = child.phase
             if phase == WAITS_ALONE:
-                self._give_alone(number, child)
-            self._say(number, child, phase)
+                self._give_alone(child)
+            self._say(child, phase)
 
-    def _end(self, number: int, status: int | None, killed_as: Ending | None) -> None:
-        self._origins.pop(number, None)
-        child = self._running.pop(number)
+    def _end(self, child: Child, status: int | None, killed_as: Ending | None) -> None:
+        del self._running[child.number]
         child.has_ended(status, killed_as)
         self.coordinator.ended(child)
-        stay = self._stays.pop(number, None)
+        stay = child.stay
         if stay is None:
             return
         self._devices.leave(stay)
@@ -345,8 +334,8 @@ class Supervisor:
 
     def _lose(self, server: Server) -> None:
         """Handle a server that died. Its children died too: the kernel kills them with it, at their own request."""
-        for number in [number for number, origin in self._origins.items() if origin is server]:
-            self._end(number, None, None)
+        for child in [child for child in self._running.values() if child.origin is server]:
+            self._end(child, None, None)
         if server is self._first and self.use_fresh_interpreters():
             return
         self._first = None if server is self._first else self._first
@@ -364,9 +353,9 @@ class Supervisor:
             self.not_shared[key] = "children are fresh interpreters"
         self._sources.clear()
 
-    def _say(self, number: int, child: Child, phase: str) -> None:
-        if self._progress is not None and self._said.get(number) != phase:
-            self._said[number] = phase
+    def _say(self, child: Child, phase: str) -> None:
+        if self._progress is not None and child.shown_phase != phase:
+            child.shown_phase = phase
             axes = ",".join(f"{axis}={value}" for axis, value in child.job.axes.items())
             where = " ".join(part for part in (child.job.device, axes, child.name) if part)
             self._progress(f"{where}: {phase}")

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.probes.horizon import look_ahead
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.plan.child.call import Call, GuardBroken, Handed
 from graphsafe.capture.plan.child.rewrite import cut
+from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import shown
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.child.search import Search
 
 
 def departure(session: Session, search: Search) -> str | None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state.containers import MISSING, read_cell, set_cell
 from graphsafe.capture.device.bits.tensor_bytes import layout_text
+from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.slots import Slots
 from graphsafe.capture.plan.child.surroundings import surroundings
-from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, put
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.session import Session
-    from graphsafe.report.model import CallSite
+from graphsafe.capture.plan.child.values import cells_of, flat
+from graphsafe.report.model import CallSite
 
 
 class GuardBroken(Exception):
@@ -95,7 +95,7 @@ class Call:
         `handing` is called before the handed values are copied.
         """
         cells = cells_of(self.eager, self.beyond)
-        self._inputs = {name: content(cell) for name, cell in cells.items()}
+        self._inputs = {name: read_cell(cell) for name, cell in cells.items()}
         for name, line in self.handed.takes:
             giver = next((one for one in reversed(earlier) if one.gives(self.frames[:-1], line)), None)
             if giver is not None and name in cells and giver.latest is self._inputs[name]:
@@ -105,16 +105,16 @@ class Call:
         result = self.eager()
         handing()
         self._slots.look()
-        self._first = {name: content(cells[name]) for name in self.outputs if name in cells}
+        self._first = {name: read_cell(cells[name]) for name in self.outputs if name in cells}
         for name in self.handed.private & self._first.keys():
-            self._first[name] = _cloned(self._first[name])
-            put(cells[name], self._first[name])
+            self._first[name] = cloned_tensors(self._first[name])
+            set_cell(cells[name], self._first[name])
         if self.held:
-            apart = {storage_of(tensor) for tensor in self.held.values() if tensor is not None}
+            apart = {storage_address(tensor) for tensor in self.held.values() if tensor is not None}
             for name, value in self._first.items():
-                if any(storage_of(tensor) in apart for tensor in flat(value).tensors):
-                    self._first[name] = _cloned(value)
-                    put(cells[name], self._first[name])
+                if any(storage_address(tensor) in apart for tensor in flat(value).tensors):
+                    self._first[name] = cloned_tensors(value)
+                    set_cell(cells[name], self._first[name])
             self.settle()
         if not self.handed.returns:
             self._first["return"] = result
@@ -134,19 +134,19 @@ class Call:
     def replay(self) -> None:
         cells = cells_of(self.eager, self.beyond)
         for name, value in self._inputs.items():
-            put(cells[name], self.taken[name].latest if name in self.taken else value)
+            set_cell(cells[name], self.taken[name].latest if name in self.taken else value)
         with self._surroundings():
             result = self.latest = self.eager()
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         for name, first in self._first.items():
-            new = result if name == "return" else content(cells[name])
+            new = result if name == "return" else read_cell(cells[name])
             pairs += self._pairs(name, first, new)
         pairs += self._state_pairs()
         _copy_all(pairs)
         self._bind()
 
     def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        if (first is UNBOUND) != (new is UNBOUND):
+        if (first is MISSING) != (new is MISSING):
             raise GuardBroken(self.number, name, "it has a value in some steps only")
         if isinstance(first, (bool, int, float, str, type(None))) and type(first) is type(new) and first == new:
             return []
@@ -160,7 +160,7 @@ class Call:
             if tensor is old or _same_memory(old, tensor):
                 continue
             same = old.shape == tensor.shape and old.dtype == tensor.dtype and old.device == tensor.device
-            if not same or not set(repeated(old)) <= set(repeated(tensor)):
+            if not same or not set(repeated_dimensions(old)) <= set(repeated_dimensions(tensor)):
                 raise GuardBroken(self.number, name, f"{layout_text(tensor)} where {layout_text(old)} was captured")
             found.append((old, tensor))
         return found
@@ -203,13 +203,6 @@ def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.shape == other.shape and one.dtype == other.dtype
 
 
-def storage_of(tensor: torch.Tensor) -> int:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except (RuntimeError, NotImplementedError):  # a sparse tensor, or one without memory
-        return 0
-
-
 def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
     try:
         return (
@@ -224,39 +217,6 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
     """Copy each source to its target. No copy may overwrite a tensor that a later copy reads."""
-    targets = {storage_of(target) for target, _ in pairs}
-    for target, source in [(target, new.clone() if storage_of(new) in targets else new) for target, new in pairs]:
-        copy(target, source)
-
-
-def copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    import torch
-
-    with torch.no_grad(), torch.inference_mode(target.is_inference()):
-        target, source = target.detach(), source.detach()
-        for dimension in repeated(target):  # along an expanded dimension, one element stands for all
-            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
-        target.copy_(source)
-
-
-def repeated(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the dimensions along which a tensor is expanded."""
-    import torch
-
-    if tensor.layout != torch.strided:
-        return ()
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
-
-
-def _cloned(value: Any) -> Any:
-    """Return the same structure over new tensors, whose strides do not follow memory that may change later."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    def cloned(leaf: Any) -> Any:
-        if not issubclass(type(leaf), torch.Tensor):
-            return leaf
-        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
-
-    return tree_map(cloned, value)
+    targets = {storage_address(target) for target, _ in pairs}
+    for target, source in [(target, new.clone() if storage_address(new) in targets else new) for target, new in pairs]:
+        copy_values(target, source)

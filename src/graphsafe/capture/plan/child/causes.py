@@ -13,7 +13,7 @@ from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
 from graphsafe.capture.plan.shared.parts import span_of
 from graphsafe.capture.plan.shared.regions import function_of, functions_in
-from graphsafe.capture.shared.classify import code_of
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of
 from graphsafe.capture.shared.places import is_within
 from graphsafe.capture.shared.told import Told
 from graphsafe.optable import OpTable
@@ -158,8 +158,7 @@ def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
     error, diagnosis = told[Capture].first_error, told[Diagnosed].diagnosis
     event = diagnosis.event if diagnosis is not None else told[Refused].event
     if event is not None and event.frames:
-        kind = "" if diagnosis is None else diagnosis.cause
-        code = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}.get(kind)
+        code = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         reason = event.op if error is None else error.message or event.op
         code = code or code_of(event, ops) or "GS607"
         yield Cause(code, reason, event.frames, span=event.span, asked=_asks(event))

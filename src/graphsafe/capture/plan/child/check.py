@@ -5,32 +5,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from graphsafe.capture.answers.plan import Checked
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
 from graphsafe.capture.child.targets import describe
 from graphsafe.capture.plan.shared.marks import CODE
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from graphsafe.capture.shared.job import Channel, Job
-
-
-class _Emitted:
-    """A step that emitted code has captured, in the form that `Replays` needs."""
-
-    def __init__(self, planned: Any) -> None:
-        self._planned = planned
-
-    @property
-    def outputs(self) -> Any:
-        return self._planned.outputs
-
-    def replay(self) -> None:
-        self._planned.replay()
+from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -45,7 +28,7 @@ def run(job: Job, channel: Channel) -> None:
         except Exception as error:
             channel.tell(Checked(f"emitted code fails: {describe(error)}"))
             return
-        replays = Replays(session, _Emitted(planned), reference)  # type: ignore[arg-type]
+        replays = Replays(session, planned, reference)
         # The first step is not compared, because emitted code is not replayed from the state of construction.
         replays.run(built, first_step=False)
         channel.tell(Checked(replays.against("emitted code")))

@@ -95,12 +95,6 @@ def cost_of(log: Log, candidates: Sequence[Region] = (), groups: Groups | None =
     return Cost(launches + segments + len(copied) + (pieces - segments) / 2, pieces, launches)
 
 
-def grouped(log: Log) -> Iterator[tuple[Group, Op | None]]:
-    """Yield each operation of a step with the visit of a break that it runs in; for a visit without operations, None
-    with the visit."""
-    return Groups(log).of(())
-
-
 def in_region(frame: CallSite, region: Region) -> bool:
     if frame.path != region.path or frame.line not in lines_of(region):
         return False

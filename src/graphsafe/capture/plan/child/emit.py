@@ -16,8 +16,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.plan.child.box import Box, Edit, unused
 from graphsafe.capture.plan.child.emitted_text import (
     comment,
@@ -28,17 +29,14 @@ from graphsafe.capture.plan.child.emitted_text import (
 )
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
+from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.passed import between
 from graphsafe.capture.plan.shared.regions import Function, Region, function_with
 from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.source import file_lines
 
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.child.search import Search
-
-_RUNTIME = ("surroundings.py", "emitted_runtime.py")
+_RUNTIME = ("surroundings.py", "copies.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
@@ -221,14 +219,14 @@ class _Writer:
 
     def _place_of(self, source: Function, path: str) -> str:
         """Return a path from the target as code in the method that binds it: `(self.load, "mean")`."""
-        first = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
+        first = source.first_argument
         owner = source.name.rpartition(".")[0]
         fn: Any = self._session.subject.fn
         held = getattr(fn, "__self__", fn)
         parts = path.split(".")
         for at in range(len(parts)):
             if type(held).__qualname__ == owner and first is not None and parts[-1].isidentifier():
-                return f'({".".join([first.arg, *parts[at:-1]])}, "{parts[-1]}")'
+                return f'({".".join([first, *parts[at:-1]])}, "{parts[-1]}")'
             held = getattr(held, parts[at], None)
         raise Unemittable(f"{source.name} binds `{path}` anew, which cannot be named from there")
 
@@ -238,11 +236,10 @@ class _Writer:
         text = with_mangled_names(text, source.owner)
         if "super()" not in text:
             return text
-        first = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
         owner = source.name.rpartition(".")[0]
         if "<locals>" in self._function(source).__qualname__:
             raise Unemittable(f"{source.name} calls super() in a class that a function defines")
-        return text.replace("super()", f"super({owner}, {first.arg if first else 'self'})")
+        return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
         """Add an import for each global name that the code uses. Raises Unemittable if two modules use one name for

@@ -1,4 +1,4 @@
-"""The runtime of emitted code, the same for every plan: `emit.py` copies it, and `surroundings.py` with it.
+"""The runtime of emitted code, the same for every plan: `emit.py` copies it, and its imports from this folder with it.
 
 A pass that captures is itself a step: each graph is replayed when it has been captured, so that the eager code after it
 sees real values. Results of eager code live in the tensors of the captured pass, into which later results are copied.
@@ -21,8 +21,9 @@ from breakable_cuda_graphs import (
     is_in_breakable_graph,
     no_graph,
 )
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten
 
+from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.surroundings import surroundings
 
 # -- begin --
@@ -75,11 +76,11 @@ class _Visit:
         """
         if self.private:
             parts = new if isinstance(new, tuple) else (new,)
-            parts = tuple(_cloned(part) if at in self.private else part for at, part in enumerate(parts))
+            parts = tuple(cloned_tensors(part) if at in self.private else part for at, part in enumerate(parts))
             new = parts if isinstance(new, tuple) else parts[0]
-        moving = {_storage(tensor) for tensor in self.held if isinstance(tensor, torch.Tensor)}
-        if any(_storage(tensor) in moving for tensor in _tensors(new)):
-            new = _cloned(new)
+        moving = {storage_address(tensor) for tensor in self.held if isinstance(tensor, torch.Tensor)}
+        if any(storage_address(tensor) in moving for tensor in _tensors(new)):
+            new = cloned_tensors(new)
         self.result, self.captured = new, True
         self.hand_over(new)
 
@@ -92,11 +93,11 @@ class _Visit:
             if isinstance(now, torch.Tensor) and held is not now and _is_like(held, now):
                 pairs.append((held, now))
                 bound.append((owner, name, held))
-        targets = {_storage(target) for target, _ in pairs}
+        targets = {storage_address(target) for target, _ in pairs}
         # No copy may overwrite a tensor that the same or a later copy reads.
-        pairs = [(target, source.clone() if _storage(source) in targets else source) for target, source in pairs]
+        pairs = [(target, source.clone() if storage_address(source) in targets else source) for target, source in pairs]
         for target, source in pairs:
-            _copy(target, source)
+            copy_values(target, source)
         for owner, name, held in bound:
             setattr(owner, name, held)
 
@@ -112,7 +113,7 @@ class _Visit:
         for leaf, other in zip(leaves, others, strict=True):
             if isinstance(leaf, torch.Tensor) and isinstance(other, torch.Tensor):
                 fits = (leaf.shape, leaf.dtype) == (other.shape, other.dtype)
-                if not fits or not set(_repeated(leaf)) <= set(_repeated(other)):
+                if not fits or not set(repeated_dimensions(leaf)) <= set(repeated_dimensions(other)):
                     raise PlanBroken(f"{self.body.__name__} gave {tuple(other.shape)} for {tuple(leaf.shape)}")
                 if leaf is not other and (leaf.data_ptr(), leaf.stride()) != (other.data_ptr(), other.stride()):
                     pairs.append((leaf, other))
@@ -128,33 +129,6 @@ def _flat(value: Any) -> tuple[list[Any], Any]:
 
 def _tensors(value: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
-
-
-def _cloned(value: Any) -> Any:
-    def cloned(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        return leaf.clone(memory_format=torch.contiguous_format) if leaf.layout == torch.strided else leaf.clone()
-
-    return tree_map(cloned, value)
-
-
-def _repeated(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the dimensions along which a tensor is expanded, so that one element stands for all."""
-    sizes = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(at for at, (size, stride) in enumerate(sizes) if stride == 0 and size > 1)
-
-
-def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
-    with torch.no_grad(), torch.inference_mode(target.is_inference()):
-        target, source = target.detach(), source.detach()
-        for dimension in _repeated(target):
-            target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
-        target.copy_(source)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return int(tensor.untyped_storage().data_ptr())
 
 
 @no_graph  # type: ignore[untyped-decorator, unused-ignore]
@@ -246,7 +220,7 @@ class PlannedStep:
             return self.fn(*args, **kwargs)
         for own, new in zip(self._leaves, tree_flatten((args, kwargs))[0], strict=True):
             if isinstance(own, torch.Tensor) and own is not new:
-                _copy(own, new)
+                copy_values(own, new)
         self.replay()
         return self.outputs
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import cheaper, with_breaks
+from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.regions import Region, merged
+from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite
-
-if TYPE_CHECKING:
-    from graphsafe.capture.plan.child.causes import Cause
-    from graphsafe.capture.plan.child.search import Search
 
 _MOST_OPERATIONS = 1000
 """The largest number of operations of a step whose pieces are joined.
@@ -50,7 +49,7 @@ def fixes(search: Search, planned: float, milliseconds: Callable[[float], float 
         found.append(
             {
                 "code": cause.code,
-                "cause": asdict(search.told(cause)),
+                "location": asdict(location(line, None)),
                 "coverage": alone[line],
                 "together": alone[line] if at == 1 else coverage(order[:at]),
                 "planned_ms": milliseconds(alone[line]),

@@ -97,7 +97,7 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
             if flow.hosts != later.hosts or _sizes(flow) != _sizes(later):
                 kind: NeedKind = "caller" if name == "return" else "used"
                 yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
-            elif _moves(flow, later) or _strides(flow) != _strides(later):
+            elif any(map(_moved, flow.arguments, later.arguments)) or _strides(flow) != _strides(later):
                 if name == "return" or name in handed.get(one.number, Handed()).private:
                     kind = "caller" if name == "return" else "used"
                     yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
@@ -120,11 +120,6 @@ def _sizes(flow: Flow) -> list[str]:
 
 def _strides(flow: Flow) -> list[tuple[int, ...]]:
     return [argument.strides for argument in flow.arguments]
-
-
-def _moves(one: Flow, two: Flow) -> bool:
-    pairs = list(zip(one.arguments, two.arguments, strict=True))
-    return any(_moved(left, right) for left, right in pairs)
 
 
 def _moved(one: Argument, two: Argument) -> bool:
@@ -263,7 +258,7 @@ def _beside(log: Log) -> Iterator[Need]:
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)
-        elif op.visit is None and not op.on_device and (op.random or (op.writes and _from_before(op, log))):
+        elif op.visit is None and not op.on_device and (op.random or any(key not in log.births for key in op.writes)):
             code = "GS504" if op.random else "GS702"
             yield Need("statement", code, "it works on the host", op.frames)
 
@@ -296,10 +291,6 @@ def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
         more = [(one, maker) for one in log.ops[born].reads if (one, maker) not in seen]
         left += more
         seen.update(more)
-
-
-def _from_before(op: Op, log: Log) -> bool:
-    return any(key not in log.births for key in op.writes)
 
 
 def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, int, int, int, int]]:

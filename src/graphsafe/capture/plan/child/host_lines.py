@@ -6,18 +6,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from graphsafe.capture.child.session import REPLAYS
+from graphsafe.capture.child.session import REPLAYS, Session
 from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.child.state.containers import held_at
 from graphsafe.capture.plan.child.values import flat
 from graphsafe.capture.shared.frames import is_user_file, user_frames
 from graphsafe.capture.shared.places import is_within
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite
 
 
 def following(session: Session) -> list[str]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-if TYPE_CHECKING:
-    from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.state.containers import MISSING, read_cell
+from graphsafe.capture.child.targets import Subject
 
 
 class ModuleStack:
@@ -69,10 +69,5 @@ def _closure(fn: Any) -> dict[str, Any]:
     code, closure = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
     if code is None or closure is None:
         return {}
-    found = {}
-    for name, cell in zip(code.co_freevars, closure, strict=True):
-        try:
-            found[name] = cell.cell_contents
-        except ValueError:
-            continue
-    return found
+    held = {name: read_cell(cell) for name, cell in zip(code.co_freevars, closure, strict=True)}
+    return {name: value for name, value in held.items() if value is not MISSING}

@@ -5,22 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.child.probes.timing import eager_times, in_turn, times_of
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.causes import Cause
-from graphsafe.capture.plan.child.cost import grouped, in_region
+from graphsafe.capture.plan.child.cost import Groups, in_region
 from graphsafe.capture.plan.child.fixes import fixes, too_short
-from graphsafe.capture.plan.child.runtime import Graph
+from graphsafe.capture.plan.child.runtime import Graph, PlannedRecording
+from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.child.values import TENSOR
+from graphsafe.capture.plan.child.watch import Log
 from graphsafe.capture.plan.shared.regions import Region, function_with
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.child.runtime import PlannedRecording
-    from graphsafe.capture.plan.child.search import Search
-    from graphsafe.capture.plan.child.watch import Log
+from graphsafe.capture.shared.places import shown
+from graphsafe.report.text import count
 
 Data = dict[str, Any]
 
@@ -90,13 +89,13 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
     log = search.log
     reported: list[Data] = []
     pieces = itertools.groupby(
-        ((group, op) for group, op in grouped(log) if op is None or op.launches), key=lambda pair: pair[0]
+        ((group, op) for group, op in Groups(log).of(()) if op is None or op.launches), key=lambda pair: pair[0]
     )
     for group, pairs in pieces:
         ops = [op for _, op in pairs if op is not None]
         number = log.visits[int(str(group[1]))].number if group else None
         region = None if number is None else search.regions[number]
-        causes = [] if region is None else causes_in(search, region)
+        causes = [] if region is None else [search.told(cause) for cause in causes_in(search, region)]
         reported.append(
             {
                 "kind": "eager" if group else "graph",
@@ -104,10 +103,9 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
                 "kernels": None,
                 "ms": None,
                 "module": _common([op.module for op in ops]),
-                "location": None if region is None else asdict(search.split.location(region)),
                 "code": causes[0].code if causes else None,
-                "reason": causes[0].reason if causes else None,
-                "causes": [asdict(search.told(cause)) for cause in causes],
+                "location": None if region is None else asdict(search.split.location(region)),
+                "reason": _reason(causes) if causes else None,
             }
         )
     items = () if recording is None else recording.items
@@ -117,6 +115,14 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
             if isinstance(item, Graph):
                 one["kernels"] = item.nodes
     return reported
+
+
+def _reason(causes: Sequence[Cause]) -> str:
+    lines = dict.fromkeys(cause.line for cause in causes if not cause.derived)
+    places = list(dict.fromkeys(f"{shown(line.path)}:{line.line}" for line in lines))
+    first = causes[0].line
+    more = f" and {count(len(places) - 1, 'other line')}" if len(places) > 1 else ""
+    return f"{causes[0].reason} ({shown(first.path)}:{first.line}){more}"
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:

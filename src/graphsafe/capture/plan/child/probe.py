@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.build import Varied
 from graphsafe.capture.answers.own_graphs import Marks, Missing
@@ -41,15 +41,12 @@ from graphsafe.capture.plan.child.search import Search, Unplannable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import watched
 from graphsafe.capture.plan.shared.regions import function_with
-from graphsafe.capture.shared.job import read_told
+from graphsafe.capture.shared.job import Channel, Job, read_told
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite
 from graphsafe.report.plan_text import headline
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.rulebook.book import load_rulebook
-
-if TYPE_CHECKING:
-    from graphsafe.capture.shared.job import Channel, Job
 
 _MOST_ATTEMPTS = 6
 "Number of captures in this process that were replayed and then found to freeze something."
@@ -99,7 +96,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
     causes += [Cause("GS607", failure.message, failure.frames, span=failure.span) for failure in failures]
     # Marks refer to the target's own functions, whose statements are not taken apart
     if not eager_marks() and not plain.graphed:
-        running = [op.frames for op in watched(session, (), {}, table)().ops]
+        running = [op.frames for op in watched(session, (), {}, table).ops]
         split.take_apart(causes, running, [failure.frames for failure in failures if failure.whole])
     search = Search(session, begin, table, rebindings(told), split)
     search.blame(causes)
@@ -134,7 +131,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         if not isinstance(broken, GuardBroken):
             against = _against(replays)
             against = _untested(told) if against is None else split.in_words(against)
-            reported |= {"checks": replays.result.checks, "reason": against}
+            reported["reason"] = against
             channel.tell(Planned(reported), _judged(search))
             if reported["reason"] is not None:
                 return

@@ -160,10 +160,7 @@ def _break(source: Function, number: int, place: Place) -> list[ast.stmt]:
     if stored - source.globals:
         head.append(ast.Nonlocal(sorted(stored - source.globals)))
     arguments = ast.arguments([], [], None, [], [], None, [])
-    first_argument = next(iter([*source.node.args.posonlyargs, *source.node.args.args]), None)
-    moved = [
-        _Moved(None if first_argument is None else first_argument.arg).visit(copy.deepcopy(one)) for one in statements
-    ]
+    moved = [_Moved(source.first_argument).visit(copy.deepcopy(one)) for one in statements]
     eager = ast.FunctionDef(name=EAGER, args=arguments, body=[*head, *moved], decorator_list=[], **_NEWER)
     call = ast.Call(
         ast.Name(HOOK, ast.Load()),

@@ -11,21 +11,20 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.probes.twin import uncollected
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.device.protocol import Pieces, Recording
 from graphsafe.capture.plan.child.call import Call, Handed
 from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.shared.passed import beyond
+from graphsafe.capture.plan.shared.regions import Region
 from graphsafe.capture.shared.frames import traceback_frames, user_frames
-
-if TYPE_CHECKING:
-    from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.device.protocol import Pieces, Recording
-    from graphsafe.capture.plan.shared.regions import Region
-    from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite
 
 
 class Elsewhere(Exception):
@@ -46,7 +45,7 @@ class Graph:
 
 
 class PlannedRecording:
-    """A captured step in pieces; see `graphsafe.capture.device.protocol.Recording`."""
+    """A captured step in pieces."""
 
     def __init__(self, outputs: Any, items: Sequence[Graph | Call], pieces: Pieces) -> None:
         self.items = tuple(items)
@@ -70,32 +69,16 @@ class PlannedRecording:
             if isinstance(item, Call):
                 item.settle()
 
-    def nodes(self) -> Mapping[str, int]:
-        found: dict[str, int] = {}
-        for item in self.items:
-            for kind, number in item.recording.nodes().items() if isinstance(item, Graph) else ():
-                found[kind] = found.get(kind, 0) + number
-        return found
-
     def pool_bytes(self) -> int | None:
         """Return the bytes of the one pool that all segments share."""
         first = next((item for item in self.items if isinstance(item, Graph)), None)
         return 0 if first is None else first.recording.pool_bytes()
-
-    def differences(self, other: Recording) -> tuple[Any, ...]:
-        return ()
-
-    def opaque_nodes(self) -> int:
-        return sum(item.recording.opaque_nodes() for item in self.items if isinstance(item, Graph))
 
     def release(self) -> None:
         for item in self.items:
             if isinstance(item, Graph):
                 item.recording.release()
         self._outputs = self._giver = None
-
-    def escaped(self) -> tuple[StepEvent, ...]:
-        return ()
 
 
 def record(
@@ -106,12 +89,6 @@ def record(
     Raises GuardBroken, Elsewhere, and any error of a break.
     """
     return _Pass(session, handed).run(regions)
-
-
-def _is_in_backward() -> bool:
-    import torch
-
-    return torch._C._current_graph_task_id() != -1
 
 
 def _caller_of_backward(frame: FrameType) -> FrameType:
@@ -168,7 +145,7 @@ class _Pass:
     def _visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
         if self._depth:
             return eager()
-        if threading.get_ident() != self._thread or _is_in_backward():
+        if threading.get_ident() != self._thread or torch._C._current_graph_task_id() != -1:  # in backward
             self._blamed, _ = user_frames(_caller_of_backward(sys._current_frames()[self._thread]))
             raise Elsewhere("a break inside of backward, which runs on autograd's own threads")
         handed, beyond = self._handed.get(number, Handed()), self._beyond[number]

@@ -4,10 +4,10 @@ do the same between the breaks."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
-from graphsafe.capture.child.session import FIRST_SEED, REPLAYS
+from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session
+from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.call import Handed
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import cheaper, cost_of
@@ -17,12 +17,9 @@ from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
 from graphsafe.capture.plan.shared.passed import occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
+from graphsafe.capture.shared.places import shown
+from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.child.state import Snapshot
-    from graphsafe.optable import OpTable
 
 _MOST_ROUNDS = 24
 
@@ -31,6 +28,7 @@ class Unplannable(Exception):
     """No plan is possible. The message is one sentence."""
 
 
+@dataclass
 class Search:
     """The search.
 
@@ -38,38 +36,30 @@ class Search:
     again.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        start: Snapshot,
-        table: OpTable,
-        assigned: Mapping[str, tuple[CallSite, ...]],
-        split: Split,
-    ) -> None:
-        self._session = session
-        self.split = split
-        self.start = start
-        "The state in which each check of the segments begins."
-        self._table = table
-        self._assigned = assigned
-        self.regions: tuple[Region, ...] = ()
-        self._handed: dict[Region, Handed] = {}
-        self.causes: list[Cause] = []
-        self.parts: list[tuple[Region, frozenset[CallSite]]] = []
-        "Each region that had to become eager, with the lines to blame for it."
-        self.log = Log()
-        "The log of the eager step with these breaks that has the most operations."
-        self._bare: list[Log] = []
-        "The logs of the same steps without a break."
-        self.coverages: dict[tuple[Region, ...], float] = {}
-        "Breaks -> the coverage of the plan with them, where it was computed."
-        self._at = 0
-        "The index in `_bare` of the step that `log` describes."
-        self._kept_back: set[Region] = set()
-        "Breaks whose results captured code uses."
-        self._closed: set[Function] = set()
-        "Functions whose code cannot be changed."
-        self._rounds = 0
+    session: Session
+    start: Snapshot
+    "The state in which each check of the segments begins."
+    table: OpTable
+    assigned: Mapping[str, tuple[CallSite, ...]]
+    split: Split
+    regions: tuple[Region, ...] = ()
+    causes: list[Cause] = field(default_factory=list)
+    parts: list[tuple[Region, frozenset[CallSite]]] = field(default_factory=list)
+    "Each region that had to become eager, with the lines to blame for it."
+    log: Log = field(default_factory=Log)
+    "The log of the eager step with these breaks that has the most operations."
+    coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
+    "Breaks -> the coverage of the plan with them, where it was computed."
+    _handed: dict[Region, Handed] = field(default_factory=dict)
+    _bare: list[Log] = field(default_factory=list)
+    "The logs of the same steps without a break."
+    _at: int = 0
+    "The index in `_bare` of the step that `log` describes."
+    _kept_back: set[Region] = field(default_factory=set)
+    "Breaks whose results captured code uses."
+    _closed: set[Function] = field(default_factory=set)
+    "Functions whose code cannot be changed."
+    _rounds: int = 0
 
     @property
     def handed(self) -> dict[int, Handed]:
@@ -123,7 +113,7 @@ class Search:
                 continue
             self._at = max(range(len(logs)), key=lambda at: sum(op.launches for op in logs[at].ops))
             self.log = logs[self._at]
-            found = needs(logs, self.handed, self._assigned)
+            found = needs(logs, self.handed, self.assigned)
             before = (self.regions, self.handed)
             if found:
                 regions = self.regions
@@ -145,16 +135,15 @@ class Search:
             raise Unplannable(need.reason)
 
     def _logs(self) -> list[Log]:
-        session = self._session
+        session = self.session
         self.start.put_back()
         session.channel.phase(f"look at segments, round {self._rounds + 1}")
-        step = watched(session, self.regions, self.handed, self._table)
         session.seed(FIRST_SEED)
         session.step()
         logs = []
         for k in range(1, REPLAYS + 1):
             session.put_inputs(k)
-            logs.append(step())
+            logs.append(watched(session, self.regions, self.handed, self.table))
         return logs
 
     def _answer(self, need: Need, regions: Sequence[Region]) -> None:
@@ -271,6 +260,4 @@ def _holds(outer: Region, inner: Region) -> bool:
 
 
 def _line(frames: Sequence[CallSite]) -> str:
-    from graphsafe.capture.shared.places import shown
-
     return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else "no line"

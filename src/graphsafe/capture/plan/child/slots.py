@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.child.state import held_at, put_at, put_back_host, reach_of
-
-if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.child.targets import Subject
 
 
 class Slots:
@@ -43,8 +41,6 @@ class Slots:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the tensors that the places hold now."""
-        import torch
-
         if self._moving:
             now = reach_of(self._subject).tensors
             return {path: now[path] for path in self._paths if path in now}

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
 from types import CellType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
 TENSOR = "tensor"
-UNBOUND = object()
-"Stands for the value of an unbound variable."
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -30,7 +26,7 @@ def flat(value: Any) -> Flat:
     tensors: list[torch.Tensor] = []
     hosts: list[Any] = []
     for path, leaf in _leaves("", value, 0):
-        if _is_tensor(leaf):
+        if issubclass(type(leaf), torch.Tensor):
             tensors.append(leaf)
             hosts.append((path, TENSOR))
         elif isinstance(leaf, _Structure):
@@ -44,12 +40,6 @@ def flat(value: Any) -> Flat:
         else:
             hosts.append((path, type(leaf).__qualname__))
     return Flat(tuple(tensors), tuple(hosts))
-
-
-def _is_tensor(value: Any) -> bool:
-    import torch
-
-    return issubclass(type(value), torch.Tensor)
 
 
 def _numpy_text(value: Any) -> str:
@@ -86,21 +76,6 @@ def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dic
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)
     return {name: cell for name, cell in names if name != "__class__" and name not in beyond}
-
-
-def content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return UNBOUND
-
-
-def put(cell: CellType, value: Any) -> None:
-    if value is not UNBOUND:
-        cell.cell_contents = value
-        return
-    with contextlib.suppress(ValueError):  # the variable was unbound before
-        del cell.cell_contents
 
 
 def shallow(value: Any) -> Any:

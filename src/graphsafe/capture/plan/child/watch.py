@@ -10,26 +10,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import reach_of
-from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.child.state.containers import MISSING, read_cell
+from graphsafe.capture.device.modes import OperationMode, outside_modes
+from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import Call, Handed
+from graphsafe.capture.plan.child.copies import storage_address
 from graphsafe.capture.plan.child.modules import ModuleStack
 from graphsafe.capture.plan.child.rewrite import cut
-from graphsafe.capture.plan.child.values import UNBOUND, cells_of, content, flat, shallow
+from graphsafe.capture.plan.child.values import cells_of, flat, shallow
 from graphsafe.capture.plan.shared.passed import beyond
-from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.plan.shared.regions import Region, function_with
 from graphsafe.capture.shared.frames import frames_under
+from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
-
-if TYPE_CHECKING:
-    from graphsafe.capture.child.session import Session
-    from graphsafe.capture.plan.shared.regions import Region
-    from graphsafe.optable import OpTable
 
 _SHOWN_VALUES = 64
 "Number of elements up to which the values of a host tensor are compared."
@@ -128,15 +127,9 @@ class Log:
     "Storage -> number of the operation that made it."
 
 
-def watched(
-    session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable
-) -> Callable[[], Log]:
-    """Return a function that runs one step on the current inputs and returns its log."""
-
-    def run() -> Log:
-        return _Watch(session, handed, ops).run(regions)
-
-    return run
+def watched(session: Session, regions: Sequence[Region], handed: Mapping[int, Handed], ops: OpTable) -> Log:
+    """Run one step on the current inputs, and return its log."""
+    return _Watch(session, handed, ops).run(regions)
 
 
 class _Watch:
@@ -180,9 +173,10 @@ class _Watch:
             return eager()
         beyond = self._beyond[number]
         cells = cells_of(eager, beyond)
-        before = {name: content(cell) for name, cell in cells.items()}
+        before = {name: read_cell(cell) for name, cell in cells.items()}
         frames = frames_under(self._thread)
-        read = {name: value for name, value in before.items() if self._reads(number, name)}
+        region = self._regions[number]
+        read = {name: value for name, value in before.items() if function_with(region).reads(region, name)}
         visit = Visit(number, frames, {name: self._flow(value) for name, value in read.items()})
         shapes = {name: shallow(value) for name, value in before.items() if id(value) not in self._containers}
         self._inside = len(self.log.visits)
@@ -200,7 +194,7 @@ class _Watch:
             for name, shape in shapes.items()
             if shape != shallow(before[name]) or isinstance(before[name], Iterator)
         )
-        results = {**{name: content(cells[name]) for name in outputs if name in cells}, "return": result}
+        results = {**{name: read_cell(cells[name]) for name in outputs if name in cells}, "return": result}
         visit.left = {name: self._flow(value) for name, value in results.items()}
         kept = [
             tensor
@@ -215,16 +209,12 @@ class _Watch:
             visit.private = frozenset(key for tensor in own for key in self._keys(tensor))
         return result
 
-    def _reads(self, number: int, name: str) -> bool:
-        region = self._regions[number]
-        return function_with(region).reads(region, name)
-
     def _handing(self) -> None:
         """Stop logging while the break hands values over: those copies are not work of the step."""
         self._is_handing = True
 
     def _flow(self, value: Any) -> Flow:
-        if value is UNBOUND:
+        if value is MISSING:
             return Flow("unbound", (), False)
         parts = flat(value)
         with outside_modes():
@@ -276,9 +266,8 @@ class _Watch:
 
     def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
         found: list[int] = []
-        for position, argument in enumerate(func._schema.arguments):
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                value = args[position] if position < len(args) else kwargs.get(argument.name)
+        for argument, value in by_schema(func, args, kwargs):
+            if is_written(argument):
                 found += [key for tensor in flat(value).tensors for key in self._keys(tensor)]
         return tuple(found)
 
@@ -297,7 +286,7 @@ class _Watch:
         if not keys:
             return Argument(size, strides, offset, None)
         born = self.log.births.get(keys[0])
-        address = None if born is not None else _address(tensor)
+        address = None if born is not None else storage_address(tensor)
         return Argument(size, strides, offset, Memory(born, address, self._before.get(keys[0])))
 
     def _keys(self, tensor: torch.Tensor) -> tuple[int, ...]:
@@ -309,27 +298,14 @@ class _Watch:
         return (int(storage._cdata),)
 
 
-def _address(tensor: torch.Tensor) -> int | None:
-    try:
-        return int(tensor.untyped_storage().data_ptr())
-    except RuntimeError:
-        return None
-
-
 def _is_host(tensor: torch.Tensor) -> bool:
     return tensor.device.type == "cpu" and type(tensor) in (torch.Tensor, torch.nn.Parameter)
 
 
-class _Ops(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    supports_higher_order_operators = True
-
+class _Ops(OperationMode):  # type: ignore[no-untyped-call]
     def __init__(self, watch: _Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.answers.plan import SegmentFailure
-from graphsafe.capture.shared.places import location, shown, site
 from graphsafe.report.probes import Probes
-from graphsafe.report.text import count
 
 Data = Mapping[str, Any]
 
@@ -52,10 +50,7 @@ def reported(reported: Data) -> dict[str, Any]:
         "fixes": [],
         "guards": [],
     }
-    plan |= {key: reported[key] for key in KEYS if key in reported}
-    plan["segments"] = [_segment(segment) for segment in plan["segments"]]
-    plan["fixes"] = [_fix(fix) for fix in plan["fixes"]]
-    return plan
+    return plan | {key: reported[key] for key in KEYS if key in reported}
 
 
 def whole(probes: Probes) -> dict[str, Any]:
@@ -80,23 +75,3 @@ def whole(probes: Probes) -> dict[str, Any]:
     plan |= {"eager_ms": probes.timing.eager_ms, "planned_ms": took, "ideal_ms": took, "segments": [segment]}
     plan |= {"pool_bytes": probes.memory.pool_bytes, "modules": [], "fixes": [], "guards": []}
     return plan
-
-
-def _segment(segment: Data) -> dict[str, Any]:
-    keys = ("kind", "operations", "kernels", "ms", "module", "code")
-    roots = list(dict.fromkeys(_at(cause) for cause in segment["causes"] if not cause["derived"]))
-    where = f" ({_at(segment['causes'][0])})" if segment["causes"] else ""
-    more = f" and {count(len(roots) - 1, 'other line')}" if len(roots) > 1 else ""
-    reason = None if segment["reason"] is None else f"{segment['reason']}{where}{more}"
-    return {**{key: segment[key] for key in keys}, "location": segment["location"], "reason": reason}
-
-
-def _at(cause: Data) -> str:
-    frame = cause["frames"][-1]
-    return f"{shown(frame['path'])}:{frame['line']}"
-
-
-def _fix(fix: Data) -> dict[str, Any]:
-    place = asdict(location(site(fix["cause"]["frames"][-1]), None))
-    keys = ("coverage", "together", "planned_ms")
-    return {"code": fix["code"], "location": place, **{key: fix[key] for key in keys}}

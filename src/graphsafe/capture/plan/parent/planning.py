@@ -5,27 +5,26 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.own_graphs import Marks
 from graphsafe.capture.answers.plan import Checked, Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.parent.attempts import until_nothing_is_learned
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.plan.parent.answer import learned, reported, whole
 from graphsafe.capture.plan.shared.marks import CODE, marks
+from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job, forget, write_told
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
-from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.model import CallSite, Limit, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled
 from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
-
-if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.child_process import Child
-    from graphsafe.capture.request import CaptureRequest
 
 Data = Mapping[str, Any]
 
@@ -33,44 +32,39 @@ _MOST_CHILDREN = 8
 "The largest number of children that plan one after the other, each with the failures of earlier captures."
 
 
+@dataclass
 class Planning:
     """The planning of one step. `plan()` returns the plan as a report has it, or None if nothing was planned; `limits`
     then says why."""
 
-    def __init__(
-        self,
-        request: CaptureRequest,
-        folder: Path,
-        job: Callable[[str], Job],
-        run: Callable[[Job], Child],
-        probes: Probes,
-        own_replays: Sequence[Sequence[CallSite]],
-        unvaried: Sequence[str],
-    ) -> None:
-        """`run` runs a child and notes how it ended; `own_replays`: the calls at which the step replays graphs of its
-        own; `unvaried`: inputs that keep their values."""
-        self._request = request
-        self._folder = folder
-        self._job = job
-        self._run = run
-        self._probes = probes
-        self._own_replays = own_replays
-        self._unvaried = unvaried
-        self.limits: list[Limit] = []
-        self.judged = verdict(probes)
-        self.marks = Marks()
-        "The plan's judgement of the target's marks."
+    request: CaptureRequest
+    folder: Path
+    job: Callable[[str], Job]
+    run: Callable[[Job], Child]
+    "Runs a child and notes how it ended."
+    probes: Probes
+    own_replays: Sequence[Sequence[CallSite]]
+    "The calls at which the step replays graphs of its own."
+    unvaried: Sequence[str]
+    "Inputs that keep their values."
+    limits: list[Limit] = field(default_factory=list)
+    marks: Marks = field(default_factory=Marks)
+    "The plan's judgement of the target's marks."
+
+    @property
+    def judged(self) -> Verdict:
+        return verdict(self.probes)
 
     def plan(self) -> dict[str, Any] | None:
         judged = self.judged
         if judged == "ready":
-            return self._without_code(whole(self._probes))
-        if judged == "inconclusive" or self._request.warmup < 2:
+            return self._without_code(whole(self.probes))
+        if judged == "inconclusive" or self.request.warmup < 2:
             why = "it needs two steps of warm-up" if judged == "not-ready" else "whether the step is ready is not known"
             self._limit("plan", f"nothing was planned: {why}")
             return self._without_code(None)
-        if self._own_replays:
-            places = listed_places(self._own_replays)
+        if self.own_replays:
+            places = listed_places(self.own_replays)
             why = f"the step replays graphs of its own ({places}), which no reference checks: give what they capture"
             return self._without_code(reported({"reason": why}))
         child = self._search()
@@ -86,16 +80,16 @@ class Planning:
         if short:
             why = f"{count(short, 'more operation')} could lie in graphs, but too few at a time to pay for a graph"
             self._limit("plan", why)
-        found["guards"] += [f"`{path}` kept its values in all steps that were tried" for path in self._unvaried]
+        found["guards"] += [f"`{path}` kept its values in all steps that were tried" for path in self.unvaried]
         if not plan.get("verified"):
             return self._without_code(found)
-        if self._request.emit is not None or self._request.check:
+        if self.request.emit is not None or self.request.check:
             self._emit(found, told[Emitted])
         return found
 
     def _without_code(self, plan: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the plan, and add a limit that says why there is no code for it, if code was asked for."""
-        if self._request.emit is not None:
+        if self.request.emit is not None:
             why = "there is no plan" if plan is None else str(plan["reason"])
             self._limit("emit", f"no code was written: {why}")
         return plan
@@ -105,15 +99,15 @@ class Planning:
             known: list[SegmentFailure] = []
             for failure in failures:
                 known = learned(known, failure)
-            write_told(self._folder, "learned", Learned(tuple(known)))
-            forget(self._job("plan"))
-            return self._run(self._job("plan"))
+            write_told(self.folder, "learned", Learned(tuple(known)))
+            forget(self.job("plan"))
+            return self.run(self.job("plan"))
 
         return until_nothing_is_learned(_MOST_CHILDREN, plan, _taught_by)
 
     def _emit(self, plan: Data, code: Emitted) -> None:
         """Write the code that applies the plan, once it has run. A limit says why it is not written."""
-        request = self._request
+        request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
         if text is None:
             self._limit("emit", f"no code was written: {code.why_not}")
@@ -132,13 +126,13 @@ class Planning:
             why = "the code was compiled and not run: breakable-cuda-graphs is not installed"
             self._limit("emit", f'{why} (pip install "graphsafe[plan]")')
             return None
-        (self._folder / CODE).write_text(text, encoding="utf-8")
-        child = self._run(self._job("check"))
+        (self.folder / CODE).write_text(text, encoding="utf-8")
+        child = self.run(self.job("check"))
         checked = child.told.get(Checked)
         return child.ended.why if checked is None else checked.reason
 
     def _limit(self, kind: str, why: str) -> None:
-        self.limits.append(Limit(kind, self._request.called, why))
+        self.limits.append(Limit(kind, self.request.called, why))
 
 
 def _taught_by(child: Child) -> SegmentFailure | None:

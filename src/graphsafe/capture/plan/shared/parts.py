@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from graphsafe.capture.plan.shared.regions import Function
@@ -225,33 +225,32 @@ class _Apart:
             return node
         # Most operations whose truth is tested read the device themselves, so they stay in the line of the test.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
-        changed = copy.copy(node)
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:
             return node
+        changed = _with_operands(node, self._alone if truth else self._operand)
         if isinstance(node, ast.BoolOp):
             changed.values = [self._alone(node.values[0]), *node.values[1:]]  # type: ignore[attr-defined]
-        for field in _OPERANDS.get(type(node), ()):
-            held = getattr(node, field)
-            if isinstance(held, list):
-                setattr(changed, field, [self._operand(one) for one in held])
-            elif held is not None:
-                setattr(changed, field, self._alone(held) if truth else self._operand(held))
         return changed
 
     def _operand(self, node: ast.expr) -> ast.expr:
         if isinstance(node, _TRANSPARENT):
-            changed = copy.copy(node)
-            for field in _OPERANDS[type(node)]:
-                held = getattr(node, field)
-                if isinstance(held, list):
-                    setattr(changed, field, [self._operand(one) for one in held])
-                elif held is not None:
-                    setattr(changed, field, self._operand(held))
-            return changed
+            return _with_operands(node, self._operand)
         if not any(map(_works, within([node]))):
             return node
         residual = self._residual(node)
         return self._hoisted(residual) if isinstance(node, _WORK) or residual is node else residual
+
+
+def _with_operands(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
+    """Return the expression with each operand changed."""
+    changed = copy.copy(node)
+    for field in _OPERANDS.get(type(node), ()):
+        held = getattr(node, field)
+        if isinstance(held, list):
+            setattr(changed, field, [change(one) for one in held])
+        elif held is not None:
+            setattr(changed, field, change(held))
+    return changed
 
 
 def _is_bound(statement: ast.stmt) -> bool:

@@ -93,15 +93,17 @@ class Function:
         """The global variables that this function assigns."""
         return declared(self.node, ast.Global)
 
+    @functools.cached_property
+    def first_argument(self) -> str | None:
+        arguments = [*self.node.args.posonlyargs, *self.node.args.args]
+        return arguments[0].arg if arguments else None
+
     @property
     def body(self) -> list[ast.stmt]:
         return self.node.body
 
     def whole(self) -> Region:
         return self._region(Place(self.body, 0, len(self.body)))
-
-    def is_whole(self, region: Region) -> bool:
-        return region == self.whole()
 
     def _region(self, place: Place) -> Region:
         chosen = place.statements
@@ -116,7 +118,7 @@ class Function:
         for statement_block in self._blocks():
             starts = [begin(statement) for statement in statement_block]
             if region.first in starts and region.last in starts:
-                return Place(statement_block, starts.index(region.first), _last_index(starts, region.last) + 1)
+                return Place(statement_block, starts.index(region.first), len(starts) - starts[::-1].index(region.last))
         return None
 
     def _blocks(self) -> Iterator[list[ast.stmt]]:
@@ -153,7 +155,7 @@ class Function:
         """Return the statement around the region's block; the function's whole body at its outermost block; None beyond
         that."""
         place = self.place(region)
-        if place is None or self.is_whole(region):
+        if place is None or region == self.whole():
             return None
         around = self._outer[id(place.statements[0])][2]
         return self.whole() if around is None else self.region_at(around)
@@ -365,7 +367,3 @@ def functions_in(path: str) -> tuple[Function, ...]:
 
     visit(tree, (), None)
     return tuple(found)
-
-
-def _last_index(starts: Sequence[int], line: int) -> int:
-    return max(index for index, start in enumerate(starts) if start == line)

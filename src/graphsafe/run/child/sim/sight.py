@@ -25,9 +25,9 @@ from graphsafe.capture.device.sim.tags import (
     is_tagged,
     tag_of,
     tag_of_storage,
-    tensors_in,
 )
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access

@@ -1,0 +1,43 @@
+"""Does the job of a child: one module for each kind of child."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from graphsafe.capture.answers.failure import Done, StateFailure, TargetFailure
+from graphsafe.capture.child.state import StateError
+from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.processes.originals import monotonic
+from graphsafe.capture.shared.frames import error_frames
+from graphsafe.capture.shared.job import Channel, Job
+
+CHILDREN: Mapping[str, str] = {
+    "devices": "graphsafe.capture.child.devices",
+    "build": "graphsafe.capture.child.probes.construct",
+    "step": "graphsafe.capture.child.probes.step",
+    "reference": "graphsafe.capture.child.probes.reference",
+    "capture": "graphsafe.capture.child.probes.capture",
+    "events": "graphsafe.capture.child.probes.events",
+    "diagnose": "graphsafe.capture.child.probes.diagnose",
+    "shapes": "graphsafe.capture.child.probes.shapes",
+    "timeline": "graphsafe.capture.child.probes.timeline",
+    "measure": "graphsafe.capture.child.probes.measure",
+    "pool": "graphsafe.capture.child.buckets.pool",
+    "plan": "graphsafe.capture.plan.child.probe",
+    "check": "graphsafe.capture.plan.child.check",
+    "given": "graphsafe.capture.child.own_graphs.probe",
+    "compiled": "graphsafe.capture.child.compiled.probe",
+}
+"Child -> the module whose `run(job, channel)` does its work."
+
+
+def work(job: Job, channel: Channel) -> None:
+    """Do the job, and report its result or the reason why the target prevents a result."""
+    try:
+        importlib.import_module(CHILDREN[job.child]).run(job, channel)
+        channel.tell(Done())
+    except StateError as error:
+        channel.tell(StateFailure(str(error)))
+    except TargetError as error:
+        channel.tell(TargetFailure(error.stage, error.line, error_frames(error.__cause__), monotonic()))
