@@ -90,6 +90,3 @@ def changes_in_place(call: ast.Call) -> bool:
 
 def _may_be_tensor(value: Value) -> bool:
     return as_tensor(value)[0] is not None or (type(value) is Unknown and value.device)
-
-
-__all__ = ["changes_in_place", "computes", "is_maths", "touches_device"]

@@ -262,6 +262,3 @@ def _ends(node: ast.Try | ast.With, call: ast.expr) -> Iterator[ast.expr]:
         around = item.context_expr
         if isinstance(around, ast.Call) and _last(around) == "suppress" and any(map(catches, around.args)):
             yield around
-
-
-__all__ = ["lines"]

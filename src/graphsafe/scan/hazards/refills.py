@@ -79,6 +79,3 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     writers = [line for line in files.source(path).lines if re.search(rf"\.{re.escape(name)}{_FILLS.pattern}", line)]
     if writers:
         frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
-
-
-__all__ = ["copied", "lines"]

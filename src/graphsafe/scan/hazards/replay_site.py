@@ -267,6 +267,3 @@ def _holds(scope: ast.AST, block: ast.AST) -> bool:
 
 def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, confidence: Confidence = "likely") -> Event:
     return Event(kind, how, span_of(node), confidence, None, None, {"expr": text, "value": f"`{text}`"})
-
-
-__all__ = ["events", "events_of_metadata"]

@@ -149,6 +149,3 @@ def _methods(calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:
     for call in calls:
         if isinstance(call.func, ast.Attribute):
             yield call.func.attr, call.func.value
-
-
-__all__ = ["entered", "waited"]

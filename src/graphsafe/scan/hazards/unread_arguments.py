@@ -107,6 +107,3 @@ def _decision(branch: ast.If, function: Function) -> ast.expr | ast.stmt:
         if isinstance(node, ast.Assign) and isinstance(test, ast.Name) and [*map(place, node.targets)] == [test.id]
     ]
     return made[0] if len(made) == 1 else branch.test
-
-
-__all__ = ["lines"]

@@ -121,6 +121,3 @@ def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str
         return None
     binding = project.resolve(file, last.value.id)
     return binding.ref if binding is not None and binding.kind == "class" else None
-
-
-__all__ = ["events", "may_promise"]
