@@ -10,7 +10,6 @@ import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from graphsafe.scan.hazards import unread_arguments
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
@@ -39,7 +38,6 @@ def lines(found: Tables) -> Iterator[Line]:
     fields = _number_fields(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
-        yield from (Line(name, "key-lacks", node, text) for node, text in unread_arguments.lines(function))
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
