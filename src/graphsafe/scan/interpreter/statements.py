@@ -24,7 +24,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
-from graphsafe.scan.interpreter import assignments, definitions, stream_managers
+from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
@@ -327,11 +327,9 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
         if value.kind == "stream-context" and frame.hot:
             side_stream.entered(frame, node, expression)
     elif type(value) is Instance:
-        stream_managers.entered(frame, node, expression, value)
         method = frame.project.find_method(value.ref, "__enter__")
         return UNKNOWN if method is None else calls.call_method(frame, expression, value, method)
     elif type(value) is Sequence and value.kind == "iterator":
-        stream_managers.entered(frame, node, expression, value)
         return value.elem
     return value
 
