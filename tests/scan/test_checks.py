@@ -284,68 +284,6 @@ def test_a_side_stream_may_be_joined_by_an_event_in_another_method(scan):
     assert scan("GS603", source) == []
 
 
-ASIDE = """
-    import contextlib
-
-    class Aside:
-        def __init__(self, device):
-            self.stream = torch.cuda.Stream(device)
-
-        def __enter__(self):
-            self.stream.wait_stream(torch.cuda.current_stream())
-            self.before = torch.cuda.stream(self.stream)
-            self.before.__enter__()
-
-        def __exit__(self, *error):
-            self.before.__exit__(*error)
-            {left}
-
-    class Step(nn.Module):
-        def __init__(self, device):
-            super().__init__()
-            self.aside = Aside(device)
-            self.side = torch.cuda.Stream(device)
-
-        @contextlib.contextmanager
-        def on(self, stream):
-            with torch.cuda.stream(stream):
-                yield
-            {resumed}
-
-        @contextlib.contextmanager
-        def overlap(self):
-            self.side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.side):
-                yield
-            {resumed}
-
-        def finish(self):
-            torch.cuda.current_stream().wait_stream(self.side)
-
-        def forward(self, x: torch.Tensor):
-            with {manager}:
-                y = x * 2
-            z = x + 1
-            {after}
-            return y + z
-    """
-
-
-@pytest.mark.parametrize(
-    "manager, end, join",
-    [
-        ("self.aside", "left", "torch.cuda.current_stream().wait_stream(self.stream)"),
-        ("self.overlap()", "resumed", "torch.cuda.current_stream().wait_stream(self.side)"),
-        ("self.on(self.side)", "resumed", "torch.cuda.current_stream().wait_stream(stream)"),
-    ],
-)
-def test_a_block_whose_manager_leads_aside_is_joined_by_that_or_afterwards(scan, manager: str, end: str, join: str):
-    words = {"manager": manager, "left": "pass", "resumed": "pass", "after": "pass"}
-    assert [f.location.function for f in scan("GS603", ASIDE.format(**words))] == ["Step.forward"]
-    for joined in ({end: join}, {"after": "self.finish()"}, {"after": join.replace("self.stream", "self.side")}):
-        assert scan("GS603", ASIDE.format(**{**words, **joined})) == []
-
-
 @pytest.mark.parametrize("end", ["pass", "torch.cuda.current_stream().wait_stream(self.side)"])
 def test_a_stream_that_is_made_only_where_cuda_is_available(scan, end: str):
     source = """

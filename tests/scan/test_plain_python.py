@@ -408,46 +408,6 @@ def test_rows_of_a_list_that_a_tensor_gave_are_numbers(tmp_path: Path) -> None:
     ]
 
 
-def test_a_function_dispatched_by_type_runs_what_is_registered_for_its_argument(tmp_path: Path) -> None:
-    source = """\
-        @functools.singledispatch
-        def total(value):
-            return value.name
-
-        @total.register
-        def _(value: torch.Tensor):
-            return value.sum()
-
-        @total.register(list)
-        def _(value):
-            return len(value)
-
-        class Reader:
-            @functools.singledispatchmethod
-            def read(self, value):
-                return value.name
-
-            @read.register
-            def _(self, value: torch.Tensor):
-                return value.item()
-
-            @read.register
-            def as_int(self, value: int):
-                return value
-
-        class Step(nn.Module):
-            def forward(self, x: torch.Tensor):
-                if total([x]) > 1:
-                    x = x + Reader().read(x.ndim)
-                if total(x) > 2:
-                    x = x + {last}
-                return x
-        """
-    told = ("GS102", "if total(x) > 2:")
-    assert found(tmp_path, source.replace("{last}", "1")) == [told]
-    assert found(tmp_path, source.replace("{last}", "Reader().read(x)")) == [("GS101", "return value.item()"), told]
-
-
 def test_a_tensor_that_is_handed_in_for_an_int_is_used_like_one(tmp_path: Path) -> None:
     source = """\
         class Schedule(nn.Module):

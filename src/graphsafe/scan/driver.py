@@ -196,9 +196,6 @@ class Driver:
     def read_again(self, learnt: Learnt) -> None:
         """Read the roots a second time, with the facts that all processes learnt in the first round."""
         engine = self._engine
-        # The second round begins with other code than the first round ended with, so the syntax trees are not reused;
-        # their memory is.
-        self.project.files.forget_trees()
         self._whys = dict(learnt.whys)
         self._on_host = _on_host(learnt.passed)
         engine.attributes.constructions = learnt.constructions

@@ -40,6 +40,4 @@ def _with_tuples(facts: dict[str, Any]) -> dict[str, Any]:
     if "fields" in facts:
         facts["fields"] = {name: (first, last) for name, (first, last) in facts["fields"].items()}
         facts["writers"] = {name: tuple(methods) for name, methods in facts["writers"].items()}
-    else:
-        facts["by_type"] = tuple((type_, name) for type_, name in facts["by_type"])
     return facts

@@ -95,12 +95,13 @@ class Effects:
         # Most conditions note nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
-    def forget_uses(self, since: int) -> None:
-        """Drop the uses noted since there were `since` items, because their condition decides nothing on the device."""
-        for item in self.items[since:]:
+    def forget_uses(self, since: int, end: int) -> None:
+        """Drop the uses in these items, because their condition decides nothing on the device."""
+        condition = self.items[since:end]
+        for item in condition:
             if type(item) is Included:
                 item.without_uses = True
-        self.items[since:] = [item for item in self.items[since:] if type(item) is not Use]
+        self.items[since:end] = [item for item in condition if type(item) is not Use]
 
 
 class Shared:

@@ -90,6 +90,8 @@ class Frame:
     step_loops: tuple[int, ...] = ()
     "The first lines of the function's loops that run in every step, if the rest of the function runs once."
     nonlocals: set[str] = field(default_factory=set)
+    touches_device: bool = False
+    "Whether the lines since the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Conditions under which captures reach the current line only with torch.compile, or only without."
 

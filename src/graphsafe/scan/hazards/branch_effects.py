@@ -26,22 +26,12 @@ def computes(frame: Frame, body: Iterable[ast.stmt]) -> bool:
     return False
 
 
-def touches_device(frame: Frame, body: Iterable[ast.stmt]) -> bool:
-    """Return whether statements do more than update state of the host: compute, pass on a tensor, or leave the
-    function."""
-
-    for statement in _simple(body):
-        if isinstance(statement, (ast.Return, ast.Continue, ast.Break)):
-            return True
-        value = getattr(statement, "value", None)
-        given = [value] if value is not None else []
-        if isinstance(statement, ast.Expr) and isinstance(value, ast.Call):
-            if changes_in_place(value) or _runs_device_code(frame, value):
-                return True
-            given = [*value.args, *(keyword.value for keyword in value.keywords)]
-        if any(_may_be_tensor(frame.evaluate_quietly(part)) for part in given):
-            return True
-    return False
+def call_touches_device(frame: Frame, call: ast.Call) -> bool:
+    """Return whether a call whose result is not used does more than update state of the host."""
+    if changes_in_place(call) or _runs_device_code(frame, call):
+        return True
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return any(may_be_tensor(frame.evaluate_quietly(part)) for part in given)
 
 
 def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -59,8 +49,11 @@ def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 def is_maths(frame: Frame, node: ast.expr) -> bool:
     """Return whether an expression is a tensor, or a number that could become an operand or a size."""
 
-    value = frame.evaluate_quietly(node)
-    return _may_be_tensor(value) or type_of(value) in ("int", "float")
+    return may_be_operand(frame.evaluate_quietly(node))
+
+
+def may_be_operand(value: Value) -> bool:
+    return may_be_tensor(value) or type_of(value) in ("int", "float")
 
 
 def _runs_device_code(frame: Frame, call: ast.Call) -> bool:
@@ -88,8 +81,5 @@ def changes_in_place(call: ast.Call) -> bool:
     return isinstance(function, ast.Attribute) and function.attr.endswith("_") and not function.attr.startswith("_")
 
 
-def _may_be_tensor(value: Value) -> bool:
+def may_be_tensor(value: Value) -> bool:
     return as_tensor(value)[0] is not None or (type(value) is Unknown and value.device)
-
-
-__all__ = ["changes_in_place", "computes", "is_maths", "touches_device"]

@@ -159,6 +159,3 @@ def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
         assert isinstance(inner, ast.Call)
         if not _name(frame, inner):
             yield inner
-
-
-__all__ = ["entered"]

@@ -57,6 +57,3 @@ def _bound(body: list[ast.stmt]) -> set[str]:
 def _leaves(body: list[ast.stmt]) -> bool:
     """Return whether a branch raises or returns, and so has no other computation of the step."""
     return bool(body) and isinstance(body[-1], ast.Raise)
-
-
-__all__ = ["asks", "branch", "conditional"]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from graphsafe.scan.hazards.capture_site import catches, swallows
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_host, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    called_name,
+    calls_in,
+    captures_in,
+    is_host,
+    own_nodes,
+    place,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements
 from graphsafe.scan.hazards.kept_outputs import called_objects
 from graphsafe.scan.symbols.index import dotted
@@ -16,40 +24,26 @@ FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _OPTIMIZERS = ("opt", "optim")
 
 
-class Change(NamedTuple):
-    function: str
-    how: str
-    node: ast.expr | ast.stmt
-    text: str
-
-
-def lines(found: Tables) -> Iterator[Change]:
+def lines(found: Tables) -> Iterator[Line]:
     for table in found.all:
         yield from _other_weights(table)
         yield from _other_modules(found, table)
         yield from _dropped_gradients(found, table)
-    capturing = {name: node for name, node, _ in found.functions if _captures(node)}
+    capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
     if any(_steps_optimizer(found, node) for node in capturing.values()):
         yield from _other_rates(found, set(capturing))
     yield from _swallowed(found, capturing)
 
 
-def _captures(function: Function) -> bool:
-    return any(
-        isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items))
-        for _, node in own_nodes(function)
-    )
-
-
 # weights
 
 
-def _other_weights(table: GraphTensors) -> Iterator[Change]:
+def _other_weights(table: GraphTensors) -> Iterator[Line]:
     """Yield lines that put another tensor into a module that the captured block calls, in a method that runs later."""
     called = {
         text
         for body in (*table.blocks, *table.captured)
-        for call in _calls(body.body)
+        for call in calls_in(body.body)
         if (text := place(call.func)) is not None and text.startswith("self.")
     }
     for name, function in table.functions.items() if table.replaying else ():
@@ -61,7 +55,7 @@ def _other_weights(table: GraphTensors) -> Iterator[Change]:
             changed = inside.get(changed, changed) if changed is not None else None
             if changed is not None and any(f"{changed}.".startswith(f"{module}.") for module in called):
                 assert isinstance(node, (ast.expr, ast.stmt))
-                yield Change(name, "weights-rebound", node, ast.unparse(node))
+                yield Line(name, "weights-rebound", node, ast.unparse(node))
 
 
 def _turned_over(function: Function) -> dict[str, str]:
@@ -115,10 +109,10 @@ def _makes_parameter(value: ast.expr) -> bool:
     return isinstance(value, ast.Call) and (dotted(value.func) or "").endswith("Parameter")
 
 
-def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Change]:
+def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield lines that replace a module of the captured block, in a method that a loop with replays calls: `self.policy
     = copy.deepcopy(learner)`."""
-    called = {place(call.func) for body in (*table.blocks, *table.captured) for call in _calls(body.body)}
+    called = {place(call.func) for body in (*table.blocks, *table.captured) for call in calls_in(body.body)}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
         if name in table.preparing or name in table.capturing or function in table.captured:
@@ -127,36 +121,36 @@ def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Change]:
             text = place(node.targets[0]) if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) else None
             if text is not None and text in called and _runs_beside(found, name.rpartition(".")[2], replaying):
                 assert isinstance(node, ast.Assign)
-                yield Change(name, "weights-rebound", node, ast.unparse(node))
+                yield Line(name, "weights-rebound", node, ast.unparse(node))
 
 
 def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
     """Return whether a loop of the file calls both a method and a replaying method."""
     loops = [node for node in ast.walk(found.tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))]
-    called = [{_last(call) for call in _calls(loop.body)} for loop in loops]
+    called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
     return any(method in names and not replaying.isdisjoint(names) for names in called)
 
 
-def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Change]:
+def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield `opt.zero_grad()` next to a replay that computes gradients, if the optimizer steps outside of the graph.
 
     The replay is in the function itself or in an object that it calls.
     """
-    inside = [call for body in (*table.blocks, *table.captured) for call in _calls(body.body)]
-    if not any(_last(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
+    inside = [call for body in (*table.blocks, *table.captured) for call in calls_in(body.body)]
+    if not any(called_name(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
         return
     beside = {name: table.functions[name] for name in sorted(table.replaying - table.capturing)}
     names = {name.rpartition(".")[2] for name in beside} | {name for name, _ in called_objects(found, beside)}
     names = {name for name in names if name != "__call__" and found.functions_called(name) <= 1}
     for name, function, _ in found.functions if names else ():
-        if name not in table.functions and any(_last(call) in names for call in _calls(function.body)):
+        if name not in table.functions and any(called_name(call) in names for call in calls_in(function.body)):
             beside[name] = function
     for name, function in beside.items():
-        calls = _calls(function.body)
+        calls = calls_in(function.body)
         for call in calls if any(map(_is_optimizer_step, calls)) else ():
             kept = [word for word in call.keywords if word.arg == "set_to_none"] or call.args
-            if _last(call) == "zero_grad" and not any(_is_false(word) for word in kept):
-                yield Change(name, "grads-dropped", call, ast.unparse(call))
+            if called_name(call) == "zero_grad" and not any(_is_false(word) for word in kept):
+                yield Line(name, "grads-dropped", call, ast.unparse(call))
 
 
 def _is_false(given: ast.keyword | ast.expr) -> bool:
@@ -170,21 +164,12 @@ def _is_false(given: ast.keyword | ast.expr) -> bool:
 def _steps_optimizer(found: Tables, function: Function) -> bool:
     """Return whether the captured block of a function steps an optimizer, or calls a function of the file that does."""
     by_name = {name.rpartition(".")[2]: node for name, node, _ in found.functions}
-    for _, node in own_nodes(function):
-        if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
-            calls = _calls(node.body)
-            called = [by_name[last] for call in calls if (last := _last(call)) in by_name]
-            if any(map(_is_optimizer_step, (*calls, *(call for other in called for call in _calls(other.body))))):
-                return True
+    for block in captures_in(function):
+        calls = calls_in(block.body)
+        called = [by_name[last] for call in calls if (last := called_name(call)) in by_name]
+        if any(map(_is_optimizer_step, (*calls, *(call for other in called for call in calls_in(other.body))))):
+            return True
     return False
-
-
-def _calls(body: Sequence[ast.stmt]) -> list[ast.Call]:
-    return [node for statement in body for node in ast.walk(statement) if isinstance(node, ast.Call)]
-
-
-def _last(call: ast.Call) -> str:
-    return (dotted(call.func) or "").rpartition(".")[2]
 
 
 def _is_optimizer_step(call: ast.Call) -> bool:
@@ -192,7 +177,7 @@ def _is_optimizer_step(call: ast.Call) -> bool:
     return name == "step" and holder.rpartition(".")[2].startswith(_OPTIMIZERS)
 
 
-def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
+def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
     """Yield lines that give an optimizer's groups another rate: `for group in opt.param_groups: group["lr"] = rate`."""
     schedules = {f"{name}.step" for name in _schedules(found)}
     for name, function, _ in found.functions:
@@ -200,7 +185,7 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
             continue
         nodes = [node for _, node in own_nodes(function)]
         for call in [node for node in nodes if isinstance(node, ast.Call) and dotted(node.func) in schedules]:
-            yield Change(name, "rate-changed", call, ast.unparse(call.func))
+            yield Line(name, "rate-changed", call, ast.unparse(call.func))
         loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
         groups = {place(loop.target) for loop in loops} - {None}
         for node in nodes:
@@ -212,7 +197,7 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Change]:
             )
             if is_group and target.slice.value in FROZEN_OPTIONS:
                 assert isinstance(node, ast.Assign)
-                yield Change(name, "rate-changed", node, ast.unparse(target))
+                yield Line(name, "rate-changed", node, ast.unparse(target))
 
 
 def _schedules(found: Tables) -> Iterator[str]:
@@ -238,7 +223,7 @@ def _is_groups(node: ast.expr) -> bool:
 # failures
 
 
-def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Change]:
+def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
     """Yield the handlers that swallow a capture's failure, for a capture in a function that is called inside `try` or
     `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
@@ -247,10 +232,10 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Change
         for _, node in own_nodes(function) if name not in capturing else ():
             if not isinstance(node, (ast.Try, ast.With)):
                 continue
-            call = next((call for call in _calls(node.body) if _last(call) in unique), None)
+            call = next((call for call in calls_in(node.body) if called_name(call) in unique), None)
             end = next(_ends(node, call), None) if call is not None else None
             if call is not None and end is not None:
-                yield Change(name, "swallowed", end, ast.unparse(call))
+                yield Line(name, "swallowed", end, ast.unparse(call))
 
 
 def _ends(node: ast.Try | ast.With, call: ast.expr) -> Iterator[ast.expr]:
@@ -260,8 +245,5 @@ def _ends(node: ast.Try | ast.With, call: ast.expr) -> Iterator[ast.expr]:
         return
     for item in node.items:
         around = item.context_expr
-        if isinstance(around, ast.Call) and _last(around) == "suppress" and any(map(catches, around.args)):
+        if isinstance(around, ast.Call) and called_name(around) == "suppress" and any(map(catches, around.args)):
             yield around
-
-
-__all__ = ["lines"]

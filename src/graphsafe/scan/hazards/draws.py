@@ -91,6 +91,3 @@ def _training_lines(function: ast.AST) -> Sequence[tuple[int, int]]:
 
 def _covered(ranges: Sequence[tuple[int, int]], line: int) -> bool:
     return any(first <= line <= last for first, last in ranges)
-
-
-__all__ = ["IN_TRAINING", "called_in_training", "is_registered", "is_seeded", "only_in_training"]

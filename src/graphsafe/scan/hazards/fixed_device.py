@@ -31,6 +31,3 @@ def _literal(node: ast.expr) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.partition(":")[0] == "cuda":
         return node.value
     return None
-
-
-__all__ = ["named"]

@@ -145,6 +145,3 @@ def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
 
 def _attributes(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.removeprefix("self.") for name in names if name.startswith("self.") and name.count(".") == 1)
-
-
-__all__ = ["GraphAttributes", "kept", "of_class", "rebound"]

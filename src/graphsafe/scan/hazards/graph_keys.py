@@ -9,10 +9,18 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import NamedTuple
 
-from graphsafe.scan.hazards import unread_arguments
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    calls_in,
+    captures_in,
+    is_capture,
+    is_plain_replay,
+    own_nodes,
+    parents_in,
+    place,
+)
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
 from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
 from graphsafe.scan.symbols.index import dotted
@@ -20,13 +28,6 @@ from graphsafe.scan.symbols.index import dotted
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Functions = Mapping[str, Function]
-
-
-class Line(NamedTuple):
-    function: str
-    how: str
-    node: ast.expr | ast.stmt
-    text: str
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -37,7 +38,6 @@ def lines(found: Tables) -> Iterator[Line]:
     fields = _number_fields(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
-        yield from (Line(name, "key-lacks", node, text) for node, text in unread_arguments.lines(function))
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
@@ -49,27 +49,16 @@ def _capturing(functions: Functions) -> Functions:
     for name, node in functions.items():
         last = name.rpartition(".")[2]
         by_last.setdefault(last, node)
-    found = {last: node for last, node in by_last.items() if _captures(node)}
+    found = {last: node for last, node in by_last.items() if captures_in(node)}
     while True:
         more = {
             last: node
             for last, node in by_last.items()
-            if last not in found and any(_last(call) in found for call in _calls(node))
+            if last not in found and any(_last(call) in found for call in calls_in([node]))
         }
         if not more:
             return found
         found |= more
-
-
-def _captures(function: Function) -> bool:
-    items = [
-        item for _, node in own_nodes(function) if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items
-    ]
-    return any(map(is_capture, items))
-
-
-def _calls(node: ast.AST) -> Iterator[ast.Call]:
-    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
 
 
 def _last(call: ast.Call) -> str:
@@ -83,7 +72,7 @@ def _lacking(
     name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
 ) -> Iterator[Line]:
     """Yield graphs that are captured on demand under a key which lacks a number or an option of the capture."""
-    parents = {child: parent for parent, child in own_nodes(function)}
+    parents = parents_in(function)
     own = _by_last(functions)
     for node in parents:
         branch = parents.get(node)
@@ -128,7 +117,7 @@ def _captures_for(
     if not isinstance(node.value, ast.Name):
         return
     held = node.value.id
-    calls = [call for one in branch.body for call in _calls(one)]
+    calls = calls_in(branch.body)
     run = [call for call in calls if dotted(call.func) == f"{held}.{_last(call)}" and _last(call) in capturing]
     yield from ((call, capturing[_last(call)]) for call in run)
     for one in branch.body if run else ():
@@ -238,7 +227,7 @@ def _number_fields(tree: ast.Module) -> Set[str]:
 def _read_of(parameter: str, made: Function) -> set[str]:
     """Return the attributes of a parameter that the captured block of a function reads, also through a tuple of
     arguments."""
-    blocks = [node for _, node in own_nodes(made) if isinstance(node, ast.With) and any(map(is_capture, node.items))]
+    blocks = captures_in(made)
     names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
     tuples = [
         node.value
@@ -275,7 +264,7 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     for name, function in table.functions.items() if read else ():
         if name in table.capturing or name in table.preparing - table.replaying:
             continue
-        if any(_last(call) in captures for call in _calls(function)):
+        if any(_last(call) in captures for call in calls_in([function])):
             continue
         for _, node in own_nodes(function):
             for target in _targets(node):
@@ -335,14 +324,14 @@ def _gives_number(value: ast.expr, given: Set[str]) -> bool:
 
 def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
     """Yield captures that each iteration of a loop makes for its own replay."""
-    parents = {child: parent for parent, child in own_nodes(function)}
+    parents = parents_in(function)
     for loop in [node for node in parents if isinstance(node, _LOOPS)]:
         for statement in loop.body:
             made = _made_here(statement, capturing)
             if made is None:
                 continue
             later = loop.body[loop.body.index(statement) + 1 :]
-            replays = [call for one in (statement, *later) for call in _calls(one) if is_plain_replay(call)]
+            replays = [call for call in calls_in([statement, *later]) if is_plain_replay(call)]
             if any(_loop_around(call, parents) is loop for call in replays):
                 yield Line(name, "captured-again", made, ast.unparse(made))
 

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from graphsafe.report.model import Confidence
 from graphsafe.scan.sources.node_memo import children
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+CaptureBlock = ast.With | ast.AsyncWith
 WHOLE = frozenset(("copy_", "fill_", "zero_"))
+
+
+class Line(NamedTuple):
+    """A line that conflicts with a replay, with its function, the kind of conflict and the text to show."""
+
+    function: str
+    how: str
+    node: ast.expr | ast.stmt
+    text: str
+    confidence: Confidence = "likely"
 
 
 def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -22,6 +35,30 @@ def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AS
             if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 yield node, child
                 stack.append(child)
+
+
+def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:
+    """Map the nodes of `own_nodes` to their parents."""
+    return {child: parent for parent, child in own_nodes(function)}
+
+
+def captures_in(function: Function) -> list[CaptureBlock]:
+    """Return the blocks of a function that capture a graph, without those of functions inside it."""
+    return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
+
+
+def captures(block: CaptureBlock) -> bool:
+    return any(map(is_capture, block.items))
+
+
+def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
+    """Return the calls in statements or other nodes, at any depth."""
+    return [inner for node in body for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+
+
+def called_name(call: ast.Call) -> str:
+    """Return the last part of the name of what is called: `step` of `self.runner.step(x)`."""
+    return (dotted(call.func) or "").rpartition(".")[2]
 
 
 def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from graphsafe.scan.hazards.graph_syntax import (
+    CaptureBlock,
     Function,
-    is_capture,
+    captures,
     is_plain_replay,
     is_view_of,
     own_nodes,
@@ -48,7 +49,7 @@ class GraphTensors:
     "Tensors that captures write in place: every replay changes them."
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
-    blocks: list[ast.With | ast.AsyncWith] = field(default_factory=list)
+    blocks: list[CaptureBlock] = field(default_factory=list)
     captured: list[Function] = field(default_factory=list)
     "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
@@ -132,9 +133,7 @@ def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
 def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
     found = GraphTensors(scope)
     is_class = isinstance(scope, ast.ClassDef)
-    for node in ast.walk(scope):
-        if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
-            found.blocks.append(node)
+    found.blocks += [node for node in ast.walk(scope) if isinstance(node, CaptureBlock) and captures(node)]
     if isinstance(scope, ast.ClassDef) and found.blocks:
         found.captured += _captured_methods(scope, found.blocks)
     for body in (*found.blocks, *found.captured):
@@ -154,7 +153,7 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
     return found
 
 
-def _captured_methods(scope: ast.ClassDef, blocks: Sequence[ast.With | ast.AsyncWith]) -> Iterator[Function]:
+def _captured_methods(scope: ast.ClassDef, blocks: Sequence[CaptureBlock]) -> Iterator[Function]:
     """Yield the methods that captured blocks call, directly or not; the graph contains their work."""
     methods = {node.name: node for node in _definitions(scope.body) if not isinstance(node, ast.ClassDef)}
     waiting: list[ast.AST] = [*blocks]
@@ -167,7 +166,7 @@ def _captured_methods(scope: ast.ClassDef, blocks: Sequence[ast.With | ast.Async
                 yield method
 
 
-def _returned_by_captures(scope: ast.AST, blocks: Sequence[ast.With | ast.AsyncWith]) -> Iterator[str]:
+def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
     """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
     returning = {
         node.name
@@ -183,12 +182,12 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[ast.With | ast.AsyncW
 
 
 def _captures_or_replays(node: ast.AST) -> bool:
-    if isinstance(node, (ast.With, ast.AsyncWith)):
-        return any(map(is_capture, node.items))
+    if isinstance(node, CaptureBlock):
+        return captures(node)
     return isinstance(node, ast.Call) and is_plain_replay(node)
 
 
-def captured_names(body: ast.With | ast.AsyncWith | Function) -> Iterator[str]:
+def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
     """Yield the names of the methods that captured code calls on `self`."""
     for inner in (inner for statement in body.body for inner in ast.walk(statement)):
         name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
@@ -196,7 +195,7 @@ def captured_names(body: ast.With | ast.AsyncWith | Function) -> Iterator[str]:
             yield name.removeprefix("self.")
 
 
-def note_captured(found: GraphTensors, block: ast.With | ast.AsyncWith | Function) -> None:
+def note_captured(found: GraphTensors, block: CaptureBlock | Function) -> None:
     """Add the names that a captured block reads and binds."""
     for inner in (inner for statement in block.body for inner in ast.walk(statement)):
         for value in _read_by(inner):

@@ -145,6 +145,3 @@ def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: lis
             names = [place(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
             if len(names) == bundle.size and names[bundle.graph] == graph.id:  # type: ignore[index]
                 yield from filter(None, (names[key] for key in keys))  # type: ignore[index]
-
-
-__all__ = ["note"]

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graphsafe.scan.hazards.graph_syntax import Function, in_loop, own_nodes, place, viewed
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    called_name,
+    in_loop,
+    own_nodes,
+    parents_in,
+    place,
+    viewed,
+)
 from graphsafe.scan.hazards.graph_tensors import Tables, elements
 from graphsafe.scan.symbols.index import dotted
 
@@ -21,12 +30,6 @@ KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that hand a value to code which reads it at any later time."
 Parents = Mapping[ast.AST, ast.AST]
-
-
-class Kept(NamedTuple):
-    function: str
-    node: ast.expr | ast.stmt
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class _Given:
         )
 
 
-def lines(found: Tables) -> Iterator[Kept]:
+def lines(found: Tables) -> Iterator[Line]:
     """Yield lines that keep the output of a function of the same file, and the returns of replaying functions."""
     replaying = {
         name: given
@@ -66,20 +69,25 @@ def lines(found: Tables) -> Iterator[Kept]:
     kept: set[str] = set()
     for handed in _handed_on(found, giving, names):
         kept.add(handed.source)
-        yield Kept(handed.function, handed.node, ast.unparse(handed.node))
+        yield _line(handed.function, handed.node)
     for function, node, _ in found.functions:
-        parents = {child: parent for parent, child in own_nodes(node)}
-        made = [inner for inner in parents if isinstance(inner, ast.Call) and _last(inner) in names]
+        parents = parents_in(node)
+        made = [inner for inner in parents if isinstance(inner, ast.Call) and called_name(inner) in names]
         for call in made:
-            name = names[_last(call)]
+            name = names[called_name(call)]
             keeping = _keeps(call, giving[name], parents)
             if keeping is not None or _read_after_next(call, giving[name], made, parents):
                 kept.add(name)
                 line = keeping or call
-                yield Kept(function, line, ast.unparse(line.func if isinstance(line, ast.Call) else line))
+                yield Line(
+                    function, "output-kept", line, ast.unparse(line.func if isinstance(line, ast.Call) else line)
+                )
     for name in sorted(kept & replaying.keys()):
-        value = replaying[name].value
-        yield Kept(name, value, ast.unparse(value))
+        yield _line(name, replaying[name].value)
+
+
+def _line(function: str, node: ast.expr) -> Line:
+    return Line(function, "output-kept", node, ast.unparse(node))
 
 
 # the functions that give outputs
@@ -104,10 +112,10 @@ def _passed_on(function: Function, giving: Mapping[str, _Given], names: Mapping[
     """Return the outputs that a function receives from another function and returns."""
     held: set[str] = set()
     for _, inner in own_nodes(function):
-        if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Call) and _last(inner.value) in names:
-            return _Given(inner.value, giving[names[_last(inner.value)]].parts)
-        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call) and _last(inner.value) in names:
-            held |= giving[names[_last(inner.value)]].names(inner.targets[0])
+        if isinstance(inner, ast.Return) and isinstance(inner.value, ast.Call) and called_name(inner.value) in names:
+            return _Given(inner.value, giving[names[called_name(inner.value)]].parts)
+        if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Call) and called_name(inner.value) in names:
+            held |= giving[names[called_name(inner.value)]].names(inner.targets[0])
     # A name that another line reassigns may hold something else when the function returns.
     stored = [inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and _is_stored(inner)]
     return _returned(function, {name for name in held if stored.count(name) == 1})
@@ -152,10 +160,6 @@ def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[st
             method = methods.get(_class_made(node.value, chained) or "")
             for target in node.targets if method is not None else ():
                 yield (dotted(target) or "").rpartition(".")[2], method or ""
-
-
-def _last(call: ast.Call) -> str:
-    return _end(dotted(call.func) or "")
 
 
 def _end(name: str) -> str:
@@ -212,9 +216,9 @@ def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, 
         if first is not None and _is_unique(found, _end(function)):
             yielding[_end(function)] = first
     for function, node, _ in found.functions if yielding else ():
-        parents = {child: parent for parent, child in own_nodes(node)}
-        for call in [inner for inner in parents if isinstance(inner, ast.Call) and _last(inner) in yielding]:
-            source, part = yielding[_last(call)]
+        parents = parents_in(node)
+        for call in [inner for inner in parents if isinstance(inner, ast.Call) and called_name(inner) in yielding]:
+            source, part = yielding[called_name(call)]
             if _collects(call, part, parents):
                 yield _Handed(function, call, source)
 
@@ -229,8 +233,8 @@ def _yielded(
             for i, value in enumerate(parts_of(inner.value)):
                 if viewed(value) in outputs:
                     yield function, i if is_tuple else None
-                elif isinstance(value, ast.Call) and _last(value) in names:
-                    yield names[_last(value)], i if is_tuple else None
+                elif isinstance(value, ast.Call) and called_name(value) in names:
+                    yield names[called_name(value)], i if is_tuple else None
 
 
 def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:

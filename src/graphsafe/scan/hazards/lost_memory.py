@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import CaptureBlock, Function, Line, is_capture, own_nodes, parents_in, place
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.symbols.index import dotted
 
@@ -17,13 +16,7 @@ _MAKES = (
 "Prefixes of the names of functions that return a new tensor."
 
 
-class Lost(NamedTuple):
-    function: str
-    node: ast.Assign
-    text: str
-
-
-def lines(found: Tables) -> Iterator[Lost]:
+def lines(found: Tables) -> Iterator[Line]:
     makers = {name.rpartition(".")[2]: node for name, node, _ in found.functions}
     for table in found.all:
         for name in sorted(table.capturing - table.replaying):
@@ -31,9 +24,9 @@ def lines(found: Tables) -> Iterator[Lost]:
                 yield from _in_function(name, table, makers)
 
 
-def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function]) -> Iterator[Lost]:
+def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function]) -> Iterator[Line]:
     function = table.functions[name]
-    parents = {child: parent for parent, child in own_nodes(function)}
+    parents = parents_in(function)
     blocks = [block for block in table.blocks if block in parents]
     if len(blocks) != 1 or not _outlives(function, blocks[0], parents):
         return
@@ -49,10 +42,10 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
             continue
         read = [node for node in uses if node not in stored]
         if all(node in parents and node.lineno <= last and _is_given(node, parents, captured) for node in read):
-            yield Lost(name, bound[0], text)
+            yield Line(name, "freed", bound[0], text)
 
 
-def _outlives(function: Function, block: ast.With | ast.AsyncWith, parents: Mapping[ast.AST, ast.AST]) -> bool:
+def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
     """Return whether the graph outlives the function: an attribute holds it, or it is returned."""
     calls = [item.context_expr for item in block.items if is_capture(item)]
     graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None

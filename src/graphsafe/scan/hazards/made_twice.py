@@ -117,6 +117,3 @@ def _is_device(node: ast.expr) -> bool:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-__all__ = ["FILLED", "fills_twice", "has_method_for_captures", "lines"]

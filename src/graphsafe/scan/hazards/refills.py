@@ -5,11 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Function, Line, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.side_stream import WAITS
 from graphsafe.scan.symbols.index import dotted
@@ -20,13 +19,7 @@ _FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
 "Matches the text after a host tensor's name if the code writes into the tensor."
 
 
-class Refill(NamedTuple):
-    function: str
-    node: ast.expr | ast.stmt
-    text: str
-
-
-def lines(found: Tables) -> Iterator[Refill]:
+def lines(found: Tables) -> Iterator[Line]:
     """Yield copies into memory that the function did not make, on a side stream that never waits for another stream."""
     waiting = {
         (dotted(call.func.value) or "").rpartition(".")[2]
@@ -39,7 +32,7 @@ def lines(found: Tables) -> Iterator[Refill]:
             if stream is None or stream.rpartition(".")[2] in waiting:
                 continue
             for call in _copies(block, _made_in(function)):
-                yield Refill(name, call, ast.unparse(call.func))
+                yield Line(name, "refilled", call, ast.unparse(call.func))
 
 
 def _side_stream(block: ast.AST) -> str | None:
@@ -79,6 +72,3 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     writers = [line for line in files.source(path).lines if re.search(rf"\.{re.escape(name)}{_FILLS.pattern}", line)]
     if writers:
         frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
-
-
-__all__ = ["copied", "lines"]

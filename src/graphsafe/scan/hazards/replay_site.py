@@ -24,10 +24,11 @@ from graphsafe.scan.hazards import (
 )
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
+    Line,
     is_host,
     is_plain_replay,
     is_view_of,
-    own_nodes,
+    parents_in,
     place,
     written,
 )
@@ -57,13 +58,10 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
             yield name, _event(kind, how, at, text, confidence)
 
 
-def _changes(found: Tables) -> Iterator[tuple[str, str, ast.expr | ast.stmt, str, Confidence]]:
-    """Yield the function, kind, position and text of each line that conflicts with a replay."""
-    yield from ((one.function, one.how, one.node, one.text, "likely") for one in changed_outside.lines(found))
-    yield from ((one.function, one.how, one.node, one.text, "likely") for one in graph_keys.lines(found))
-    yield from ((one.function, "freed", one.node, one.text, "likely") for one in lost_memory.lines(found))
-    yield from ((one.function, "refilled", one.node, one.text, "likely") for one in refills.lines(found))
-    yield from stale_replays.lines(found)
+def _changes(found: Tables) -> Iterator[Line]:
+    """Yield the lines that conflict with a replay."""
+    for module in (changed_outside, graph_keys, lost_memory, refills, stale_replays):
+        yield from module.lines(found)
 
 
 def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
@@ -87,7 +85,7 @@ class _Site:
         self._outputs = set().union(*(known.outputs for known in captured))
         self._overwritten = set().union(*(known.overwritten for known in captured))
         self._captures = [block for known in captured for block in known.blocks]
-        self._parents = {child: parent for parent, child in own_nodes(function)}
+        self._parents = parents_in(function)
         self._own = [function, *self._parents]
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
 
@@ -267,6 +265,3 @@ def _holds(scope: ast.AST, block: ast.AST) -> bool:
 
 def _event(kind: EventKind, how: str, node: ast.expr | ast.stmt, text: str, confidence: Confidence = "likely") -> Event:
     return Event(kind, how, span_of(node), confidence, None, None, {"expr": text, "value": f"`{text}`"})
-
-
-__all__ = ["events", "events_of_metadata"]

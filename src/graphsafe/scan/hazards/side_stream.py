@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import RuntimeObject, Value, without_none
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import is_capture, own_nodes
+from graphsafe.scan.hazards.graph_syntax import captures_in
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 
@@ -66,11 +66,7 @@ def _beside_captures(text: str) -> frozenset[int]:
     found: set[int] = set()
     for function in ast.walk(parse(text)):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            blocks = [
-                node
-                for _, node in own_nodes(function)
-                if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items))
-            ]
+            blocks = captures_in(function)
             if blocks:
                 found |= _span(function)
                 found -= set().union(*map(_span, blocks))
@@ -149,6 +145,3 @@ def _methods(calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:
     for call in calls:
         if isinstance(call.func, ast.Attribute):
             yield call.func.attr, call.func.value
-
-
-__all__ = ["entered", "waited"]

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-from graphsafe.report.model import Confidence
 from graphsafe.scan.hazards import kept_outputs
-from graphsafe.scan.hazards.graph_syntax import in_loop, is_host, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Line, in_loop, is_host, is_plain_replay, own_nodes, parents_in, place
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, elements
 from graphsafe.scan.symbols.index import dotted
 
@@ -27,14 +25,6 @@ VIEWS = frozenset(
 FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like isinstance len type id".split())
 
 
-class Line(NamedTuple):
-    function: str
-    how: str
-    node: ast.expr | ast.stmt
-    text: str
-    confidence: Confidence
-
-
 def lines(found: Tables) -> Iterator[Line]:
     around = {name: known for name, _, known in found.functions}
     for table in found.all:
@@ -43,8 +33,7 @@ def lines(found: Tables) -> Iterator[Line]:
             yield from _derived_before(table, name, around[name])
         yield from _read_before_replay(table)
         yield from _fed_to_itself(table)
-    for kept in kept_outputs.lines(found):
-        yield Line(kept.function, "output-kept", kept.node, kept.text, "likely")
+    yield from kept_outputs.lines(found)
 
 
 def _bound_later(table: GraphTensors) -> Iterator[Line]:
@@ -71,7 +60,7 @@ def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
     tensor."""
     if touch.function in table.capturing or touch.function not in table.replaying:
         return False
-    parents = {child: parent for parent, child in own_nodes(table.functions[touch.function])}
+    parents = parents_in(table.functions[touch.function])
     replays = [node for node in parents if isinstance(node, ast.Call) and is_plain_replay(node)]
     body = parents.get(touch.node)
     return (
@@ -107,7 +96,7 @@ def _derived_before(table: GraphTensors, function: str, known: Sequence[GraphTen
                 continue
             source = next((text for text in sorted(refreshed) if _computes_from(touch.node.value, text)), None)
             if source is not None:
-                yield Line(function, "derived", touch.node, name, "likely")
+                yield Line(function, "derived", touch.node, name)
 
 
 def _refilled(table: GraphTensors, name: str, function: str) -> bool:
@@ -153,8 +142,7 @@ def _computes_from(value: ast.expr, text: str) -> bool:
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
     """Yield reads of an output between its capture and the first replay, in a function that also replays."""
     for function in sorted(table.capturing & table.replaying):
-        node = table.functions[function]
-        parents = {child: parent for parent, child in own_nodes(node)}
+        parents = parents_in(table.functions[function])
         for block in [block for block in table.blocks if block in parents]:
             rest = _following(block, parents)
             outputs = {name for name in table.outputs if _binds(block, name)}
@@ -233,7 +221,7 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
                     continue
                 owner = next((name for name, node in table.functions.items() if _holds(node, block)), None)
                 if owner is not None and (isinstance(target, ast.Subscript) or _is_replayed_in_loop(table, owner)):
-                    yield Line(owner, "rebound", statement, text, "likely")
+                    yield Line(owner, "rebound", statement, text)
 
 
 def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:

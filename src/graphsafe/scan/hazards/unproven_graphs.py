@@ -79,6 +79,3 @@ def _is_made_here(table: GraphTensors, name: str) -> bool:
     """Return whether an input is a tensor that the code makes: `x = torch.randn(4, 8)`."""
     values = (touch.node.value for touch in table.of(name, "bound") if isinstance(touch.node, ast.Assign))
     return any(isinstance(value, ast.Call) and MAKES.fullmatch(dotted(value.func) or "") for value in values)
-
-
-__all__ = ["lines"]

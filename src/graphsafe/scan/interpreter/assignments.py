@@ -27,6 +27,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
+from graphsafe.scan.hazards.branch_effects import may_be_tensor
 from graphsafe.scan.interpreter import members, operators
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.subscripts import subscript_store
@@ -38,6 +39,7 @@ from graphsafe.scan.symbols.index import dotted
 
 def plain(frame: Frame, node: ast.Assign) -> None:
     value = frame.evaluate(node.value)
+    frame.touches_device = frame.touches_device or may_be_tensor(value)
     if frame.captured and type(value) is Unknown and value.device and isinstance(node.value, ast.Call):
         # An unknown model that is called with device tensors inside a capture returns device tensors.
         value = Tensor(step=value.step)
@@ -49,6 +51,7 @@ def annotated_assignment(frame: Frame, node: ast.AnnAssign) -> None:
     if node.value is None:
         return
     value = frame.evaluate(node.value)
+    frame.touches_device = frame.touches_device or may_be_tensor(value)
     is_empty = (isinstance(value, Sequence) and value.items == ()) or (isinstance(value, Dict) and not value.items)
     if type(value) is Unknown or is_empty:
         declared = annotated(frame.engine, frame.file, node.annotation)
@@ -70,7 +73,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
     target = node.target
     if isinstance(target, ast.Subscript):
         held = frame.evaluate(target)
-        value = operators.binary(frame, node, held, frame.evaluate(node.value))
+        value = _combined(frame, node, held)
         if as_tensor(held)[0] is None:
             assign(frame, target, value, node, augmented=True)
         return
@@ -80,7 +83,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
     else:
         load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
     held = frame.evaluate(load)
-    value = operators.binary(frame, node, held, frame.evaluate(node.value))
+    value = _combined(frame, node, held)
     tensor, certain = as_tensor(held)
     if tensor is not None and certain:
         # An augmented assignment to a tensor works in place, so the attribute's address stays the same.
@@ -91,6 +94,13 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         # If the old value is a tensor, the operation works in place.
         value = replace(value, certain=False)
     assign(frame, target, value, node, augmented=True)
+
+
+def _combined(frame: Frame, node: ast.AugAssign, held: Value) -> Value:
+    """Return the value of `held += …`."""
+    added = frame.evaluate(node.value)
+    frame.touches_device = frame.touches_device or may_be_tensor(added)
+    return operators.binary(frame, node, held, added)
 
 
 def assign(

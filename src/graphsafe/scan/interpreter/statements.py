@@ -24,7 +24,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
-from graphsafe.scan.interpreter import assignments, definitions, stream_managers
+from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
@@ -55,6 +55,9 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
     if not frame.hot and _is_message(node.value):
         return
     frame.evaluate(node.value)
+    if frame.hot and not frame.touches_device:
+        value = node.value
+        frame.touches_device = isinstance(value, ast.Call) and branch_effects.call_touches_device(frame, value)
 
 
 def _is_message(node: ast.expr) -> bool:
@@ -67,6 +70,7 @@ def _is_message(node: ast.expr) -> bool:
 
 
 def _return(frame: Frame, node: ast.Return) -> bool:
+    frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
@@ -79,6 +83,7 @@ def _raise(frame: Frame, node: ast.Raise) -> bool:
 
 
 def _stop(frame: Frame, node: ast.stmt) -> bool:
+    frame.touches_device = True
     return False
 
 
@@ -111,9 +116,12 @@ class _Ways:
 
 
 def _if(frame: Frame, node: ast.If) -> bool:
-    ways = _Ways(node, _judged(frame, node))
+    effects, since = frame.engine.effects, len(frame.engine.effects.items)
+    ways = _Ways(node, guards.judge(frame, node.test, truth(frame, node.test, "if", node)))
+    has_used, end = effects.has_used(since), len(effects.items)
     capturing_branch.branch(frame, node)
-    before = frame.env
+    before, touched_before = frame.env, frame.touches_device
+    frame.touches_device = False
     for branch, body in ((True, node.body), (False, node.orelse)):
         if ways.verdict.dead is not branch:
             frame.env = dict(before)
@@ -121,6 +129,9 @@ def _if(frame: Frame, node: ast.If) -> bool:
         elif frame.globals and body and isinstance(body[-1], ast.Return):
             # `if plan is not None: return plan`, for a global that is None until this function fills it.
             ways.missing += first_step_tests.after_leaving(node, branch)
+    if has_used and not frame.touches_device:
+        effects.forget_uses(since, end)
+    frame.touches_device |= touched_before
     frame.env = _merge(ways.outcomes, before)
     if ways.guard is not None:
         frame.guards.append(ways.guard)
@@ -129,16 +140,6 @@ def _if(frame: Frame, node: ast.If) -> bool:
     if not node.orelse:
         frame.lazy += ways.missing
     return bool(ways.outcomes)
-
-
-def _judged(frame: Frame, node: ast.If) -> guards.Verdict:
-    """Evaluate the condition, and judge which branches captures take."""
-    effects = frame.engine.effects
-    uses = len(effects.items)
-    known = truth(frame, node.test, "if", node)
-    if effects.has_used(uses) and not branch_effects.touches_device(frame, [*node.body, *node.orelse]):
-        effects.forget_uses(uses)
-    return guards.judge(frame, node.test, known)
 
 
 def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None:
@@ -326,11 +327,9 @@ def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, v
         if value.kind == "stream-context" and frame.hot:
             side_stream.entered(frame, node, expression)
     elif type(value) is Instance:
-        stream_managers.entered(frame, node, expression, value)
         method = frame.project.find_method(value.ref, "__enter__")
         return UNKNOWN if method is None else calls.call_method(frame, expression, value, method)
     elif type(value) is Sequence and value.kind == "iterator":
-        stream_managers.entered(frame, node, expression, value)
         return value.elem
     return value
 

@@ -53,12 +53,6 @@ def events(
                 yield Place(path, cls.name, span, event.kind, event.how), event
 
 
-def may_promise(cls: ClassFacts) -> bool:
-    """Return whether a class has a flag that promises support, or names the implementation whose metadata builder has
-    the flag."""
-    return any(map(FLAG.fullmatch, cls.fields)) or cls.methods.keys() >= _NAMES_BOTH
-
-
 def _promise(node: ast.stmt | None) -> str | None:
     value = getattr(node, "value", None)
     if isinstance(value, ast.Attribute):
@@ -121,6 +115,3 @@ def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str
         return None
     binding = project.resolve(file, last.value.id)
     return binding.ref if binding is not None and binding.kind == "class" else None
-
-
-__all__ = ["events", "may_promise"]

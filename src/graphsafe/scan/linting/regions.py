@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
-from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, is_replay, own_nodes
+from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import BY_FORM, PUBLIC, RESULTS, WAY
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
@@ -156,6 +156,5 @@ class Regions:
 
     def _captured_lines(self, ref: str) -> Iterator[Lines]:
         node = self._project.function_node(ref)
-        for _, block in own_nodes(node) if node is not None else ():
-            if isinstance(block, (ast.With, ast.AsyncWith)) and any(map(is_capture, block.items)):
-                yield block.body[0].lineno, block.end_lineno or block.lineno
+        for block in captures_in(node) if node is not None else ():
+            yield block.body[0].lineno, block.end_lineno or block.lineno

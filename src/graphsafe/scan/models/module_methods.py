@@ -35,6 +35,3 @@ def holds_modules(frame: Frame, container: Sequence | Dict) -> bool:
         or (type(option) is Instance and frame.attributes.is_module(option.ref))
         for option in options(container.elem)
     )
-
-
-__all__ = ["holds_modules", "of_module"]

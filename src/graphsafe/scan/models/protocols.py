@@ -91,6 +91,3 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
         return None
     items = arguments.positional if len(arguments.positional) > 1 else (element_of(arguments.positional[0]),)
     return frame.call_value(node, key, Arguments((join_all(items),)))
-
-
-__all__ = ["called", "compared", "hashed", "iterated", "key_called", "operated", "truth"]

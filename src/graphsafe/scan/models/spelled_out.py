@@ -71,6 +71,3 @@ def chosen(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if tensor is not None and tensor.where != "host":
         frame.emit("Branch", "filter", node, confidence_of(tensor, certain), value=describe(asked))
     return of_elements("iterator", one)
-
-
-__all__ = ["chosen", "item", "item_getter", "items_of", "reduced"]

@@ -51,6 +51,3 @@ def _preparing(file: FileIndex, cls: ClassFacts, texts: Mapping[str, str]) -> se
             found.add(name)
             begun += _OWN_CALL.findall(texts[name])
     return found
-
-
-__all__ = ["changing_methods"]

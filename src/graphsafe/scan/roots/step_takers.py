@@ -10,7 +10,7 @@ from typing import Literal
 
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes
+from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes, parents_in
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.interpreter.calls.constructors import kept_parameters
 from graphsafe.scan.roots.step_names import MODEL, StepNames, may_take_step
@@ -107,7 +107,7 @@ class FileTakers:
 
     def parents(self, name: str) -> Parents:
         if name not in self._parents:
-            self._parents[name] = {child: parent for parent, child in own_nodes(self.node(name))}
+            self._parents[name] = parents_in(self.node(name))
         return self._parents[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:

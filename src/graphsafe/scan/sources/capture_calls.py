@@ -49,6 +49,3 @@ def _graph_of(statement: ast.AST, name: str) -> str | None:
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == name:
         return ast.unparse(call.func.value)
     return None
-
-
-__all__ = ["as_blocks", "is_begin"]

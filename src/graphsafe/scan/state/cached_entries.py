@@ -51,6 +51,3 @@ def may_drop_results(engine: Engine, ref: str) -> bool:
 def _has_no_bound(decorator: ast.Call) -> bool:
     given = [*decorator.args[:1], *(keyword.value for keyword in decorator.keywords if keyword.arg == "maxsize")]
     return bool(given) and isinstance(given[0], ast.Constant) and given[0].value is None
-
-
-__all__ = ["may_drop_entries", "may_drop_results"]

@@ -34,6 +34,3 @@ def advanced(frame: Frame, node: ast.Call, iterator: Value) -> None:
         return
     text = ast.unparse(node.args[0])
     frame.emit("AttrWrite", "host-state", node, attribute=text, value="the next element of an iterator")
-
-
-__all__ = ["advanced", "changed"]

@@ -220,6 +220,3 @@ def _constant_key(call: ast.Call) -> str | None:
     """Return the name in `self.register_buffer("name", …)` or `setattr(self, "name", …)`."""
     names = [argument.value for argument in call.args[:2] if isinstance(argument, ast.Constant)]
     return next((name for name in names if isinstance(name, str)), None)
-
-
-__all__ = ["first_step_only", "is_filled_here", "is_own_entry", "turned_off"]

@@ -35,6 +35,3 @@ def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += returned_if_there(node) if branch else ()
     return tuple(LazyTest(text, node.lineno) for text in missing)
-
-
-__all__ = ["after_leaving", "around_branch", "asks_remainder"]

@@ -20,6 +20,3 @@ def read(frame: Frame, node: ast.Call) -> Number:
     if frame.hot:
         frame.engine.note(own_change(frame, node, key, ast.unparse(node), value, keyed=False))
     return value
-
-
-__all__ = ["KEY", "read"]

@@ -231,22 +231,3 @@ def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
 def _takes_nothing(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     given = function.args
     return len(given.posonlyargs) + len(given.args) <= 1 and not (given.vararg or given.kwarg or given.kwonlyargs)
-
-
-__all__ = [
-    "CONSTRUCTORS",
-    "bound_expression",
-    "bound_to",
-    "capacity_tests",
-    "has_alternative",
-    "identified_by",
-    "identifies_object",
-    "is_born_here",
-    "is_handed_on",
-    "is_lazy",
-    "is_made_along",
-    "is_put_back",
-    "is_rare",
-    "names_own",
-    "sources",
-]

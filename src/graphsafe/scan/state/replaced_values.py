@@ -140,16 +140,3 @@ def converts(node: ast.expr | None, text: str) -> bool:
         and node.func.attr in CONVERSIONS
         and source_text(node.func.value) == text
     )
-
-
-__all__ = [
-    "constructs",
-    "converts",
-    "fills_if_missing",
-    "grows",
-    "keeps_largest",
-    "keeps_what_is_there",
-    "puts_back",
-    "reads_by_name",
-    "reads_old",
-]

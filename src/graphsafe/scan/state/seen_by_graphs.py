@@ -97,6 +97,3 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
     if graphs.may_capture(write.ref) or (not is_new and graphs.recaptures(write.ref)):
         return None
     return event_of(write, "AttrWrite", "rebound", "likely", "error")
-
-
-__all__ = ["Graphs", "events"]

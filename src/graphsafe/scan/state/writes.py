@@ -262,6 +262,3 @@ def write(
             sources=sources(frame, assigned) if lazy else frozenset(),
         )
     )
-
-
-__all__ = ["outlasts", "set_attribute", "write", "write_attribute", "write_global", "write_item"]

@@ -13,7 +13,6 @@ from sys import intern
 from typing import Protocol
 
 from graphsafe.scan.sources.source import Source
-from graphsafe.scan.symbols import single_dispatch
 from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
 from graphsafe.scan.symbols.imports import import_targets
 
@@ -62,8 +61,6 @@ class FunctionFacts:
     "Whether the function has a `with` block that captures, or names a function that makes a graph."
     hands_over: bool = False
     "Whether the function may register a hook or assign `forward`."
-    by_type: tuple[tuple[str, str], ...] = ()
-    "For a function under `singledispatch`: types, each with the qualified name of its implementation in this file."
 
     @property
     def is_method(self) -> bool:
@@ -198,10 +195,6 @@ class _Builder:
         decorators = tuple(intern(text) for part in node.decorator_list if (text := decorator_name(part)))
         # A property's setter must not hide its getter.
         role = next((text for text in decorators if text in (f"{node.name}.setter", f"{node.name}.deleter")), node.name)
-        base = self.index.functions.get(single_dispatch.base_name(decorators, prefix))
-        is_chosen_by_type = base is not None and single_dispatch.dispatches(base.decorators)
-        if is_chosen_by_type:
-            role = single_dispatch.own_name(node, owner is not None)
         facts = FunctionFacts(
             name=f"{prefix}{role}",
             line=first,
@@ -213,9 +206,6 @@ class _Builder:
             hands_over=any(first < number <= (node.end_lineno or node.lineno) for number in self.handing_over),
         )
         self.index.functions[facts.name] = facts
-        if base is not None and is_chosen_by_type:
-            named = {**dict(base.by_type), single_dispatch.type_of(node, owner is not None): facts.name}
-            base.by_type = tuple(named.items())
         if not node.name.startswith("test"):
             # A class inside a test's function does not belong to an engine.
             for statement in flat(node.body):

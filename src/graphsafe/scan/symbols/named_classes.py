@@ -90,6 +90,3 @@ def _endings(name: str) -> Iterator[str]:
     words = [word.lower() for word in _WORD.findall(name)]
     for i in range(len(words)):
         yield "_".join(words[i:])
-
-
-__all__ = ["NamedClasses"]

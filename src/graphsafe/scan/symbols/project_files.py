@@ -26,8 +26,8 @@ Table = TypeVar("Table")
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
 "Most lines of recently used statements in memory; a line of syntax takes about 1.2 KB."
-MAX_TREE_LINES = 8_000
-"Most lines of recently used whole files: a file's hot code is usually read right after the file itself."
+MAX_TREE_LINES = 40_000
+"Most lines of recently used whole files, whose functions need not be parsed again."
 
 
 _Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]
@@ -109,12 +109,6 @@ class Files:
         self._tree_lines += lines
         while self._tree_lines > MAX_TREE_LINES:
             self._tree_lines -= self._trees.popitem(last=False)[1][0]
-
-    def forget_trees(self) -> None:
-        """Forget all statements, when hardly any of them will be needed again."""
-        self._nodes.clear()
-        self._trees.clear()
-        self._node_lines = self._tree_lines = 0
 
     def check(self, path: str) -> None:
         """Note a problem if a file is not legal Python, at a fraction of the cost of an index."""

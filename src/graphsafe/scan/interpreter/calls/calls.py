@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.interpreter import members
-from graphsafe.scan.interpreter.calls import chosen_by_type, constructors
+from graphsafe.scan.interpreter.calls import constructors
 from graphsafe.scan.models import (
     containers,
     library,
@@ -215,8 +215,7 @@ def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
 def _function(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.cached:
         return _cached(frame, node, function, arguments)
-    meant = chosen_by_type.functions(frame.engine, function, arguments) or [function]
-    return _one_of([frame.call(node, one, arguments) for one in meant])
+    return frame.call(node, function, arguments)
 
 
 def _cached(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:

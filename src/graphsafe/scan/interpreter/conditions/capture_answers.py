@@ -142,6 +142,3 @@ def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, co
     if sum(isinstance(statement, ast.Assign) for statement in statements) > 1:
         return None
     return _either(found) if found else None
-
-
-__all__ = ["answer", "asks_tracers"]

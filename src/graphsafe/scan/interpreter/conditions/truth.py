@@ -21,7 +21,8 @@ from graphsafe.scan.domain.values import (
     number,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import branch_effects, capturing_branch
+from graphsafe.scan.hazards import capturing_branch
+from graphsafe.scan.hazards.branch_effects import may_be_operand
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.models import platforms, protocols
 
@@ -122,12 +123,9 @@ def _truth_of_parts(frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
 
 
 def conditional(frame: Frame, node: ast.IfExp) -> Value:
-    uses = len(frame.engine.effects.items)
+    effects, since = frame.engine.effects, len(frame.engine.effects.items)
     known = truth(frame, node.test, "ifexp", node)
-    if frame.engine.effects.has_used(uses) and not (
-        branch_effects.is_maths(frame, node.body) or branch_effects.is_maths(frame, node.orelse)
-    ):
-        frame.engine.effects.forget_uses(uses)
+    has_used, end = effects.has_used(since), len(effects.items)
     verdict = guards.judge(frame, node.test, known)
     capturing_branch.conditional(frame, node)
     before = frame.env
@@ -145,5 +143,7 @@ def conditional(frame: Frame, node: ast.IfExp) -> Value:
             frame.compile_tests.append(test)
         results.append(frame.evaluate(part))
         frame.leave(around)
+    if has_used and not any(map(may_be_operand, results)):
+        effects.forget_uses(since, end)
     frame.env = before
     return join_all(results)
