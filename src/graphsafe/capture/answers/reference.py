@@ -23,6 +23,8 @@ class Reference:
     "The path that the step takes while it is captured, compared with the path that eager steps take."
     refused: str | None = None
     "Why the step cannot be run eagerly as if it were captured."
+    host_counts: tuple[str, ...] = ()
+    "Tensors of the state that only the host counts up, and that replays are not compared in."
     event_failed: str | None = None
     "The event that failed, or whose following eager step failed, and why."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,6 +63,8 @@ class Expected:
     "The first step on the inputs of replay 1; None if the first step is like the others."
     events: Sequence[Stepped]
     "The steps after the target's events."
+    host_counts: Set[str] = frozenset()
+    "Tensors of the state that only the host counts up; replays leave them as they are."
 
     def save(self, channel: Channel) -> None:
         save_values(channel, EXPECTED, self)

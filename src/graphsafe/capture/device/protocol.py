@@ -232,6 +232,10 @@ class Device(Protocol):
         """Return whether the tensor is on another GPU."""
         ...
 
+    def is_pageable(self, tensor: torch.Tensor) -> bool:
+        """Return whether the tensor is in memory that only the host can write: on the host and not pinned."""
+        ...
+
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a plain detached host copy of the values, whatever device the tensor is on (or plays)."""
         ...

@@ -46,7 +46,7 @@ from graphsafe.report.probes.construct import Construct
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.step import Compiled, Step
 from graphsafe.report.probes.timeline import Timeline
-from graphsafe.report.text import bucket_name
+from graphsafe.report.text import bucket_name, listed
 from graphsafe.report.verdict import verdict
 
 _TRIES = "try "
@@ -56,6 +56,7 @@ _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
 "A request that is wrong only for the step without its own graphs is not the user's mistake."
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
+_HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
 
@@ -268,6 +269,9 @@ class Run:
         replay = replay_of(told, end, child.phase, capture, reference)
         if capture.status == "pass":
             replay = with_reference(replay, told)
+            counts = told[Reference].host_counts
+            if counts:
+                self.limits.append(Limit("not-compared", listed(counts, most=3), _HOST_COUNT))
             refused = told[Reference].refused
             if refused is not None:
                 why = f"the step cannot be run eagerly as if it were captured: {refused}"

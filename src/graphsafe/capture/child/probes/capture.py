@@ -269,6 +269,8 @@ class Replays:
         tensors = reach_of(session.subject).tensors
         digests = session.device.digests({path: tensors[path] for path in expected.state if path in tensors})
         for path, digest in expected.state.items():
+            if path in self.reference.host_counts:
+                continue
             if digests.get(path) == digest:
                 self._checks.setdefault(f"state {path}", Check(f"state {path}"))
             else:

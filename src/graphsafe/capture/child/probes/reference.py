@@ -97,6 +97,7 @@ class _Runs:
         self.varied = sum(
             _moved(self.first.steps[at], control.steps[at], self.noise, self._inputs) for at in range(REPLAYS)
         )
+        self.host_counts = self._host_counts(control)
         self.lazy_caches: list[str] = []
         self.lazy, self.first_step = self._first_step()
         self.event_failed: str | None = None
@@ -111,13 +112,38 @@ class _Runs:
             tuple(dict.fromkeys(self.asked)),
             tuple(self.checks),
             self.refused,
+            tuple(sorted(self.host_counts)),
             self.event_failed,
         )
 
     def expected(self) -> Expected:
         """Return the results with which replays are compared."""
         start = {path: values for path, values in self._start.values.items() if path in self.first.changed}
-        return Expected(self.first.steps, self.noise, self.rounding, self.refused, start, self.first_step, self.events)
+        return Expected(
+            self.first.steps,
+            self.noise,
+            self.rounding,
+            self.refused,
+            start,
+            self.first_step,
+            self.events,
+            self.host_counts,
+        )
+
+    def _host_counts(self, control: _Series) -> frozenset[str]:
+        """Return the state that is a count on the host: tensors that the device cannot write, that steps change, and
+        whose values are the same for other inputs.
+
+        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether one matters.
+        """
+        session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
+        return frozenset(
+            path
+            for path, tensor in reach_of(session.subject).tensors.items()
+            if path in self.first.changed - self._inputs
+            and session.device.is_pageable(tensor)
+            and all(one.state.get(path) == other.state.get(path) for one, other in steps)
+        )
 
     @property
     def _inputs(self) -> frozenset[str]:

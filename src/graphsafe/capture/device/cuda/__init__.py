@@ -182,6 +182,9 @@ class CudaDevice:
     def is_on_another(self, tensor: torch.Tensor) -> bool:
         return tensor.is_cuda and tensor.device != self.torch_device
 
+    def is_pageable(self, tensor: torch.Tensor) -> bool:
+        return tensor.device.type == "cpu" and not tensor.is_pinned()
+
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().cpu() if tensor.is_cuda else tensor.detach().clone()
 

@@ -30,7 +30,7 @@ from graphsafe.capture.device.sim.order import races_of
 from graphsafe.capture.device.sim.sequence import Seen
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
-from graphsafe.capture.device.sim.tags import HOST, index_of
+from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
@@ -263,6 +263,10 @@ class SimDevice:
     def is_on_another(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) not in (HOST, self.index)
+
+    def is_pageable(self, tensor: torch.Tensor) -> bool:
+        with torch._C.DisableTorchFunction():
+            return index_of(tensor) == HOST and not is_pinned(tensor)
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         with self.world.unseen():

@@ -1,0 +1,27 @@
+"""A tensor on the host that steps count up is like a count in Python: a step is not ready if something depends on it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report
+
+SOUND, UNSOUND = ("adagrad", "unread"), ("adagrad_decay", "late", "branch", "shown")
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = (*SOUND, *UNSOUND)
+    found = prove([f"{TARGETS}/host_counts.py:build_{name}" for name in names], request.param)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_count_that_decides_nothing_is_told_beside_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert "not-compared" in [limit["kind"] for limit in reports[name]["limits"]]
+
+
+@pytest.mark.parametrize("name", UNSOUND)
+def test_a_step_that_depends_on_its_count_is_not_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready"
