@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -19,7 +20,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.keys import Changed, Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
-from graphsafe.run.child.optimizer_options import captured_options
+from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
@@ -85,6 +86,7 @@ class Book:
             device=self.sight.device(),
             begun=time.time_ns(),
             handled=handled,
+            stepped=SteppedOptimizers(),
         )
 
     def _is_wanted(self, what: str) -> bool:
@@ -105,6 +107,7 @@ class Book:
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
         record.key = Key(frames)
+        record.options = [] if record.stepped is None else record.stepped.end()
         with torch._C.DisableTorchFunction():
             names = names_in(frames)
             contents = self.sight.contents(graph, names)
@@ -113,7 +116,6 @@ class Book:
                 use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
-            record.options = captured_options(frames, {int(one.storage._cdata) for one in contents.touches})
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
             known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
@@ -135,6 +137,8 @@ class Book:
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error."""
+        if record is not None and record.stepped is not None:
+            record.stepped.end()
         if not self._is_wanted("graphs"):
             return
         root = first_error(error, 0 if record is None else record.handled)
@@ -316,9 +320,12 @@ class Book:
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)
-        found = record.key.differs(user_frames_now(sys._getframe(1))) or changed or next(filter(None, options), None)
+        others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
+        frames = user_frames_now(sys._getframe(1))
+        found = record.key.differs(frames, others) or changed or next(filter(None, options), None)
         if found is not None:
-            record.stale = Stale(*found, user_frames()[0])
+            at = found.at or record.key.chosen_at(frames)
+            record.stale = Stale(replace(found, at=at), user_frames()[0])
         return found is not None
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:

@@ -11,28 +11,43 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
+from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.key_source import attributes_read, called, captured_statements, given_by, ignores, parameters
+from graphsafe.run.child.key_source import (
+    attributes_read,
+    called,
+    captured_statements,
+    chosen_at,
+    given_by,
+    ignores,
+    parameters,
+)
+from graphsafe.run.child.key_variables import Variable, frozen_variables, is_more
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 
 _SCALARS = (bool, int, float, str)
-Changed = tuple[str, str, str]
-"A name, the value at capture and the value now."
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
-    """An argument that had another value when the graph was captured."""
+class Changed:
+    """A number or text that had another value when the graph was captured."""
 
     name: str
     captured: str
     now: str
+    at: CallSite | None = None
+    "The line that froze it or that decides whether it has a graph, if it is known; else that of the capture."
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    changed: Changed
     frames: tuple[CallSite, ...]
     "The frames of the replay."
 
@@ -58,6 +73,7 @@ class Key:
         """Read the values; `frames` are the user's frames, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
         self._held: list[_Held] = []
+        self._variables: list[Variable] = []
         self._codes = {frame.f_code for frame in frames}
         self._owner: weakref.ref[Any] | None = None
         used: Mapping[str, Any] | None = None
@@ -74,6 +90,10 @@ class Key:
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
         self._held += _passed(frames, used or {})
+        known = [(code, name) for code, values in self._values.items() for name in values]
+        self._variables = frozen_variables(frames, known)
+        self._lines = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
+        "The line of each function that led to the capture."
 
     def texts(self) -> dict[str, str]:
         """Return the arguments with their values, inner functions first."""
@@ -82,9 +102,37 @@ class Key:
             found = {**{name: repr(value)[:80] for name, value in values.items()}, **found}
         return found
 
-    def differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Return a name, its value at capture and its value now, if they differ for a replay under `frames`; else
-        None."""
+    def differs(self, frames: Sequence[FrameType], others: Iterable[Key] = ()) -> Changed | None:
+        """Return a value that differs between the capture and a replay under `frames`, or None.
+
+        `others` are the keys of the graphs that were captured in the same way.
+        """
+        found = self._differs(frames)
+        if found is None and any(self._variables_now(frames)):
+            # If another graph has just these values, the program chose this one on purpose
+            if not any(other.fits(frames) for other in others):
+                found = next(self._variables_now(frames))
+        return found
+
+    def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
+        """Return the line at which a function that led to the capture, and to a replay under `frames`, decided to
+        capture."""
+        lines = ((one.f_code, self._lines.get(one.f_code), one.f_lineno) for one in frames)
+        chosen = ((code, chosen_at(code, line, now)) for code, line, now in lines if line is not None)
+        return next((call_site(code, line) for code, line in chosen if line is not None), None)
+
+    def fits(self, frames: Sequence[FrameType]) -> bool:
+        """Return whether all values are the same at a replay under `frames`."""
+        now = [(one.value, value) for one in self._variables for value in _values(one, frames)]
+        return self._differs(frames) is None and all(_same(*pair) for pair in now)
+
+    def _variables_now(self, frames: Sequence[FrameType]) -> Iterator[Changed]:
+        for one in self._variables:
+            for now in _values(one, frames):
+                if is_more(now, one.value):
+                    yield Changed(one.name, _shown(one.value), _shown(now))
+
+    def _differs(self, frames: Sequence[FrameType]) -> Changed | None:
         for frame in frames if self._values else ():
             captured = self._values.get(frame.f_code)
             if captured is not None:
@@ -97,7 +145,7 @@ class Key:
             owner = one.owner() if one.is_own else self._argument(one, frames)
             now = attributes_of(owner).get(one.attribute)
             if type(now) is type(one.value) and not _same(now, one.value):
-                return f"{one.name}.{one.attribute}", repr(one.value), repr(now)
+                return Changed(f"{one.name}.{one.attribute}", repr(one.value), repr(now))
         return None
 
     def _argument(self, held: _Held, frames: Sequence[FrameType]) -> Any:
@@ -134,7 +182,7 @@ class Key:
 def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> Changed | None:
     for name, value in captured.items():
         if name in given and not _same(given[name], value):
-            return name, repr(value), repr(given[name])
+            return Changed(name, repr(value), repr(given[name]))
     return None
 
 
@@ -190,6 +238,18 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
     names = parameters(frame.f_code)
     shown = locals_of(frame) if names else {}
     return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}
+
+
+def _values(variable: Variable, frames: Sequence[FrameType]) -> Iterator[Any]:
+    """Yield the value of a variable in the innermost call of its function."""
+    frame = next((one for one in frames if one.f_code is variable.code), None)
+    value = None if frame is None else variable.now(frame)
+    if value is not None:
+        yield value
+
+
+def _shown(value: Any) -> str:
+    return repr(list(value) if type(value) is tuple else value)[:80]
 
 
 def _same(one: Any, other: Any) -> bool:

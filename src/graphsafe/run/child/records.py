@@ -11,7 +11,7 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Place
-from graphsafe.run.child.optimizer_options import OptimizerOption
+from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.part import Facts, sites
@@ -79,6 +79,8 @@ class GraphRecord:
     own: Collection[int] = ()
     "The numbers of the storages of its pool that its replays write, as far as they are known."
     key: Key = field(default_factory=Key)
+    stepped: SteppedOptimizers | None = None
+    "Listens for steps of optimizers while the capture runs."
     options: Sequence[OptimizerOption] = ()
     "Numbers of optimizers whose step was captured."
     passed_over: Callable[[], int] = int
@@ -148,10 +150,12 @@ class GraphRecord:
         return same and any(name.root is None and not name.way for name in one.memory.names)
 
     def _stale_facts(self, stale: Stale) -> Facts:
+        changed = stale.changed
         return {
-            "name": stale.name,
-            "captured": stale.captured,
-            "now": stale.now,
+            "name": changed.name,
+            "captured": changed.captured,
+            "now": changed.now,
+            "at": None if changed.at is None else asdict(changed.at),
             "frames": sites(stale.frames),
         }
 

@@ -103,14 +103,18 @@ class _Writer:
         )
 
     def failures(self) -> None:
-        """Add failed captures with the cause, the handler that swallowed the error, and a generator that was left
-        capturing. An error that ended the process was not swallowed, and left no generator behind."""
+        """Add failed captures with the cause, at the handler that swallowed the error if it is known, and a generator
+        that was left capturing. An error that ended the process was not swallowed, and left no generator behind."""
         for failed in self._process.facts.get("failed", ()):
             frame = last(failed["frames"])
             inner = last(failed["inner"])
             first = {"message": failed["error"], **({} if inner is None else {"at": at(inner)})}
             handler = failed["swallowed_by"]
-            said = {"first_error": first, "swallowed_by": None if handler is None else at(handler)}
+            said = {
+                "first_error": first,
+                "captured": None if frame is None else at(frame),
+                "swallowed_by": None if handler is None else at(handler),
+            }
             text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
             cause = self._cause(failed, said)
             if handler is not None or self._process.facts.get("ended"):
@@ -121,9 +125,10 @@ class _Writer:
                     self.add(
                         "GS501", frame, {"expr": text}, data, because=because, device=failed["device"], level=level
                     )
-                ended = "the exception was dropped" if handler is None else f"{by(handler)} swallowed it"
                 expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-                self.add("GS605", frame, expr, said, because=f"Here {ended}.", device=failed["device"])
+                where = "" if frame is None else f" at {at(frame)}"
+                ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
+                self.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=failed["device"])
 
     def _cause(self, failed: Facts, said: Facts) -> str | None:
         """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
@@ -186,7 +191,7 @@ class _Writer:
             value = f"{stale['captured']} at capture and {stale['now']} at {replay}"
             data = {"graph": graph.name, "argument": stale["name"], "captured": stale["captured"], "now": stale["now"]}
             words = {"expr": f"`{stale['name']}`", "value": value}
-            frame = graph.facts["frames"][-1]
+            frame = stale["at"] or graph.facts["frames"][-1]
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
 
     def outdated(self) -> None:

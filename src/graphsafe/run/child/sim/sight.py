@@ -228,7 +228,7 @@ class SimSight:
         self._asked.replaying(graph)
         self._weights.replaying(graph)
         found = self._frozen.changed(graph)
-        return None if found is None else (found.text, repr(found.value), repr(found.now))
+        return None if found is None else Changed(found.text, repr(found.value), repr(found.now))
 
     def end(self) -> None:
         self._end_order()
