@@ -25,7 +25,8 @@ from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
 from graphsafe.run.child.results.later_replay import Results
-from graphsafe.run.child.results.outputs import Outputs
+from graphsafe.run.child.results.outputs import Outputs, Overwritten
+from graphsafe.run.child.results.previous import Previous
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
@@ -59,7 +60,8 @@ class Book:
         "The limits of this run, each as kind, subject and reason."
         self._captures = 0
         self._reads: Reads | None = None
-        self._results = Results()
+        self._results = Results(is_reading_told=sight.evidence == "predicted")
+        self._previous = Previous()
         self._memories: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
         self._streams: dict[int, str] = {0: "default stream"}
@@ -123,7 +125,7 @@ class Book:
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
-        record.passed_over, record.fills, record.own = contents.passed_over, contents.fills, contents.own
+        record.passed_over, record.fills, record.owns = contents.passed_over, contents.fills, contents.owns
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
@@ -172,8 +174,8 @@ class Book:
             self._look(record)
             if self._reads is not None and record.overwrites:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
-            if self.sight.evidence == "predicted":  # the simulated device sees every operation
-                self._results.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
+            if record.looks < _FIRST or self.sight.evidence == "predicted":
+                self._overwriting(record)
             graph = None if record.graph is None else record.graph()
             changed = None if graph is None else self.sight.replaying(graph)
             if record.outputs.look() | self._is_stale(record, changed):
@@ -184,6 +186,18 @@ class Book:
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def _overwriting(self, record: GraphRecord) -> None:
+        """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
+        frames, sites = user_frames_now(sys._getframe(1)), user_frames()[0]
+        found = self._results.replaying(record, frames, sites)
+        if 0 < record.looks < _FIRST and record.outputs.overwritten is None and record.outputs.is_held_by_more():
+            read = self._previous.replaying(record.number, record.owns, frames)
+            if read is not None:
+                record.outputs.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
+                found = True
+        if found:
+            self._tell(False)
 
     def replays(self, graph: int) -> int:
         """Return how often a graph was replayed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,8 @@ from graphsafe.run.part import Facts, sites
 
 if TYPE_CHECKING:
     import weakref
+
+    import torch
 
     from graphsafe.capture.answers.events import StepEvent
     from graphsafe.run.child.sim.let_go import LetGo
@@ -76,8 +78,8 @@ class GraphRecord:
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
     fills: Sequence[Place] = ()
     "Memory outside its pool that its replays write and do not read, as far as it is known."
-    own: Collection[int] = ()
-    "The numbers of the storages of its pool that its replays write, as far as they are known."
+    owns: Callable[[torch.Tensor], bool] = lambda _: False
+    "Returns whether a tensor lies in memory of its pool that its replays use, as far as that is known."
     key: Key = field(default_factory=Key)
     stepped: SteppedOptimizers | None = None
     "Listens for steps of optimizers while the capture runs."

@@ -62,8 +62,8 @@ class Contents:
     "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
-    own: Collection[int] = ()
-    "The numbers of the storages of its pool that its replays write, as far as they are known."
+    owns: Callable[[torch.Tensor], bool] = lambda _: False
+    "Returns whether a tensor lies in memory of its pool that its replays use, as far as that is known."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
