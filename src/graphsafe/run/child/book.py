@@ -178,7 +178,8 @@ class Book:
                 self._overwriting(record)
             graph = None if record.graph is None else record.graph()
             changed = None if graph is None else self.sight.replaying(graph)
-            if record.outputs.look() | self._is_stale(record, changed):
+            drew = graph is not None and record.draws.replaying(graph, *self._running())
+            if record.outputs.look() | self._is_stale(record, changed) | drew:
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
@@ -189,7 +190,7 @@ class Book:
 
     def _overwriting(self, record: GraphRecord) -> None:
         """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
-        frames, sites = user_frames_now(sys._getframe(1)), user_frames()[0]
+        frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
         if 0 < record.looks < _FIRST and record.outputs.overwritten is None and record.outputs.is_held_by_more():
             read = self._previous.replaying(record.number, record.owns, frames)
@@ -198,6 +199,13 @@ class Book:
                 found = True
         if found:
             self._tell(False)
+
+    def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
+        return user_frames_now(sys._getframe(1)), user_frames()[0]
+
+    def replayed(self, record: GraphRecord) -> None:
+        """Look at the generators after a graph's first replay."""
+        record.draws.replayed()
 
     def replays(self, graph: int) -> int:
         """Return how often a graph was replayed."""

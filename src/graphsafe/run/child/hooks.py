@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from graphsafe.run.child.book import Book
+from graphsafe.run.child.generators import register
+from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _RECORD = "_graphsafe_record"
@@ -27,6 +29,7 @@ class Hooks:
         self._wrap("capture_end", _capture_end, book)
         self._wrap("replay", _replay, book)
         self._wrap("reset", _reset, book)
+        self._wrap("register_generator_state", _register_generator_state, book)
         book.sight.watch_results(
             lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
             lambda storages: book.safely(book.reading, storages),
@@ -88,6 +91,7 @@ def _capture_end(original: Any, book: Book) -> Any:
 
 def _replay(original: Any, book: Book) -> Any:
     now, clock, safely, looking = time.time_ns, time.perf_counter, book.safely, book.replaying
+    replayed = book.replayed
     ordering = book.ordering()
 
     def replay(self: Any) -> Any:
@@ -99,6 +103,8 @@ def _replay(original: Any, book: Book) -> Any:
         if ordering is not None:
             safely(ordering, record)
         result = original(self)
+        if not record.draws.is_known:
+            safely(replayed, record)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1
         run = cells[LAST_RUN]
@@ -116,6 +122,15 @@ def _replay(original: Any, book: Book) -> Any:
         return result
 
     return replay
+
+
+def _register_generator_state(original: Any, book: Book) -> Any:
+    def register_generator_state(self: Any, generator: Any) -> Any:
+        result = original(self, generator)
+        book.safely(register, self, generator, user_frames_now(sys._getframe(1)))
+        return result
+
+    return register_generator_state
 
 
 def _reset(original: Any, book: Book) -> Any:

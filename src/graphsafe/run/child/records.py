@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
+from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Place
 from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
@@ -87,6 +88,7 @@ class GraphRecord:
     "Numbers of optimizers whose step was captured."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph."
+    draws: Draws = field(default_factory=Draws)
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."
     collectives: bool = False
@@ -129,6 +131,7 @@ class GraphRecord:
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else self._stale_facts(self.stale),
             "key": self.key.texts(),
+            "generators": self.draws.facts(),
             "passed_over": self.passed_over(),
             "collectives": self.collectives,
             "subgroups": self.subgroups,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
@@ -37,6 +38,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.failures()
         writer.lost_memory()
         writer.keys()
+        writer.generators()
         writer.outdated()
         writer.refills()
         writer.outputs()
@@ -78,7 +80,9 @@ class _Writer:
         number: int = 1,
         region: Region = "step",
         span: Sequence[int] | None = None,
+        text: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
+        """Add a finding; `text` replaces the rule's own message, reason and fix."""
         rule = self._book.rules[code]
         around = rule.around_graphs if region == "step" else None
         data = {"process": self._process.name, **data}
@@ -98,7 +102,7 @@ class _Writer:
                 region=region,
                 count=max(number, 1),
                 location=location(place, span),
-                fix=fix,
+                **{"fix": fix, **text},  # type: ignore[arg-type]
             )
         )
 
@@ -193,6 +197,32 @@ class _Writer:
             words = {"expr": f"`{stale['name']}`", "value": value}
             frame = stale["at"] or graph.facts["frames"][-1]
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
+
+    def generators(self) -> None:
+        """Add generators that were replaced after the capture, and seeds that are set before each replay."""
+        replaced: dict[tuple[Any, ...], SeenGraph] = {}
+        reseeded: dict[tuple[Any, ...], SeenGraph] = {}
+        for graph in self._process.graphs:
+            told = graph.facts["generators"]
+            if told["replaced"] is not None and told["replaced"]["frames"]:
+                replaced.setdefault(line_key(told["replaced"]["frames"]), graph)
+            if told["reseeded"]:
+                reseeded.setdefault(line_key(told["reseeded"]), graph)
+        for graph in replaced.values():
+            told = graph.facts["generators"]["replaced"]
+            because = f"It replaced the one that was registered: {named(graph)} still draws from that, whatever its seed."
+            data = {"graph": graph.name, "generator": told["name"]}
+            words, frame = {"expr": told["name"]}, told["frames"][-1]
+            self.add("GS502", frame, words, data, because=because, device=graph.facts["device"], certain=False)
+        for graph in reseeded.values():
+            frame = graph.facts["generators"]["reseeded"][-1]
+            expr, device = text_at(site(frame), None), graph.facts["device"]
+            text = {
+                "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
+                "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
+                "fix": "seed once, before the first replay; or give each replay another seed",
+            }
+            self.add("GS503", frame, {}, {"graph": graph.name}, device=device, certain=False, level="warning", text=text)
 
     def outdated(self) -> None:
         """Add writes after which a graph still reads tensors computed from the old values."""
