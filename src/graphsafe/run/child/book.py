@@ -26,8 +26,8 @@ from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.results.outputs import Outputs, Overwritten
-from graphsafe.run.child.results.previous import Previous
 from graphsafe.run.child.results.overwritten import Reads
+from graphsafe.run.child.results.previous import Previous
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits

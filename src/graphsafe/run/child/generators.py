@@ -25,7 +25,9 @@ _REGISTERED = "_graphsafe_registered"
 "The attribute of a graph that lists its registered generators."
 _ENOUGH = 8
 "A graph that draws the same numbers at this many replays in a row is seeded before each."
-_SEEDING = frozenset({"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset"})
+_SEEDING = frozenset(
+    {"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset"}
+)
 State = tuple[int, int]
 "A generator's seed and offset."
 
