@@ -107,10 +107,10 @@ class Draws:
         for one in registered if self._drawing else ():
             for text, owner, attribute in one.holders:
                 now = attributes_of(owner()).get(attribute)
-                known = any(now is other.generator for other in registered)
-                if isinstance(now, torch._C.Generator) and not known and now.device == one.generator.device:
-                    if _state(now) != _state(one.generator):
-                        return text
+                if not isinstance(now, torch._C.Generator) or any(now is other.generator for other in registered):
+                    continue
+                if now.device == one.generator.device and _state(now) != _state(one.generator):
+                    return text
         return None
 
 

@@ -102,7 +102,8 @@ def _frozen(value: Any) -> Any:
 
 
 def _used(body: Sequence[ast.stmt], names: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
-    """Yield the variables whose numbers the statements use. An index, a text and a summary (`len(rows)`) do not count."""
+    """Yield the variables whose numbers the statements use; an index, a text and a summary (`len(rows)`) do not
+    count."""
     ignored: set[int] = set()
     for node in (one for statement in body for one in ast.walk(statement)):
         if isinstance(node, ast.JoinedStr):

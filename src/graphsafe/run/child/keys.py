@@ -108,11 +108,9 @@ class Key:
         `others` are the keys of the graphs that were captured in the same way.
         """
         found = self._differs(frames)
-        if found is None and any(self._variables_now(frames)):
-            # If another graph has just these values, the program chose this one on purpose
-            if not any(other.fits(frames) for other in others):
-                found = next(self._variables_now(frames))
-        return found
+        larger = None if found is not None else next(self._variables_now(frames), None)
+        # If another graph has just these values, the program chose this one on purpose
+        return larger if larger is not None and not any(other.fits(frames) for other in others) else found
 
     def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
         """Return the line at which a function that led to the capture, and to a replay under `frames`, decided to

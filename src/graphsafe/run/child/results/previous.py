@@ -85,6 +85,8 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
     line, result = values[0].lineno, values[0].id
     made = [(one.lineno, one.end_lineno or one.lineno) for one in _assignments(function) if _assigns(one, result)]
     own = lines_of(code)
+    if any(text in ast.unparse(one.value) for one in _assignments(function) if _assigns(one, result)):
+        return None
     for read in sorted(at for name, at in reads_in(function) if name == text and at < line and at in own):
         if replay is None:
             is_new = result in parameters(code) or any(last < read for _, last in made)
