@@ -126,6 +126,7 @@ class Book:
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
         record.passed_over, record.fills, record.owns = contents.passed_over, contents.fills, contents.owns
+        record.pinned = contents.pinned
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
@@ -199,6 +200,13 @@ class Book:
                 found = True
         if found:
             self._tell(False)
+
+    def checking_values(self, record: GraphRecord) -> None:
+        """Compare the values that a graph froze with the program's, before a replay; this is much cheaper than to look
+        at its memory."""
+        with torch._C.DisableTorchFunction():
+            if self._is_stale(record, None):
+                self._tell(False)
 
     def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
         return user_frames_now(sys._getframe(1)), user_frames()[0]

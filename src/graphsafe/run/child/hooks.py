@@ -15,6 +15,8 @@ from graphsafe.run.child.generators import register
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
+_SOMETIMES = 15
+"The values that a graph froze are compared before every 16th replay at least."
 _RECORD = "_graphsafe_record"
 "The attribute of a graph that holds its record."
 
@@ -100,9 +102,15 @@ def _replay(original: Any, book: Book) -> Any:
             return original(self)
         if record.suspect or clock() >= record.next_look:
             safely(looking, record)
+        elif not book.counters.cells[record.slot] & _SOMETIMES:
+            safely(book.checking_values, record)
         if ordering is not None:
             safely(ordering, record)
+        if record.pinned is not None:
+            safely(record.pinned.replaying)
         result = original(self)
+        if record.pinned is not None:
+            safely(record.pinned.replayed)
         if not record.draws.is_known:
             safely(replayed, record)
         cells, slot = book.counters.cells, record.slot

@@ -92,9 +92,7 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
             is_new = result in parameters(code) or any(last < read for _, last in made)
         else:
             is_new = any(replay <= last < read for _, last in made)
-        if is_new and not any(
-            text in ast.unparse(one.value) for one in _assignments(function) if _assigns(one, result)
-        ):
+        if is_new:
             return read
     return None
 
