@@ -10,6 +10,7 @@ a list, may be padded, so it has to be larger than at the capture.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType, FunctionType
@@ -132,6 +133,7 @@ def _unused(call: ast.Call, names: Mapping[str, Any], depth: int) -> Iterator[as
             yield argument
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_comparable(code: CodeType, name: str, captured: int, replayed: int) -> bool:
     """Return whether a variable has one meaning at the lines that led to the capture and to the replay."""
     function = function_of(code)

@@ -2,9 +2,9 @@
 coarse.
 
 The values are arguments of the capturing function that the captured statements read, arguments of the same names in its
-callers, and numbers that objects hold. If one of these functions is called with another value and a replay runs inside,
-the replay uses the old value. The same holds for another method of the same object that takes the argument and ignores
-it.
+callers, and numbers that objects hold. A whole number of an object counts only if a captured slice ends there. If one
+of these functions is called with another value and a replay runs inside, the replay uses the old value. The same holds
+for another method of the same object that takes the argument and ignores it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from graphsafe.run.child.key_source import (
     called,
     captured_statements,
     chosen_at,
+    function_of,
     given_by,
     ignores,
     parameters,
@@ -65,6 +66,10 @@ class _Held:
     is_own: bool
     "Whether the object is the one whose methods capture and replay, or run in the capture."
 
+    @property
+    def now(self) -> Any:
+        return attributes_of(self.owner()).get(self.attribute)
+
 
 class Key:
     """The values that one capture froze, by function and argument."""
@@ -74,6 +79,10 @@ class Key:
         self._values: dict[CodeType, dict[str, Any]] = {}
         self._held: list[_Held] = []
         self._variables: list[Variable] = []
+        self._sizes: list[_Held] = []
+        "Whole numbers that objects hold and at which captured slices end."
+        self._is_tied: bool | None = None
+        "Whether the objects had these numbers at the first replay; None before."
         self._codes = {frame.f_code for frame in frames}
         self._owner: weakref.ref[Any] | None = None
         used: Mapping[str, Any] | None = None
@@ -86,6 +95,7 @@ class Key:
                 shown = locals_of(frame)
                 self._owner = weak_to(shown.get("self"))
                 self._held += [*_read_in(body, shown), *_read_by_calls(body, {**frame.f_globals, **shown})]
+                self._sizes += _sizes(body, {**frame.f_globals, **shown})
             passed_on = {name: value for name, value in given.items() if name in used and _same(used[name], value)}
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
@@ -108,9 +118,10 @@ class Key:
         `others` are the keys of the graphs that were captured in the same way.
         """
         found = self._differs(frames)
-        larger = None if found is not None else next(self._variables_now(frames), None)
+        larger = self._larger_size() or next(self._variables_now(frames), None)
         # If another graph has just these values, the program chose this one on purpose
-        return larger if larger is not None and not any(other.fits(frames) for other in others) else found
+        is_chosen = found is not None or larger is None or any(other.fits(frames, self) for other in others)
+        return found if is_chosen else larger
 
     def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
         """Return the line at which a function that led to the capture, and to a replay under `frames`, decided to
@@ -119,10 +130,24 @@ class Key:
         chosen = ((code, chosen_at(code, line, now)) for code, line, now in lines if line is not None)
         return next((call_site(code, line) for code, line in chosen if line is not None), None)
 
-    def fits(self, frames: Sequence[FrameType]) -> bool:
-        """Return whether all values are the same at a replay under `frames`."""
+    def fits(self, frames: Sequence[FrameType], like: Key) -> bool:
+        """Return whether all values, of the same objects as those of `like`, are the same at a replay under
+        `frames`."""
+        if [id(one.owner()) for one in self._sizes] != [id(one.owner()) for one in like._sizes]:
+            return False
         now = [(one.value, value) for one in self._variables for value in _values(one, frames)]
-        return self._differs(frames) is None and all(_same(*pair) for pair in now)
+        return self._differs(frames) is None and all(_same(*pair) for pair in now) and self._has_sizes()
+
+    def _has_sizes(self) -> bool:
+        return all(_same(one.now, one.value) for one in self._sizes)
+
+    def _larger_size(self) -> Changed | None:
+        if self._is_tied is None:  # a program whose numbers differ at once chooses graphs in another way
+            self._is_tied = self._has_sizes()
+        for one in self._sizes if self._is_tied else ():
+            if is_more(one.now, one.value):
+                return Changed(f"{one.name}.{one.attribute}", repr(one.value), repr(one.now))
+        return None
 
     def _variables_now(self, frames: Sequence[FrameType]) -> Iterator[Changed]:
         for one in self._variables:
@@ -200,6 +225,33 @@ def _read_by_calls(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> Iterat
             name = ast.unparse(call.func.value if is_method else call.func)
             for attribute in attributes_read(function):
                 yield from _held(name, attribute, owner, is_own=True)
+
+
+def _sizes(body: Sequence[ast.stmt], names: Mapping[str, Any]) -> Iterator[_Held]:
+    """Yield the whole numbers of objects at which slices end, in the captured statements and the methods they call:
+    `self.keys[:, : self.window]`."""
+    for node in _nodes(body, ast.Attribute):
+        if id(node) in _ends(body) and isinstance(node.value, ast.Name):
+            yield from _size(node.value.id, node.attr, names.get(node.value.id))
+    for call in _nodes(body, ast.Call):
+        owner, run = called(call, names) or (None, None)
+        function = None if owner is None or run is None else function_of(run.__code__)
+        if function is not None and isinstance(call.func, ast.Attribute):
+            own = function.args.args[0].arg if function.args.args else ""
+            ends = _ends(function.body)
+            for node in _nodes(function.body, ast.Attribute):
+                if id(node) in ends and isinstance(node.value, ast.Name) and node.value.id == own:
+                    yield from _size(ast.unparse(call.func.value), node.attr, owner)
+
+
+def _ends(body: Sequence[ast.stmt]) -> set[int]:
+    return {id(node.upper) for node in _nodes(body, ast.Slice)}
+
+
+def _size(name: str, attribute: str, owner: Any) -> Iterator[_Held]:
+    value, reference = attributes_of(owner).get(attribute), weak_to(owner)
+    if reference is not None and type(value) is int:
+        yield _Held(name, attribute, value, reference, type(owner), is_own=True)
 
 
 def _passed(frames: Sequence[FrameType], used: Mapping[str, Any]) -> Iterator[_Held]:

@@ -1,4 +1,5 @@
-"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later.
+"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later, and
+tells of state that an optimizer replaces.
 
 A schedule writes the new number into `optimizer.param_groups`, from which replays do not read. A learning rate that is
 a tensor is read by every replay. PyTorch tells of each step while a capture runs, so that eager steps cost nothing.
@@ -6,9 +7,11 @@ a tensor is read by every replay. PyTorch tells of each step while a capture run
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.keys import Changed
+from graphsafe.run.child.names import storage_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +71,26 @@ def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> 
         for name, value in group.items():
             if type(value) is float or (type(value) is tuple and all(type(one) is float for one in value)):
                 yield OptimizerOption(weakref.ref(optimizer), number, name, value, frames)
+
+
+def watch_loads(leaving: Callable[[int], None]) -> Callable[[], None]:
+    """Call `leaving` with the storage of each state tensor that an optimizer is about to replace by a loaded one.
+
+    The returned function ends this.
+    """
+    original = torch.optim.Optimizer.load_state_dict
+
+    @functools.wraps(original)
+    def load_state_dict(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception), torch._C.DisableTorchFunction():  # the program's own error comes below
+            tensors = [one for each in self.state.values() for one in each.values() if isinstance(one, torch.Tensor)]
+            for number in storage_numbers(tensors):
+                leaving(number)
+        return original(self, *args, **kwargs)
+
+    def end() -> None:
+        torch.optim.Optimizer.load_state_dict = original  # type: ignore[method-assign]
+
+    load_state_dict._torchdynamo_disable = True  # type: ignore[attr-defined]
+    torch.optim.Optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign]
+    return end
