@@ -37,6 +37,8 @@ from graphsafe.run.part import Facts, Options, sites
 Result = TypeVar("Result")
 _FIRST = 16
 "The memory of a graph is checked before each of this many first replays."
+_SEARCHED = 4
+"Names of earlier results are searched for before this many replays of a graph, after the first."
 _MOST_STACKS = 4
 "The largest number of different call stacks kept of a graph's replays."
 _PATIENCE = 500
@@ -193,7 +195,8 @@ class Book:
         """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
-        if 0 < record.looks < _FIRST and record.outputs.overwritten is None and record.outputs.is_held_by_more():
+        is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None
+        if is_early and record.outputs.is_held_by_more():
             read = self._previous.replaying(record.number, record.owns, frames)
             if read is not None:
                 record.outputs.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
@@ -202,18 +205,14 @@ class Book:
             self._tell(False)
 
     def checking_values(self, record: GraphRecord) -> None:
-        """Compare the values that a graph froze with the program's, before a replay; this is much cheaper than to look
-        at its memory."""
-        with torch._C.DisableTorchFunction():
-            if self._is_stale(record, None):
-                self._tell(False)
+        """Compare the values that a graph froze with the program's, before a replay."""
+        if record.options or record.key.has_values:
+            with torch._C.DisableTorchFunction():
+                if self._is_stale(record, None):
+                    self._tell(False)
 
     def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
         return user_frames_now(sys._getframe(1)), user_frames()[0]
-
-    def replayed(self, record: GraphRecord) -> None:
-        """Look at the generators after a graph's first replay."""
-        record.draws.replayed()
 
     def replays(self, graph: int) -> int:
         """Return how often a graph was replayed."""

@@ -62,10 +62,10 @@ class Draws:
     __slots__ = ("_before", "_drawing", "_last", "_same", "is_known", "replaced", "reseeded")
 
     def __init__(self) -> None:
-        self._before: list[tuple[torch._C.Generator, State]] = []
+        self._before: list[tuple[torch._C.Generator, State | None]] = []
         self._drawing: list[torch._C.Generator] = []
         "The generators whose offsets a replay has moved."
-        self._last: list[State] = []
+        self._last: list[State | None] = []
         self._same = 0
         self.is_known = False
         "Whether a replay has told from which generators the graph draws."
@@ -85,7 +85,7 @@ class Draws:
             self.replaced = text, calls
         found = text is not None
         states = list(map(_state, self._drawing))
-        self._same = self._same + 1 if states and states == self._last else 0
+        self._same = self._same + 1 if states and None not in states and states == self._last else 0
         self._last = states
         if self._same >= _ENOUGH and not self.reseeded:
             line = _seeding_line(frames)
@@ -96,7 +96,7 @@ class Draws:
     def replayed(self) -> None:
         """Compare the offsets with those before the first replay."""
         self.is_known = True
-        self._drawing = [one for one, state in self._before if _state(one) != state]
+        self._drawing = [one for one, state in self._before if state is not None and _state(one) not in (None, state)]
         self._before = []
 
     def facts(self) -> Facts:
@@ -109,13 +109,18 @@ class Draws:
                 now = attributes_of(owner()).get(attribute)
                 if not isinstance(now, torch._C.Generator) or any(now is other.generator for other in registered):
                     continue
-                if now.device == one.generator.device and _state(now) != _state(one.generator):
+                states = _state(now), _state(one.generator)
+                if now.device == one.generator.device and None not in states and states[0] != states[1]:
                     return text
         return None
 
 
-def _state(generator: torch._C.Generator) -> State:
-    return generator.initial_seed(), generator.get_offset()
+def _state(generator: torch._C.Generator) -> State | None:
+    """Return the state; None if a failed capture has left the generator broken."""
+    try:
+        return generator.initial_seed(), generator.get_offset()
+    except (RuntimeError, SystemError):  # torch 2.11 raises SystemError while waits are watched
+        return None
 
 
 def _default() -> list[torch._C.Generator]:

@@ -93,7 +93,6 @@ def _capture_end(original: Any, book: Book) -> Any:
 
 def _replay(original: Any, book: Book) -> Any:
     now, clock, safely, looking = time.time_ns, time.perf_counter, book.safely, book.replaying
-    replayed = book.replayed
     ordering = book.ordering()
 
     def replay(self: Any) -> Any:
@@ -112,7 +111,7 @@ def _replay(original: Any, book: Book) -> Any:
         if record.pinned is not None:
             safely(record.pinned.replayed)
         if not record.draws.is_known:
-            safely(replayed, record)
+            safely(record.draws.replayed)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1
         run = cells[LAST_RUN]

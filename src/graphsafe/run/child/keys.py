@@ -105,6 +105,10 @@ class Key:
         self._lines = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
         "The line of each function that led to the capture."
 
+    @property
+    def has_values(self) -> bool:
+        return bool(self._values or self._held or self._variables or self._sizes)
+
     def texts(self) -> dict[str, str]:
         """Return the arguments with their values, inner functions first."""
         found = {f"{one.name}.{one.attribute}": repr(one.value)[:80] for one in self._held if not one.is_own}

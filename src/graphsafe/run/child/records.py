@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.cuda.pinned import PinnedReads
+    from graphsafe.run.child.sight import Around
     from graphsafe.run.child.sim.let_go import LetGo
 
 
@@ -89,8 +89,8 @@ class GraphRecord:
     "Numbers of optimizers whose step was captured."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph."
-    pinned: PinnedReads | None = None
-    "The pinned memory from which the graph copies."
+    pinned: Around | None = None
+    "Watches the pinned memory from which the graph copies."
     draws: Draws = field(default_factory=Draws)
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."

@@ -23,7 +23,7 @@ from graphsafe.run.child.results.overwritten import reads_in
 
 _ENOUGH = 2
 "A name must hold the output at this many replays."
-_MOST_SEARCHES = 64
+_MOST_SEARCHES = 32
 "The largest number of searches for names in a process."
 
 
