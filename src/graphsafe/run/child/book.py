@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -19,13 +20,14 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.keys import Changed, Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
-from graphsafe.run.child.optimizer_options import captured_options
+from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
 from graphsafe.run.child.results.later_replay import Results
-from graphsafe.run.child.results.outputs import Outputs
+from graphsafe.run.child.results.outputs import Outputs, Overwritten
 from graphsafe.run.child.results.overwritten import Reads
+from graphsafe.run.child.results.previous import Previous
 from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
@@ -35,6 +37,8 @@ from graphsafe.run.part import Facts, Options, sites
 Result = TypeVar("Result")
 _FIRST = 16
 "The memory of a graph is checked before each of this many first replays."
+_SEARCHED = 4
+"Names of earlier results are searched for before this many replays of a graph, after the first."
 _MOST_STACKS = 4
 "The largest number of different call stacks kept of a graph's replays."
 _PATIENCE = 500
@@ -58,7 +62,8 @@ class Book:
         "The limits of this run, each as kind, subject and reason."
         self._captures = 0
         self._reads: Reads | None = None
-        self._results = Results()
+        self._results = Results(is_reading_told=sight.evidence == "predicted")
+        self._previous = Previous()
         self._memories: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
         self._streams: dict[int, str] = {0: "default stream"}
@@ -85,6 +90,7 @@ class Book:
             device=self.sight.device(),
             begun=time.time_ns(),
             handled=handled,
+            stepped=SteppedOptimizers(),
         )
 
     def _is_wanted(self, what: str) -> bool:
@@ -105,6 +111,7 @@ class Book:
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
         record.key = Key(frames)
+        record.options = [] if record.stepped is None else record.stepped.end()
         with torch._C.DisableTorchFunction():
             names = names_in(frames)
             contents = self.sight.contents(graph, names)
@@ -113,7 +120,6 @@ class Book:
                 use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
-            record.options = captured_options(frames, {int(one.storage._cdata) for one in contents.touches})
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
             known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
@@ -121,7 +127,8 @@ class Book:
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
         record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
-        record.passed_over, record.fills, record.own = contents.passed_over, contents.fills, contents.own
+        record.passed_over, record.fills, record.owns = contents.passed_over, contents.fills, contents.owns
+        record.pinned = contents.pinned
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
@@ -135,6 +142,8 @@ class Book:
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error."""
+        if record is not None and record.stepped is not None:
+            record.stepped.end()
         if not self._is_wanted("graphs"):
             return
         root = first_error(error, 0 if record is None else record.handled)
@@ -168,11 +177,12 @@ class Book:
             self._look(record)
             if self._reads is not None and record.overwrites:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
-            if self.sight.evidence == "predicted":  # the simulated device sees every operation
-                self._results.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
+            if record.looks < _FIRST or self.sight.evidence == "predicted":
+                self._overwriting(record)
             graph = None if record.graph is None else record.graph()
             changed = None if graph is None else self.sight.replaying(graph)
-            if record.outputs.look() | self._is_stale(record, changed):
+            drew = graph is not None and record.draws.replaying(graph, *self._running())
+            if record.outputs.look() | self._is_stale(record, changed) | drew:
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
@@ -180,6 +190,29 @@ class Book:
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def _overwriting(self, record: GraphRecord) -> None:
+        """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
+        frames, sites = self._running()
+        found = self._results.replaying(record, frames, sites)
+        is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None
+        if is_early and record.outputs.is_held_by_more():
+            read = self._previous.replaying(record.number, record.owns, frames)
+            if read is not None:
+                record.outputs.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
+                found = True
+        if found:
+            self._tell(False)
+
+    def checking_values(self, record: GraphRecord) -> None:
+        """Compare the values that a graph froze with the program's, before a replay."""
+        if record.options or record.key.has_values:
+            with torch._C.DisableTorchFunction():
+                if self._is_stale(record, None):
+                    self._tell(False)
+
+    def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
+        return user_frames_now(sys._getframe(1)), user_frames()[0]
 
     def replays(self, graph: int) -> int:
         """Return how often a graph was replayed."""
@@ -316,9 +349,12 @@ class Book:
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)
-        found = record.key.differs(user_frames_now(sys._getframe(1))) or changed or next(filter(None, options), None)
+        others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
+        frames = user_frames_now(sys._getframe(1))
+        found = record.key.differs(frames, others) or changed or next(filter(None, options), None)
         if found is not None:
-            record.stale = Stale(*found, user_frames()[0])
+            at = found.at or record.key.chosen_at(frames)
+            record.stale = Stale(replace(found, at=at), user_frames()[0])
         return found is not None
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:

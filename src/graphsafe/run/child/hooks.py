@@ -11,8 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from graphsafe.run.child.book import Book
+from graphsafe.run.child.generators import register
+from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
+_SOMETIMES = 15
+"The values that a graph froze are compared before every 16th replay at least."
 _RECORD = "_graphsafe_record"
 "The attribute of a graph that holds its record."
 
@@ -27,6 +31,7 @@ class Hooks:
         self._wrap("capture_end", _capture_end, book)
         self._wrap("replay", _replay, book)
         self._wrap("reset", _reset, book)
+        self._wrap("register_generator_state", _register_generator_state, book)
         book.sight.watch_results(
             lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
             lambda storages: book.safely(book.reading, storages),
@@ -96,9 +101,17 @@ def _replay(original: Any, book: Book) -> Any:
             return original(self)
         if record.suspect or clock() >= record.next_look:
             safely(looking, record)
+        elif not book.counters.cells[record.slot] & _SOMETIMES:
+            safely(book.checking_values, record)
         if ordering is not None:
             safely(ordering, record)
+        if record.pinned is not None:
+            safely(record.pinned.replaying)
         result = original(self)
+        if record.pinned is not None:
+            safely(record.pinned.replayed)
+        if not record.draws.is_known:
+            safely(record.draws.replayed)
         cells, slot = book.counters.cells, record.slot
         cells[slot] += 1
         run = cells[LAST_RUN]
@@ -116,6 +129,15 @@ def _replay(original: Any, book: Book) -> Any:
         return result
 
     return replay
+
+
+def _register_generator_state(original: Any, book: Book) -> Any:
+    def register_generator_state(self: Any, generator: Any) -> Any:
+        result = original(self, generator)
+        book.safely(register, self, generator, user_frames_now(sys._getframe(1)))
+        return result
+
+    return register_generator_state
 
 
 def _reset(original: Any, book: Book) -> Any:

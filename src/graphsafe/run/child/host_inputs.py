@@ -66,7 +66,7 @@ class HostInputs:
             self._refills.copied(stream, -begin)
 
     def _watch(self, number: int, storage: torch.UntypedStorage, memory: range) -> None:
-        self._inputs[number] = _Input(weakref.ref(storage), memory, _checksum(memory))
+        self._inputs[number] = _Input(weakref.ref(storage), memory, checksum(memory))
 
     def watched(self) -> set[int]:
         """Return the numbers of the storages whose contents are compared."""
@@ -91,10 +91,10 @@ class HostInputs:
                 del self._inputs[number]
                 self._refills.dropped(number)
                 continue
-            checksum = _checksum(one.memory)
-            if checksum != one.checksum:
-                one.checksum = checksum
-                self._refills.host_wrote([number], functools.partial(_written_at, memory))
+            now = checksum(one.memory)
+            if now != one.checksum:
+                one.checksum = now
+                self._refills.host_wrote([number], functools.partial(written_at, memory))
 
 
 def _addresses(storage: torch.UntypedStorage) -> range:
@@ -102,7 +102,8 @@ def _addresses(storage: torch.UntypedStorage) -> range:
     return range(begin, begin + storage.nbytes())
 
 
-def _checksum(memory: range) -> int:
+def checksum(memory: range) -> int:
+    """Return a checksum of the memory, or of evenly spaced bytes of it if it is large."""
     size = len(memory)
     if not size:
         return 0
@@ -111,7 +112,7 @@ def _checksum(memory: range) -> int:
     return zlib.crc32(content[:: size // _SAMPLES | 1].tobytes())
 
 
-def _written_at(addresses: range) -> Frames:
+def written_at(addresses: range) -> Frames:
     """Return the line of the running functions that writes to the memory; if none is found, the current line."""
     with torch._C.DisableTorchFunction():
         line = line_with(user_frames_now(sys._getframe(1)), _in_place, lambda value: _address(value) in addresses)

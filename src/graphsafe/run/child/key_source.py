@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.shared.frames import function_name
 from graphsafe.run.child.expressions import file_tree, names_of, value_of
 from graphsafe.run.child.names import attributes_of
 
@@ -30,11 +31,14 @@ def captured_statements(path: str, line: int) -> tuple[ast.stmt, ...]:
 
 def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
     """Return the expressions that a call in `outer` passes as parameters of the function `inner`."""
-    function = _function(outer.f_code)
+    function = function_of(outer.f_code)
     nodes = () if function is None else ast.walk(function)
-    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) == inner.co_name]
+    name = inner.co_name
+    if name == "__init__":
+        name = (function_name(inner) or "").removesuffix(".__init__").rpartition(".")[2]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) == name]
     here = [call for call in calls if call.lineno <= outer.f_lineno <= (call.end_lineno or call.lineno)]
-    return _given(here[0], inner) if len(here) == 1 else {}
+    return given_to(here[0], inner) if len(here) == 1 else {}
 
 
 def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType] | None:
@@ -54,7 +58,7 @@ def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType]
 def attributes_read(function: FunctionType) -> list[str]:
     """Return the attributes of `self` that a method reads."""
     code = function.__code__
-    node = _function(code)
+    node = function_of(code)
     owner = code.co_varnames[:1]
     inside = [] if node is None else ast.walk(node)
     return [one.attr for one in inside if isinstance(one, ast.Attribute) and _is_read(one.value, owner)]
@@ -63,7 +67,7 @@ def attributes_read(function: FunctionType) -> list[str]:
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     """Return whether a function ignores its argument `name` (or an attribute of it): the function only writes it into a
     tensor or passes it to functions that ignore it."""
-    function = _function(frame.f_code)
+    function = function_of(frame.f_code)
     if function is None:
         return False
     values = names_of(frame)
@@ -75,6 +79,18 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
             harmless.update(id(one) for one in node.args if _is_read(one, (name,)) and _is_ignored(node, one, values))
     reads = [node for node in ast.walk(function) if _is_read(node, (name,))]
     return all(id(node) in harmless for node in reads)
+
+
+def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
+    """Return the line of a function that led to a capture, if a condition stands before it and not before the line that
+    led to a replay: there the function decides whether it has a graph."""
+    function = function_of(code)
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, (ast.If, ast.ExceptHandler)):
+            first, last = node.lineno, node.end_lineno or node.lineno
+            if first <= captured <= last and not first <= replayed <= last:
+                return captured
+    return None
 
 
 def parameters(code: CodeType) -> tuple[str, ...]:
@@ -90,14 +106,14 @@ def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -
     if known is None:
         return False
     code = known[1].__code__
-    parameter = next((name for name, one in _given(call, code).items() if one is argument), None)
-    function = _function(code)
+    parameter = next((name for name, one in given_to(call, code).items() if one is argument), None)
+    function = function_of(code)
     return function is not None and parameter is not None and not any(_reads(function, parameter))
 
 
-def _given(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
+def given_to(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
     named = parameters(code)
-    if isinstance(call.func, ast.Attribute) and named[:1] == ("self",):
+    if named[:1] == ("self",) and not (call.args and _is_read(call.args[0], named[:1])):
         named = named[1:]
     if any(isinstance(one, ast.Starred) for one in call.args):
         return {}
@@ -120,7 +136,7 @@ def _name(function: ast.expr) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _function(code: CodeType) -> Function | None:
+def function_of(code: CodeType) -> Function | None:
     """Return the syntax tree of a function; None if the file does not contain it."""
     for node in ast.walk(file_tree(code.co_filename)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:

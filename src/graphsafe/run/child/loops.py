@@ -17,7 +17,7 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     """Return whether the innermost loop around the call stack `one` also contains the call stack `other` (both
     outermost first). A check, a benchmark or a warm-up has its own loop."""
     for depth in reversed(range(len(one))):
-        loop = _loop(one[depth].path, one[depth].line)
+        loop = loop_around(one[depth].path, one[depth].line)
         if loop is not None:
             if depth >= len(other) or one[:depth] != other[:depth]:
                 return False
@@ -26,7 +26,7 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _loop(path: str, line: int) -> tuple[int, int] | None:
+def loop_around(path: str, line: int) -> tuple[int, int] | None:
     """Return the first and last line of the innermost loop around a line, in the function that holds it."""
     found: tuple[int, int] | None = None
     todo: list[ast.AST] = [file_tree(path)]

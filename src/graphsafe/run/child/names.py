@@ -43,12 +43,20 @@ class Name:
 
     def now(self) -> torch.Tensor | None:
         """Return the tensor that the name means now; `None` if there is none or it cannot be looked up."""
+        value = self._along(self.way)
+        return value if isinstance(value, torch.Tensor) else None
+
+    def owner(self) -> Any:
+        """Return the object whose attribute or element the tensor is; `None` if there is none any longer."""
+        return self._along(self.way[:-1])
+
+    def _along(self, way: Sequence[Move]) -> Any:
         value = None if self.root is None else self.root()
-        for move in self.way if value is not None else ():
+        for move in way if value is not None else ():
             value = _moved(value, move)
             if value is None:
                 break
-        return value if isinstance(value, torch.Tensor) else None
+        return value
 
 
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:

@@ -1,21 +1,27 @@
-"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later.
+"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later, and
+tells of state that an optimizer replaces.
 
 A schedule writes the new number into `optimizer.param_groups`, from which replays do not read. A learning rate that is
-a tensor is read by every replay.
+a tensor is read by every replay. PyTorch tells of each step while a capture runs, so that eager steps cost nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import threading
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
 from graphsafe.run.child.keys import Changed
-from graphsafe.run.child.names import attributes_of, locals_of, storage_number
+from graphsafe.run.child.names import storage_numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,42 +32,65 @@ class OptimizerOption:
     group: int
     name: str
     value: Any
+    frames: tuple[CallSite, ...]
+    "The calls of the captured step."
 
     def changed(self) -> Changed | None:
-        """Return the option's text, its value at capture and its value now; None if the value is the same."""
+        """Return the option with its value at capture and its value now; None if the value is the same."""
         optimizer = self.optimizer()
         groups = [] if optimizer is None else optimizer.param_groups
         now = groups[self.group].get(self.name) if self.group < len(groups) else self.value
         if type(now) is not type(self.value) or now == self.value:
             return None
-        return f"{type(optimizer).__name__}.param_groups[{self.group}]['{self.name}']", repr(self.value), repr(now)
+        name = f"{type(optimizer).__name__}.param_groups[{self.group}]['{self.name}']"
+        return Changed(name, repr(self.value), repr(now), self.frames[-1] if self.frames else None)
 
 
-def captured_options(frames: Sequence[FrameType], storages: Collection[int]) -> list[OptimizerOption]:
-    """Return the options of the optimizers in the variables of `frames` whose state a graph uses.
+class SteppedOptimizers:
+    """The optimizers that a capture steps, with the calls of the step, from creation until `end`."""
 
-    Attributes of these variables count too. `storages` are the numbers of the storages outside its pool that the graph
-    uses. Only a step uses an optimizer's state.
-    """
-    found = {id(one): one for one in _optimizers(frames)}
-    return [option for one in found.values() if _is_stepped(one, storages) for option in _options(one)]
+    def __init__(self) -> None:
+        self._stepped: dict[int, tuple[torch.optim.Optimizer, tuple[CallSite, ...]]] = {}
+        self._thread = threading.get_ident()
+        self._end = register_optimizer_step_pre_hook(self._stepping).remove
 
+    def _stepping(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        if threading.get_ident() == self._thread:
+            self._stepped.setdefault(id(optimizer), (optimizer, user_frames()[0]))
 
-def _optimizers(frames: Iterable[FrameType]) -> Iterator[torch.optim.Optimizer]:
-    for frame in frames:
-        for value in locals_of(frame).values():
-            for one in (value, *attributes_of(value).values()):
-                if isinstance(one, torch.optim.Optimizer):
-                    yield one
-
-
-def _is_stepped(optimizer: torch.optim.Optimizer, storages: Collection[int]) -> bool:
-    state = [value for each in optimizer.state.values() for value in each.values() if isinstance(value, torch.Tensor)]
-    return any(storage_number(tensor) in storages for tensor in state)
+    def end(self) -> list[OptimizerOption]:
+        """Stop listening, and return the options of the optimizers that were stepped."""
+        self._end()
+        stepped = list(self._stepped.values())
+        self._stepped.clear()
+        return [option for optimizer, frames in stepped for option in _options(optimizer, frames)]
 
 
-def _options(optimizer: torch.optim.Optimizer) -> Iterator[OptimizerOption]:
+def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> Iterator[OptimizerOption]:
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():
             if type(value) is float or (type(value) is tuple and all(type(one) is float for one in value)):
-                yield OptimizerOption(weakref.ref(optimizer), number, name, value)
+                yield OptimizerOption(weakref.ref(optimizer), number, name, value, frames)
+
+
+def watch_loads(leaving: Callable[[int], None]) -> Callable[[], None]:
+    """Call `leaving` with the storage of each state tensor that an optimizer is about to replace by a loaded one.
+
+    The returned function ends this.
+    """
+    original = torch.optim.Optimizer.load_state_dict
+
+    @functools.wraps(original)
+    def load_state_dict(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception), torch._C.DisableTorchFunction():  # the program's own error comes below
+            tensors = [one for each in self.state.values() for one in each.values() if isinstance(one, torch.Tensor)]
+            for number in storage_numbers(tensors):
+                leaving(number)
+        return original(self, *args, **kwargs)
+
+    def end() -> None:
+        torch.optim.Optimizer.load_state_dict = original  # type: ignore[method-assign]
+
+    load_state_dict._torchdynamo_disable = True  # type: ignore[attr-defined]
+    torch.optim.Optimizer.load_state_dict = load_state_dict  # type: ignore[method-assign]
+    return end

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
+from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Place
-from graphsafe.run.child.optimizer_options import OptimizerOption
+from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.part import Facts, sites
@@ -19,7 +20,10 @@ from graphsafe.run.part import Facts, sites
 if TYPE_CHECKING:
     import weakref
 
+    import torch
+
     from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.sight import Around
     from graphsafe.run.child.sim.let_go import LetGo
 
 
@@ -76,13 +80,18 @@ class GraphRecord:
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
     fills: Sequence[Place] = ()
     "Memory outside its pool that its replays write and do not read, as far as it is known."
-    own: Collection[int] = ()
-    "The numbers of the storages of its pool that its replays write, as far as they are known."
+    owns: Callable[[torch.Tensor], bool] = lambda _: False
+    "Returns whether a tensor lies in memory of its pool that its replays use, as far as that is known."
     key: Key = field(default_factory=Key)
+    stepped: SteppedOptimizers | None = None
+    "Listens for steps of optimizers while the capture runs."
     options: Sequence[OptimizerOption] = ()
     "Numbers of optimizers whose step was captured."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph."
+    pinned: Around | None = None
+    "Watches the pinned memory from which the graph copies."
+    draws: Draws = field(default_factory=Draws)
     stale: Stale | None = None
     "The first replay for which the program had another value than the graph."
     collectives: bool = False
@@ -125,6 +134,7 @@ class GraphRecord:
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else self._stale_facts(self.stale),
             "key": self.key.texts(),
+            "generators": self.draws.facts(),
             "passed_over": self.passed_over(),
             "collectives": self.collectives,
             "subgroups": self.subgroups,
@@ -148,10 +158,12 @@ class GraphRecord:
         return same and any(name.root is None and not name.way for name in one.memory.names)
 
     def _stale_facts(self, stale: Stale) -> Facts:
+        changed = stale.changed
         return {
-            "name": stale.name,
-            "captured": stale.captured,
-            "now": stale.now,
+            "name": changed.name,
+            "captured": changed.captured,
+            "now": changed.now,
+            "at": None if changed.at is None else asdict(changed.at),
             "frames": sites(stale.frames),
         }
 

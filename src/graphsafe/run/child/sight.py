@@ -43,6 +43,14 @@ class Touch:
         return Touch(tensor.untyped_storage(), access, certain, text, made)
 
 
+class Around(Protocol):
+    """Is called before and after each replay of a graph."""
+
+    def replaying(self) -> None: ...
+
+    def replayed(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """The content of a graph, read when its capture ends."""
@@ -62,12 +70,14 @@ class Contents:
     "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
-    own: Collection[int] = ()
-    "The numbers of the storages of its pool that its replays write, as far as they are known."
+    owns: Callable[[torch.Tensor], bool] = lambda _: False
+    "Returns whether a tensor lies in memory of its pool that its replays use, as far as that is known."
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
     "Whether the graph contains a collective."
+    pinned: Around | None = None
+    "Watches the pinned memory from which it copies, if the device's order of writes and replays is not followed."
     problem: str | None = None
     "The reason why the nodes could not be read."
 

@@ -22,7 +22,8 @@ Shapes = tuple[tuple[int, ...], ...]
 Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
 _ENOUGH = 8
-"A graph counts as turned off after this many eager steps of its size without a replay in between."
+"""A graph counts as turned off after this many eager steps of its size without a replay in between. The place of eager
+steps is read again after as many."""
 
 
 class Played(Protocol):
@@ -51,7 +52,7 @@ class Step:
 @dataclass(slots=True)
 class _Eager:
     place: CallSite | None
-    "The place where the first step of these shapes was called."
+    "The place where a step of these shapes was called: the first, or if there are many, a later one."
     count: int = 0
 
 
@@ -124,6 +125,8 @@ class Steps:
             known = seen.eager[shapes] = _Eager((_own(frames(), seen.frames) or (None,))[-1])
         if known is not None:
             known.count += 1
+            if known.count == _ENOUGH:  # the first ones may have been a warm-up
+                known.place = (_own(frames(), seen.frames) or (None,))[-1]
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
         """Count an eager step of a captured size.
@@ -152,6 +155,7 @@ class Steps:
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
             sizes: dict[int, int] = {}
+            most = 0
             place: CallSite | None = None
             known = dict(seen.captured)  # copied, because another thread may capture meanwhile
             axes = _axes(known)
@@ -159,7 +163,8 @@ class Steps:
                 size = _size(shapes, known, axes) if shapes not in known else None
                 if size is not None:
                     sizes[size] = sizes.get(size, 0) + eager.count
-                    place = place or eager.place
+                    if eager.count > most:
+                        most, place = eager.count, eager.place
             captured: dict[int, list[int]] = {}
             off: dict[int, int] = {}
             for shapes, graphs in known.items():

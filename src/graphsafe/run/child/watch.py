@@ -18,6 +18,7 @@ import torch
 from graphsafe.run import part
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import Hooks
+from graphsafe.run.child.optimizer_options import watch_loads
 from graphsafe.run.child.process_groups import rank
 from graphsafe.run.counters import Counters, slot_of
 from graphsafe.run.part import Facts, Options, Part, graphs_of
@@ -53,6 +54,7 @@ class Watch:
             torch.nn.modules.module.register_module_buffer_registration_hook,
         ):
             self._entered.callback(register(self.book.registering).remove)
+        self._entered.callback(watch_loads(self.book.leaving))
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)
         self._hooks = Hooks(self.book)

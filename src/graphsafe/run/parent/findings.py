@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
-from graphsafe.capture.shared.places import location, site, text_at
+from graphsafe.capture.shared.places import site, text_at
 from graphsafe.report.ledger.traffic import advice
-from graphsafe.report.model import Finding, Level, Limit, Region, Source
+from graphsafe.report.model import Finding, Level, Limit
 from graphsafe.report.reading import read
 from graphsafe.report.text import count, listed
 from graphsafe.rulebook.book import Rulebook
@@ -21,6 +19,7 @@ from graphsafe.run.parent.naming import all_named, at, by, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, last, line_key
+from graphsafe.run.parent.writer import Writer
 
 _CHANCE = 100
 "A graph without a replay counts as useless after this many replays for each graph of its line."
@@ -33,10 +32,11 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
     found: list[Finding] = []
     limits: list[Limit] = []
     for process in seen:
-        writer = _Writer(process, book)
+        writer = _Findings(process, book)
         writer.failures()
         writer.lost_memory()
         writer.keys()
+        writer.generators()
         writer.outdated()
         writer.refills()
         writer.outputs()
@@ -49,71 +49,30 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         limits += writer.limits
     parted, unknown = partings(seen)
     for parting in parted:
-        writer = _Writer(parting.processes[1], book)
+        writer = _Findings(parting.processes[1], book)
         writer.parted(parting)
         found += writer.found
         limits += writer.limits
     return found, [*limits, *unknown]
 
 
-class _Writer:
-    def __init__(self, process: SeenProcess, book: Rulebook) -> None:
-        self._process = process
-        self._book = book
-        self._replays = {graph.facts["number"]: graph.count.replays for graph in process.graphs}
-        self.found: list[Finding] = []
-        self.limits: list[Limit] = []
-
-    def add(
-        self,
-        code: str,
-        frame: Facts | None,
-        words: Mapping[str, str],
-        data: Mapping[str, Any],
-        *,
-        because: str = "",
-        device: str | None = None,
-        certain: bool = True,
-        level: Level | None = None,
-        number: int = 1,
-        region: Region = "step",
-        span: Sequence[int] | None = None,
-    ) -> None:
-        rule = self._book.rules[code]
-        around = rule.around_graphs if region == "step" else None
-        data = {"process": self._process.name, **data}
-        source: Source = "simulate" if self._process.is_predicted else "capture"
-        place = None if frame is None else site(frame)
-        why = None if around is None else around.why
-        made = finding_at(place, rule, None, level or rule.level, words, because, data, device, source, why)
-        if place is None or isinstance(made, Limit):
-            self.limits += [made] if isinstance(made, Limit) else []
-            return
-        confidence = made.confidence if certain else "likely"
-        fix = made.fix if around is None else around.fix
-        self.found.append(
-            replace(
-                made,
-                confidence=confidence,
-                region=region,
-                count=max(number, 1),
-                location=location(place, span),
-                fix=fix,
-            )
-        )
-
+class _Findings(Writer):
     def failures(self) -> None:
-        """Add failed captures with the cause, the handler that swallowed the error, and a generator that was left
-        capturing. An error that ended the process was not swallowed, and left no generator behind."""
-        for failed in self._process.facts.get("failed", ()):
+        """Add failed captures with the cause, at the handler that swallowed the error if it is known, and a generator
+        that was left capturing. An error that ended the process was not swallowed, and left no generator behind."""
+        for failed in self.process.facts.get("failed", ()):
             frame = last(failed["frames"])
             inner = last(failed["inner"])
             first = {"message": failed["error"], **({} if inner is None else {"at": at(inner)})}
             handler = failed["swallowed_by"]
-            said = {"first_error": first, "swallowed_by": None if handler is None else at(handler)}
+            said = {
+                "first_error": first,
+                "captured": None if frame is None else at(frame),
+                "swallowed_by": None if handler is None else at(handler),
+            }
             text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
             cause = self._cause(failed, said)
-            if handler is not None or self._process.facts.get("ended"):
+            if handler is not None or self.process.facts.get("ended"):
                 if failed["generator"] is not None:
                     data = {**said, "draw": failed["generator"], "cause": cause}
                     because = "" if cause is None else f"It follows from the capture that failed, {cause}."
@@ -121,18 +80,19 @@ class _Writer:
                     self.add(
                         "GS501", frame, {"expr": text}, data, because=because, device=failed["device"], level=level
                     )
-                ended = "the exception was dropped" if handler is None else f"{by(handler)} swallowed it"
                 expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-                self.add("GS605", frame, expr, said, because=f"Here {ended}.", device=failed["device"])
+                where = "" if frame is None else f" at {at(frame)}"
+                ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
+                self.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=failed["device"])
 
     def _cause(self, failed: Facts, said: Facts) -> str | None:
         """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
         if failed["guilty"] is None or not failed["guilty"]["frames"]:
             return None
         event = read(StepEvent, failed["guilty"])
-        rules = self._book.rules.values()
+        rules = self.book.rules.values()
         by_text = [rule.code for rule in rules if any(text in failed["error"] for text in rule.error_text)]
-        code = by_text[0] if len(by_text) == 1 else code_of_failure(event, self._book.ops)
+        code = by_text[0] if len(by_text) == 1 else code_of_failure(event, self.book.ops)
         frame = failed["guilty"]["frames"][-1]
         expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
         words = {"expr": expr, "value": value_read(code)}
@@ -142,7 +102,7 @@ class _Writer:
     def lost_memory(self) -> None:
         """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
         groups: dict[tuple[Any, ...], list[tuple[SeenGraph, Facts, int]]] = defaultdict(list)
-        for graph in self._process.graphs:
+        for graph in self.process.graphs:
             for use in graph.facts["outside"]:
                 since = 0 if use["lost_after"] is None else graph.count.replays - use["lost_after"]
                 if use["status"] != "alive" and since > 0:
@@ -176,7 +136,7 @@ class _Writer:
     def keys(self) -> None:
         """Add replays at which the program has another value than the graph froze."""
         by_line: dict[tuple[Any, ...], SeenGraph] = {}
-        for graph in self._process.graphs:
+        for graph in self.process.graphs:
             stale = graph.facts["stale"]
             if stale is not None and graph.facts["frames"]:
                 by_line.setdefault((*line_key(graph.facts["frames"]), stale["name"]), graph)
@@ -186,13 +146,43 @@ class _Writer:
             value = f"{stale['captured']} at capture and {stale['now']} at {replay}"
             data = {"graph": graph.name, "argument": stale["name"], "captured": stale["captured"], "now": stale["now"]}
             words = {"expr": f"`{stale['name']}`", "value": value}
-            frame = graph.facts["frames"][-1]
+            frame = stale["at"] or graph.facts["frames"][-1]
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
+
+    def generators(self) -> None:
+        """Add generators that were replaced after the capture, and seeds that are set before each replay."""
+        replaced: dict[tuple[Any, ...], SeenGraph] = {}
+        reseeded: dict[tuple[Any, ...], SeenGraph] = {}
+        for graph in self.process.graphs:
+            told = graph.facts["generators"]
+            if told["replaced"] is not None and told["replaced"]["frames"]:
+                replaced.setdefault(line_key(told["replaced"]["frames"]), graph)
+            if told["reseeded"]:
+                reseeded.setdefault(line_key(told["reseeded"]), graph)
+        for graph in replaced.values():
+            told = graph.facts["generators"]["replaced"]
+            because = (
+                f"It replaced the one that was registered: {named(graph)} still draws from that, whatever its seed."
+            )
+            data = {"graph": graph.name, "generator": told["name"]}
+            words, frame = {"expr": told["name"]}, told["frames"][-1]
+            self.add("GS502", frame, words, data, because=because, device=graph.facts["device"], certain=False)
+        for graph in reseeded.values():
+            frame = graph.facts["generators"]["reseeded"][-1]
+            expr, device = text_at(site(frame), None), graph.facts["device"]
+            text = {
+                "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
+                "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
+                "fix": "seed once, before the first replay; or give each replay another seed",
+            }
+            self.add(
+                "GS503", frame, {}, {"graph": graph.name}, device=device, certain=False, level="warning", text=text
+            )
 
     def outdated(self) -> None:
         """Add writes after which a graph still reads tensors computed from the old values."""
         by_line: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
-        for one in self._process.facts.get("outdated", ()):
+        for one in self.process.facts.get("outdated", ()):
             by_line[line_key(one["frames"])].append(one)
         for same in by_line.values():
             source, what = same[0]["source"], listed(dict.fromkeys(f"`{one['what']}`" for one in same), most=3)
@@ -205,7 +195,7 @@ class _Writer:
 
     def refills(self) -> None:
         """Add writes that no stream orders against a replay that reads them, or against a copy of pinned memory."""
-        refills = self._process.facts.get("refills", ())
+        refills = self.process.facts.get("refills", ())
         told = [refill["write"][-1] for refill in refills if refill["what"] is not None]
         for refill in (one for one in refills if one["what"] is not None or one["write"][-1] not in told):
             replay, is_copy = last(refill["replay"]), refill["what"] is None
@@ -220,7 +210,7 @@ class _Writer:
         ways = {"collected": "holds results of earlier replays", "compared": "compares a result with itself"}
         for how, does in ways.items():
             by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
-            for graph in self._process.graphs:
+            for graph in self.process.graphs:
                 frames = graph.facts["held_outputs"][how]
                 if frames:
                     by_line[line_key(frames)].append(graph)
@@ -234,8 +224,8 @@ class _Writer:
     def overwritten(self) -> None:
         """Add reads of a result that another replay (of the same graph, or of a graph of the same pool) had
         overwritten."""
-        graphs = {graph.facts["number"]: graph for graph in self._process.graphs}
-        for graph in self._process.graphs:
+        graphs = {graph.facts["number"]: graph for graph in self.process.graphs}
+        for graph in self.process.graphs:
             held = graph.facts["held_outputs"]
             other = None if held["by"] is None else graphs.get(held["by"]["graph"])
             if other is None or held["overwritten"][-1:] == held["compared"][-1:]:
@@ -260,7 +250,7 @@ class _Writer:
 
     def replays(self) -> None:
         """Add graphs without work, never replayed, or captured again and again."""
-        graphs = [graph for graph in self._process.graphs if not graph.facts["keeps_pool"]]
+        graphs = [graph for graph in self.process.graphs if not graph.facts["keeps_pool"]]
         for graph in graphs:
             frame = last(graph.facts["frames"])
             if graph.facts["nodes"] == {} and graph.count.replays:
@@ -270,7 +260,7 @@ class _Writer:
             self._recapture(recapture)
         counted = {graph.name for recapture in again for graph in recapture.graphs}
         served = any(graph.count.replays for graph in graphs)
-        if served or self._process.facts.get("ended"):
+        if served or self.process.facts.get("ended"):
             self._never_replayed([one for one in graphs if one.name not in counted])
 
     def _recapture(self, recapture: Recapture) -> None:
@@ -301,10 +291,10 @@ class _Writer:
 
     def turned_off(self) -> None:
         """Add steps that ran without a graph although the same call formerly replayed a graph of their size."""
-        for step in self._process.facts.get("steps") or ():
+        for step in self.process.facts.get("steps") or ():
             off: Mapping[str, int] = step["off"]
             steps, captured = sum(off.values()), step["captured"]
-            replays = {size: sum(self._replays.get(one, 0) for one in captured[size]) for size in captured}
+            replays = {size: sum(self.replays_of.get(one, 0) for one in captured[size]) for size in captured}
             if steps <= _SELDOM * (sum(replays[size] for size in off) + steps):
                 continue
             data = {"steps": steps, "sizes": dict(off), "captured_sizes": list(map(int, captured)), "replays": replays}
@@ -319,10 +309,10 @@ class _Writer:
     def eager(self) -> None:
         """Add steps that ran without a graph, at sizes that no graph covers."""
         told = set()
-        for step in self._process.facts.get("steps") or ():
+        for step in self.process.facts.get("steps") or ():
             sizes: Mapping[str, int] = step["sizes"]
             replays = {
-                size: sum(self._replays.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()
+                size: sum(self.replays_of.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()
             }
             steps = sum(sizes.values())
             if steps <= _SELDOM * (sum(replays.values()) + steps):
@@ -364,8 +354,8 @@ class _Writer:
 
     def waits(self) -> None:
         """Add lines that repeatedly wait between replays; a warm-up or a last synchronisation does not count."""
-        for wait in self._process.facts.get("waits") or ():
-            code = code_of(read(StepEvent, wait), self._book.ops)
+        for wait in self.process.facts.get("waits") or ():
+            code = code_of(read(StepEvent, wait), self.book.ops)
             if code is None or wait["turns"] < 2:
                 continue
             frame = wait["frames"][-1]

@@ -6,6 +6,8 @@ it. Addresses among the arguments of kernels and copies are then matched with th
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 import re
 import weakref
@@ -32,6 +34,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
+from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.streams import current_stream
 from graphsafe.run.child.cuda.waits import watch_waits
@@ -41,7 +44,7 @@ from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
 if TYPE_CHECKING:
-    from graphsafe.run.child.names import Name
+    from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
 
@@ -73,10 +76,13 @@ class CudaSight:
         "The step that was captured last."
         self._order: CudaOrder | None = None
         self._end_waits: Callable[[], None] = lambda: None
+        self._end_moves: Callable[[], None] = lambda: None
         self._before: frozenset[int] = frozenset()
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
         "Pool -> its graphs, each with the addresses in the pool among its nodes' arguments, in order."
+        self._unordered: dict[CallSite, tuple[Frames, Frames, int]] = {}
+        "The line of a write to pinned memory -> the calls of the write and of the replay, and the storage."
         self._gpus: dict[str, None] = {}
         self._pools: dict[Pool, int] = {}
         "Pool -> its bytes when the last capture into it ended."
@@ -121,6 +127,7 @@ class CudaSight:
             numbers = [int(touch.storage._cdata) for touch in touches if touch.access != "write"]
             host = [touch for touch in touches if touch.storage.device.type == "cpu"]
             self._order.captured({number: names[number] for number in numbers if number in names}, host)
+        pinned = PinnedReads(nodes, touches, self._wrote) if self._order is None else None
         unread = problem = self._problem
         if any(node.opaque for node in nodes):
             problem = "the arguments of some kernels are packed by the library that launches them"
@@ -134,10 +141,17 @@ class CudaSight:
             pool_bytes=self._grown(pool, segments),
             outputs=tuple({id(one): one for one in own}.values()),
             overwriters=overwriters,
+            owns=functools.partial(_is_used, inside),
+            fills=_filled(touches),
             step=self._step,
             collectives=any(_COLLECTIVE.search(node.name) is not None for node in nodes),
+            pinned=pinned or None,
             problem=problem,
         )
+
+    def _wrote(self, write: Frames, replay: Frames, storage: int) -> None:
+        if write:
+            self._unordered.setdefault(write[-1], (write, replay, storage))
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
         """Return how much a pool has grown since the end of the last capture into it."""
@@ -152,7 +166,7 @@ class CudaSight:
         return lambda uses: order.replaying([number for number, access in uses.items() if access != "write"])
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
-        return () if self._order is None else self._order.refills.found()
+        return list(self._unordered.values()) if self._order is None else self._order.refills.found()
 
     def outdated(self) -> Sequence[Outdated]:
         """Return nothing: eager operations cannot be seen on a GPU."""
@@ -165,6 +179,7 @@ class CudaSight:
         if self._calls is not None:
             self._calls.close()
         self._end_waits()
+        self._end_moves()
 
     def watch_steps(self, steps: Steps) -> None:
         if torch.version.hip is None:
@@ -174,8 +189,25 @@ class CudaSight:
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Do nothing: a graph holds no storage on a GPU, so a storage without its tensor dies unless the program holds
-        it, and a resized storage has another address."""
+        """Call `moving` for each storage that is resized.
+
+        Nothing else is told: a graph holds no storage on a GPU, so a storage without its tensor dies unless the program
+        holds it, and a storage that `resize_` has moved has another address.
+        """
+        original = torch.UntypedStorage.resize_
+
+        def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
+            if storage.is_cuda:
+                with contextlib.suppress(Exception):  # an error of graphsafe must not stop the program
+                    moving(int(storage._cdata))
+            return original(storage, *args, **kwargs)
+
+        def end() -> None:
+            torch.UntypedStorage.resize_ = original  # type: ignore[method-assign]
+
+        resize_._torchdynamo_disable = True  # type: ignore[attr-defined]
+        torch.UntypedStorage.resize_ = resize_  # type: ignore[assignment, method-assign]
+        self._end_moves = end
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Do nothing: eager operations cannot be seen on a GPU."""
@@ -229,7 +261,8 @@ class CudaSight:
             ("unseen", "what kernels do with memory", kernels),
             ("unseen", "old numbers, weights kept elsewhere, copies of pinned memory, shared buffers", eager),
         ]
-        unordered = "what streams wait for is followed with `--waits`" if self._order is None else self._order.problem
+        pinned = "what streams wait for is followed with `--waits`; pinned memory of graphs is compared at some replays"
+        unordered = pinned if self._order is None else self._order.problem
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))
         return found
@@ -258,11 +291,24 @@ def _overwriters(
     for reference, words in earlier:
         graph = reference()
         for tensor in outputs if graph is not None else ():
-            storage = tensor.untyped_storage()
-            at = bisect_left(words, storage.data_ptr())
-            if at < len(words) and words[at] < storage.data_ptr() + storage.nbytes():
-                found.append((graph, int(storage._cdata)))
+            if _is_used(words, tensor):
+                found.append((graph, int(tensor.untyped_storage()._cdata)))
     return found
+
+
+def _is_used(words: Sequence[int], tensor: torch.Tensor) -> bool:
+    """Return whether one of the addresses, which are in order, lies in the tensor's storage."""
+    if storage_number(tensor) is None:
+        return False
+    storage = tensor.untyped_storage()
+    at = bisect_left(words, storage.data_ptr())
+    return at < len(words) and words[at] < storage.data_ptr() + storage.nbytes()
+
+
+def _filled(touches: Iterable[Touch]) -> tuple[Place, ...]:
+    """Return the memory that a graph's copies write and nothing in the graph reads."""
+    storages = (touch.storage for touch in touches if touch.access == "write")
+    return tuple((one.data_ptr(), one.data_ptr() + one.nbytes()) for one in storages)
 
 
 def _nodes_so_far() -> int:

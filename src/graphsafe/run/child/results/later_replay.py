@@ -22,7 +22,7 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import statement_at
+from graphsafe.run.child.expressions import file_tree, statement_at
 from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import Overwritten
@@ -71,9 +71,14 @@ class _Stale:
 
 
 class Results:
-    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled."""
+    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled.
 
-    def __init__(self) -> None:
+    If eager operations cannot be seen (`is_reading_told` is false), a result counts as read if one of the next
+    statements of the block in which the later replay runs reads it.
+    """
+
+    def __init__(self, is_reading_told: bool) -> None:
+        self._is_reading_told = is_reading_told
         self._given: dict[GraphRecord, list[_Variable]] = {}
         "Graph -> the variables that the statements of its last replay assign."
         self._stale: list[_Stale] = []
@@ -82,8 +87,11 @@ class Results:
     def is_watching(self) -> bool:
         return bool(self._stale)
 
-    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
-        """Note which variables the replay will assign, and which earlier results it overwrites."""
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
+        """Note which variables the replay will assign, and which earlier results it overwrites.
+
+        Return whether one of them is known to be read later.
+        """
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record] = self._given.get(record, []), given
         again = {(one.frame, one.name) for one in given}
@@ -94,11 +102,24 @@ class Results:
         ]
         for variable in before if given else ():
             same = any(variable.frame == one.frame and variable.calls & one.calls for one in given)
-            held = any(variable.storage(frame) in record.own for frame in frames)
+            held = any((one := variable.tensor(frame)) is not None and record.owns(one) for frame in frames)
             if same and held and (variable.frame, variable.name) not in again:
                 self._stale.append(_Stale(variable, record, sites, record))
         if record.fills:
             self._stale += self._filled_again(record, given, frames, sites)
+        return not self._is_reading_told and self._read_later(frames)
+
+    def _read_later(self, frames: Sequence[FrameType]) -> bool:
+        """Record results that the statements after the running replay read; return whether there is one."""
+        stale, self._stale = self._stale, []
+        found = False
+        for one in stale:
+            frame = next((frame for frame in frames if one.variable.tensor(frame) is not None), None)
+            line = None if frame is None else _next_read(frame.f_code.co_filename, frame.f_lineno, one.variable.name)
+            if frame is not None and line is not None and one.is_the_same(one.variable.storage(frame), frame):
+                self._overwritten(one, call_site(frame.f_code, line))
+                found = True
+        return found
 
     def _filled_again(
         self,
@@ -126,14 +147,14 @@ class Results:
                 path, line = frame.f_code.co_filename, frame.f_lineno
                 storage = one.variable.storage(frame)
                 if storage in storages and one.variable.name in _used(path, line) and one.is_the_same(storage, frame):
-                    read = call_site(frame.f_code, line)
-                    later = None if one.at is None else read
-                    one.owner.outputs.overwritten = Overwritten(
-                        one.at or read, one.replay, one.by.number, later, one.variable.name
-                    )
+                    self._overwritten(one, call_site(frame.f_code, line))
                     self._stale = [other for other in self._stale if other.owner is not one.owner]
                     return True
         return False
+
+    def _overwritten(self, one: _Stale, read: CallSite) -> None:
+        later = None if one.at is None else read
+        one.owner.outputs.overwritten = Overwritten(one.at or read, one.replay, one.by.number, later, one.variable.name)
 
 
 def _overlap(place: Place, others: Iterable[Place]) -> bool:
@@ -165,6 +186,22 @@ def _stores(code: CodeType) -> tuple[str, ...]:
     """Return the variables that a function stores to, once for each storing instruction."""
     stores = (one.argval for one in dis.get_instructions(code) if "STORE_" in one.opname)
     return tuple(name for names in stores for name in (names if isinstance(names, tuple) else (names,)))
+
+
+@functools.lru_cache(maxsize=1024)
+def _next_read(path: str, line: int, name: str) -> int | None:
+    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value.
+
+    Only statements without a block of their own count, because they surely run.
+    """
+    statement = statement_at(path, line)
+    for node in ast.walk(file_tree(path)):
+        for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(block, list) and statement in block:
+                later = block[block.index(statement) + 1 :]
+                plain = (one for one in later if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
+                return next((at for one in plain for read, at in reads_in(one) if read == name), None)
+    return None
 
 
 @functools.lru_cache(maxsize=1024)

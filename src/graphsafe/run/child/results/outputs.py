@@ -76,6 +76,10 @@ class Outputs:
         self.collected = self._kept_at(user_frames_now(sys._getframe(1)))
         return True
 
+    def is_held_by_more(self) -> bool:
+        """Return whether more variables or attributes hold the outputs than at the first look."""
+        return self._before is not None and self._holders() > self._before
+
     def storages(self) -> frozenset[int]:
         """Return the numbers of the storages that every replay overwrites. Call it with torch functions disabled."""
         return storage_numbers(tensor for reference in self._tensors if (tensor := reference()) is not None)

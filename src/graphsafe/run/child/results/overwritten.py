@@ -155,20 +155,21 @@ def _lines_that_read(lines: Sequence[str]) -> dict[str, frozenset[int]]:
 
 
 def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[str, int]]:
-    """Yield the variables whose values the code uses, with their lines; nested statements are included only with
-    `with_statements`."""
+    """Yield the variables and attributes (`self.out`) whose values the code uses, with their lines; nested statements
+    are included only with `with_statements`."""
     todo = [(tree, tree)]
     while todo:
         node, user = todo.pop()
         for child in ast.iter_child_nodes(node):
+            if isinstance(child, (ast.Name, ast.Attribute)) and isinstance(child.ctx, ast.Load) and _uses(user, child):
+                yield ast.unparse(child), child.lineno
             if isinstance(child, ast.Name):
-                if isinstance(child.ctx, ast.Load) and _uses(user, child):
-                    yield child.id, child.lineno
-            elif with_statements or not isinstance(child, ast.stmt):
+                continue
+            if with_statements or not isinstance(child, ast.stmt):
                 todo.append((child, user if isinstance(child, _INSIDE) else child))
 
 
-def _uses(node: ast.AST, name: ast.Name) -> bool:
+def _uses(node: ast.AST, name: ast.expr) -> bool:
     """Return whether a node uses the value of a name, and does not only pass it on, write it or ask for its shape."""
     if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
         return False

@@ -113,6 +113,13 @@ class SimSight:
         )
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
+        own = storage_numbers(
+            one
+            for node in graph.nodes
+            if node.kind != "none"
+            for one in (*node.outputs, *node.written)
+            if born_in(one, graph.captured_in)
+        )
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
@@ -125,13 +132,7 @@ class SimSight:
             many_shapes=_of_many_shapes(first),
             let_go=self._weights.captured(graph, [(one.storage, one.access) for one in found.values()], names),
             fills=_alone(filled, inputs),
-            own=storage_numbers(
-                one
-                for node in graph.nodes
-                if node.kind != "none"
-                for one in (*node.outputs, *node.written)
-                if born_in(one, graph.captured_in)
-            ),
+            owns=lambda tensor: storage_number(tensor) in own,
             passed_over=passed_over,
             collectives=any(is_collective(node.op) for node in graph.nodes),
         )
@@ -228,7 +229,7 @@ class SimSight:
         self._asked.replaying(graph)
         self._weights.replaying(graph)
         found = self._frozen.changed(graph)
-        return None if found is None else (found.text, repr(found.value), repr(found.now))
+        return None if found is None else Changed(found.text, repr(found.value), repr(found.now))
 
     def end(self) -> None:
         self._end_order()

@@ -1,0 +1,99 @@
+"""Finds writes to pinned memory while a replay that copies from it is under way, without following any waits.
+
+An event is recorded after some replays. If the memory has changed before the next replay and the event has not come,
+the host has written without waiting for the replay. A write that happens to come late enough is not seen: with
+`--waits`, the order of all calls tells of it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.cuda.nodes import GraphNode
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.run.child.host_inputs import checksum, written_at
+from graphsafe.run.child.refills import Frames
+from graphsafe.run.child.sight import Touch
+
+_FIRST = range(16, 32)
+"These replays are watched: before them, looks at the graph's memory slow the host down."
+_SOMETIMES = 128
+"Later, one of this many replays is watched."
+
+
+@dataclass(slots=True)
+class _Input:
+    storage: weakref.ref[torch.UntypedStorage]
+    memory: range
+    "The addresses that are read."
+    checksum: int = 0
+
+
+class PinnedReads:
+    """The pinned memory from which one graph copies."""
+
+    def __init__(
+        self,
+        nodes: Sequence[GraphNode],
+        touches: Sequence[Touch],
+        tell: Callable[[Frames, Frames, int], None],
+        event: Callable[[], Any] = torch.cuda.Event,
+    ) -> None:
+        """`tell` is called with the calls of the write and of the replay, and with the storage's number."""
+        self._inputs = [one for touch in touches if touch.access == "read" for one in _read(touch.storage, nodes)]
+        self._tell = tell
+        self._event = event
+        self._recorded: Any = None
+        "The event behind the last replay, if that replay is watched."
+        self._count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._inputs)
+
+    def replaying(self) -> None:
+        """Compare the memory, before a replay."""
+        recorded, self._recorded = self._recorded, None
+        if recorded is None:
+            return
+        for one in self._inputs:
+            storage = one.storage()
+            is_there = storage is not None and one.memory.start in _addresses(storage)
+            if storage is None or not is_there or checksum(one.memory) == one.checksum or recorded.query():
+                continue
+            self._tell(written_at(_addresses(storage)), user_frames()[0], int(storage._cdata))
+
+    def replayed(self) -> None:
+        """Record an event after some replays."""
+        self._count += 1
+        if self._count not in _FIRST and self._count % _SOMETIMES:
+            return
+        for one in self._inputs:
+            storage = one.storage()
+            if storage is None or one.memory.start not in _addresses(storage):
+                return
+            one.checksum = checksum(one.memory)
+        event = self._event()
+        event.record()
+        self._recorded = event
+
+
+def _read(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> list[_Input]:
+    """Return the parts of a host storage that a graph's copies read; none if the graph waits or signals inside."""
+    if storage.device.type != "cpu" or any("event" in node.kind for node in nodes):
+        return []
+    found = []
+    for node in nodes:
+        if node.kind == "memcpy" and node.words[0] in _addresses(storage):
+            width, height, depth = node.launch
+            memory = range(node.words[0], node.words[0] + width * max(height, 1) * max(depth, 1))
+            found.append(_Input(weakref.ref(storage), memory))
+    return found
+
+
+def _addresses(storage: torch.UntypedStorage) -> range:
+    return range(storage.data_ptr(), storage.data_ptr() + storage.nbytes())

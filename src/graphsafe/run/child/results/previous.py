@@ -1,0 +1,105 @@
+"""Finds results that a program keeps as those of the replay before: `slope = eps - self.previous; self.previous = eps`.
+
+A variable or an attribute that is assigned from another variable holds a graph's output when the graph is replayed
+again. The replay writes over it. If the same function then reads it before it assigns the new result, both are the same
+memory. If nothing is read in between, the program keeps the last result, which is sound.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import call_site, is_user_file
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.expressions import file_tree, lines_of
+from graphsafe.run.child.key_source import function_of, parameters
+from graphsafe.run.child.names import Name, names_in
+from graphsafe.run.child.results.overwritten import reads_in
+
+_ENOUGH = 2
+"A name must hold the output at this many replays."
+_MOST_SEARCHES = 32
+"The largest number of searches for names in a process."
+
+
+class Previous:
+    """The names that hold results of earlier replays, by graph. Call it with torch functions disabled."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, str], int] = {}
+        "Graph and name -> the number of replays at which the name held the output."
+        self._searches = 0
+
+    def replaying(
+        self, graph: int, owns: Callable[[torch.Tensor], bool], frames: Sequence[FrameType]
+    ) -> tuple[CallSite, str] | None:
+        """Return a line that reads an earlier result of the graph, with the name that keeps it; None if there is none.
+
+        `owns` says whether a tensor is an output of the graph, which is about to be replayed.
+        """
+        if self._searches >= _MOST_SEARCHES:
+            return None
+        self._searches += 1
+        for name in (one for same in names_in(frames).values() for one in same):
+            tensor = name.tensor()
+            if tensor is None or not owns(tensor):
+                continue
+            for code, text, line in _places(name, frames):
+                read = _read_before_kept(code, text, line)
+                times = self._held[graph, text] = self._held.get((graph, text), 0) + (read is not None)
+                if read is not None and times >= _ENOUGH:
+                    return call_site(code, read), text
+        return None
+
+
+def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType, str, int | None]]:
+    """Yield the functions that may keep something under a name, how they write it, and the line that replays."""
+    running = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
+    for frame in frames:
+        if name.text.partition(".")[0] in (*frame.f_code.co_varnames, *frame.f_code.co_names):
+            yield frame.f_code, name.text, frame.f_lineno
+    if name.way and name.way[-1][0] == "attribute" and "." in name.text:
+        attribute = name.way[-1][1]
+        for kind in type(name.owner()).__mro__:
+            for function in list(vars(kind).values()):
+                if type(function) is FunctionType and is_user_file(function.__code__.co_filename):
+                    code = function.__code__
+                    yield code, f"{(*code.co_varnames, '')[0]}.{attribute}", running.get(code)
+
+
+def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | None:
+    """Return the line of a function that reads `text` after a new result is known, and before it is kept there.
+
+    `replay` is the line of the function that replays, if it does.
+    """
+    function: Any = file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
+    kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
+    values = [one.value for one in kept if not (isinstance(one.value, ast.Constant) and one.value.value is None)]
+    if len(values) != 1 or not isinstance(values[0], ast.Name):
+        return None
+    line, result = values[0].lineno, values[0].id
+    made = [(one.lineno, one.end_lineno or one.lineno) for one in _assignments(function) if _assigns(one, result)]
+    own = lines_of(code)
+    if any(text in ast.unparse(one.value) for one in _assignments(function) if _assigns(one, result)):
+        return None
+    for read in sorted(at for name, at in reads_in(function) if name == text and at < line and at in own):
+        if replay is None:
+            is_new = result in parameters(code) or any(last < read for _, last in made)
+        else:
+            is_new = any(replay <= last < read for _, last in made)
+        if is_new:
+            return read
+    return None
+
+
+def _assignments(function: Any) -> list[ast.Assign]:
+    return [] if function is None else [one for one in ast.walk(function) if isinstance(one, ast.Assign)]
+
+
+def _assigns(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for target in node.targets for one in ast.walk(target))

@@ -1,0 +1,65 @@
+"""Writes findings about one process, in the words of the rulebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from graphsafe.capture.parent.line_finding import finding_at
+from graphsafe.capture.shared.places import location, site
+from graphsafe.report.model import Finding, Level, Limit, Region, Source
+from graphsafe.rulebook.book import Rulebook
+from graphsafe.run.parent.seen import Facts, SeenProcess
+
+
+class Writer:
+    """The findings about one process, and the facts without a known line, which become limits."""
+
+    def __init__(self, process: SeenProcess, book: Rulebook) -> None:
+        self.process = process
+        self.book = book
+        self.replays_of = {graph.facts["number"]: graph.count.replays for graph in process.graphs}
+        self.found: list[Finding] = []
+        self.limits: list[Limit] = []
+
+    def add(
+        self,
+        code: str,
+        frame: Facts | None,
+        words: Mapping[str, str],
+        data: Mapping[str, Any],
+        *,
+        because: str = "",
+        device: str | None = None,
+        certain: bool = True,
+        level: Level | None = None,
+        number: int = 1,
+        region: Region = "step",
+        span: Sequence[int] | None = None,
+        text: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Add a finding; `text` replaces the rule's own message, reason and fix."""
+        rule = self.book.rules[code]
+        around = rule.around_graphs if region == "step" else None
+        data = {"process": self.process.name, **data}
+        source: Source = "simulate" if self.process.is_predicted else "capture"
+        place = None if frame is None else site(frame)
+        why = None if around is None else around.why
+        made = finding_at(place, rule, None, level or rule.level, words, because, data, device, source, why)
+        if place is None or isinstance(made, Limit):
+            self.limits += [made] if isinstance(made, Limit) else []
+            return
+        confidence = made.confidence if certain else "likely"
+        fix = made.fix if around is None else around.fix
+        self.found.append(
+            replace(
+                made,
+                confidence=confidence,
+                region=region,
+                count=max(number, 1),
+                location=location(place, span),
+                **{"fix": fix, **text},  # type: ignore[arg-type]
+            )
+        )
