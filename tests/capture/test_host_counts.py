@@ -1,4 +1,4 @@
-"""A tensor on the host that steps count up is like a count in Python: a step is not ready if something depends on it."""
+"""A tensor on the host that steps count up is like a count in Python: what depends on it makes a step not ready."""
 
 from __future__ import annotations
 
