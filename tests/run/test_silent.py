@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.loops import same_loop
+from graphsafe.run.child.steps import Stack, Step, Steps
 from tests.conftest import ValidReport
 from tests.run.test_run import PROGRAMS, expected, ledger_in, run
 
@@ -68,6 +70,38 @@ def test_a_loop_is_the_same_only_under_the_same_calls(tmp_path: Path) -> None:
     assert same_loop(at(3), at(2)) and same_loop(at(3, 8), at(3, 6)) and same_loop(at(3), at(2, 6))
     assert not same_loop(at(3), at(7)) and not same_loop(at(8), at(8)) and not same_loop(at(6), at(7))
     assert not same_loop(at(8, 3), at(3, 3)) and not same_loop(at(2, 3), at(2))
+
+
+@dataclass
+class Replays:
+    """The replays of one graph."""
+
+    number: int
+    stack: Stack
+
+    def replays(self, graph: int) -> int:
+        return self.number
+
+    def stacks(self, graph: int) -> list[Stack]:
+        return [self.stack]
+
+
+def test_steps_of_another_size_count_between_replays_or_in_their_loop(tmp_path: Path) -> None:
+    path = tmp_path / "loops.py"
+    path.write_text("for _ in x:\n    serve()\n    fall_back()\nfor _ in x:\n    check()\n")
+    serving, check, fallback = ((CallSite(str(path), line, None),) for line in (2, 5, 3))
+
+    def sizes(played: Replays, frames: Stack, later: int) -> Any:
+        steps = Steps(played)
+        steps.captured(Step((("step", "", 1),), ((4, 8),), ()), 0)
+        for _ in range(12):
+            steps.eager((("step", "", 1),), ((1, 8),), False, lambda: frames)
+        played.number += later
+        return steps.facts()[0]["sizes"]
+
+    assert sizes(Replays(3, serving), check, later=0) == {}
+    assert sizes(Replays(3, serving), check, later=1) == {"1": 12}
+    assert sizes(Replays(3, serving), fallback, later=0) == {"1": 12}
 
 
 @pytest.mark.parametrize(

@@ -51,9 +51,15 @@ class Step:
 
 @dataclass(slots=True)
 class _Eager:
-    place: CallSite | None
-    "The place where a step of these shapes was called: the first, or if there are many, a later one."
+    frames: Stack
+    "The calls that led to a step of these shapes: to the first, or if there are many, to a later one."
     count: int = 0
+    replays: int = 0
+    "How often graphs of the same step had been replayed when these shapes last ran."
+
+    @property
+    def place(self) -> CallSite | None:
+        return self.frames[-1] if self.frames else None
 
 
 @dataclass(slots=True)
@@ -122,11 +128,23 @@ class Steps:
             return
         known = seen.eager.get(shapes)
         if known is None and len(seen.eager) < _MOST_SHAPES:
-            known = seen.eager[shapes] = _Eager((_own(frames(), seen.frames) or (None,))[-1])
+            known = seen.eager[shapes] = _Eager(_own(frames(), seen.frames))
         if known is not None:
             known.count += 1
+            known.replays = self._replays(seen)
             if known.count == _ENOUGH:  # the first ones may have been a warm-up
-                known.place = (_own(frames(), seen.frames) or (None,))[-1]
+                known.frames = _own(frames(), seen.frames)
+
+    def _replays(self, seen: _Seen) -> int:
+        return 0 if self._played is None else sum(map(self._played.replays, _graphs(seen)))
+
+    def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
+        """Return whether a replay of the same step followed, or a loop led to both; else the program checks or measures
+        its graphs after it has used them."""
+        stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)] if self._played else []
+        if not stacks or self._replays(seen) > eager.replays:
+            return True
+        return any(same_loop(eager.frames, stack) for stack in stacks)
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
         """Count an eager step of a captured size.
@@ -143,7 +161,7 @@ class Steps:
             own = _own(frames(), seen.frames)
             row.counts = any(same_loop(own, stack) for graph in graphs for stack in played.stacks(graph))
             if row.counts:
-                seen.off.setdefault(shapes, _Eager(own[-1])).count += _ENOUGH
+                seen.off.setdefault(shapes, _Eager(own)).count += _ENOUGH
         elif row.counts:
             seen.off[shapes].count += 1
 
@@ -161,7 +179,7 @@ class Steps:
             axes = _axes(known)
             for shapes, eager in list(seen.eager.items()):
                 size = _size(shapes, known, axes) if shapes not in known else None
-                if size is not None:
+                if size is not None and self._is_beside_replays(seen, eager):
                     sizes[size] = sizes.get(size, 0) + eager.count
                     if eager.count > most:
                         most, place = eager.count, eager.place
@@ -182,6 +200,10 @@ class Steps:
                 }
             )
         return found
+
+
+def _graphs(seen: _Seen) -> list[int]:
+    return [graph for graphs in list(seen.captured.values()) for graph in graphs]
 
 
 def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
