@@ -14,8 +14,6 @@ import itertools
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
@@ -25,15 +23,15 @@ from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse
 from graphsafe.capture.child.expected import Expected, Given, Stepped
 from graphsafe.capture.child.probes.events import fire_all
+from graphsafe.capture.child.series import Series, born
 from graphsafe.capture.child.session import (
     FIRST_SEED,
-    PAIR,
     REPLAYS,
     Session,
     host_values,
     opened,
 )
-from graphsafe.capture.child.state import Reach, Snapshot, StateError, inputs_of, reach_of
+from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job, read_told
 from graphsafe.capture.shared.replaced import replaced
@@ -130,7 +128,7 @@ class _Runs:
             self.host_counts,
         )
 
-    def _host_counts(self, control: _Series) -> frozenset[str]:
+    def _host_counts(self, control: Series) -> frozenset[str]:
         """Return the state that is a count on the host: tensors that the device cannot write, that steps change, and
         whose values are the same for other inputs.
 
@@ -149,9 +147,9 @@ class _Runs:
     def _inputs(self) -> frozenset[str]:
         return frozenset(inputs_of(self._session.subject))
 
-    def _first_run(self) -> _Series:
+    def _first_run(self) -> Series:
         """Run the first series along the path of captures, or as plain steps if the path cannot be run eagerly."""
-        series = _Series(self._session, self._start)
+        series = Series(self._session, self._start)
         error = None
         try:
             with self._capture_path():
@@ -162,14 +160,14 @@ class _Runs:
         if not refusals:
             return series
         self._start.put_back()
-        plain = _Series(self._session, self._start)
+        plain = Series(self._session, self._start)
         plain.run("eager, run 1, as if nothing were captured")
         self.refused = error or refusals[0]
         return plain
 
-    def _run(self, name: str, *, vary: bool = True, plain: bool = False, nudge: int | None = None) -> _Series:
+    def _run(self, name: str, *, vary: bool = True, plain: bool = False, nudge: int | None = None) -> Series:
         self._start.put_back()
-        series = _Series(self._session, self._start, nudge)
+        series = Series(self._session, self._start, nudge)
         with self._capture_path(plain or self.refused is not None):
             try:
                 series.run(name, vary)
@@ -219,7 +217,7 @@ class _Runs:
         session.seed(FIRST_SEED)
         outputs = session.outputs_of(session.step())
         after = reach_of(session.subject)
-        follows = _born(session, before, after)
+        follows = born(session, before, after)
         lazy = [
             path
             for path, value in first.born.items()
@@ -233,91 +231,7 @@ class _Runs:
         return lazy, Stepped(host_values(session.device, outputs.tensors), dict(outputs.hosts))
 
 
-@dataclass
-class _Series:
-    """A warm-up, then one step per replay, then two steps without seeding in between."""
-
-    _session: Session
-    _start: Snapshot
-    _nudge: int | None = None
-    """The direction in which parameters and inputs are moved by one unit in the last place, or None."""
-    _warm: dict[str, str] = field(default_factory=dict)
-    "Digests of the state after the warm-up."
-    steps: list[Stepped] = field(default_factory=list)
-    born: dict[str, str] = field(default_factory=dict)
-    "Attribute created in step 1 -> digest of its value then."
-    filled: dict[str, int] = field(default_factory=dict)
-    "Caches of functions that were empty before step 1 -> how many results they keep after it."
-    settled: dict[str, str] = field(default_factory=dict)
-    "Attributes created in step 1 -> digest of their values at the end of the series."
-    changed: set[str] = field(default_factory=set)
-
-    def run(self, name: str, vary: bool = True) -> None:
-        session = self._session
-        before = reach_of(session.subject)
-        if self._nudge is not None:
-            self._move(path for path, tensor in before.tensors.items() if isinstance(tensor, torch.nn.Parameter))
-        if session.job.warmup:
-            session.seed(FIRST_SEED)
-            session.step()
-            after = reach_of(session.subject)
-            self.born = _born(session, before, after)
-            sizes = {path: size for path, (_, size) in after.caches.items() if size}
-            self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
-            del after  # the variable would keep tensors alive that the target drops
-        session.warm_up(done=1)
-        session.channel.phase(name)
-        self._warm = warm = session.device.digests(reach_of(session.subject).tensors)
-        for k in range(1, REPLAYS + 1):
-            self._inputs(k, vary)
-            self._step(warm)
-        self._inputs(PAIR, vary)
-        self._step(warm)
-        self._step(warm)
-        reach = reach_of(session.subject)
-        self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
-
-    def after_event(self, k: int) -> None:
-        self._inputs(k, vary=True)
-        self._step(self._warm)
-
-    def _inputs(self, k: int, vary: bool) -> None:
-        if vary:
-            self._session.put_inputs(k)
-        else:
-            self._session.seed(k)
-        if self._nudge is not None:
-            self._move(inputs_of(self._session.subject))
-
-    def _move(self, paths: Any) -> None:
-        tensors = reach_of(self._session.subject).tensors
-        for number, path in enumerate(paths):
-            if path in tensors:
-                self._session.device.nudge(tensors[path], up=(number + (self._nudge or 0)) % 2 == 0)
-
-    def _step(self, warm: dict[str, str]) -> None:
-        session = self._session
-        before = session.offset()
-        given = session.device.digests(inputs_of(session.subject))
-        outputs = session.outputs_of(session.path_step())
-        after = session.offset()
-        tensors = reach_of(session.subject).tensors
-        state = session.device.digests(tensors)
-        moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
-        self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
-        self.steps.append(
-            Stepped(
-                outputs=host_values(session.device, outputs.tensors),
-                hosts=dict(outputs.hosts),
-                state=state,
-                values=host_values(session.device, moved),
-                advance=None if before is None or after is None else after - before,
-                written=[path for path, digest in given.items() if state.get(path) != digest],
-            )
-        )
-
-
-def spread_of(runs: list[_Series]) -> Spread:
+def spread_of(runs: list[Series]) -> Spread:
     """Return the spread of runs of the same steps."""
     spread = Spread()
     for left, right in itertools.combinations(runs, 2):
@@ -325,7 +239,7 @@ def spread_of(runs: list[_Series]) -> Spread:
     return spread
 
 
-def add_run(spread: Spread, left: _Series, right: _Series) -> None:
+def add_run(spread: Spread, left: Series, right: Series) -> None:
     for one, other in zip(left.steps, right.steps, strict=True):
         for name, value in one.outputs.items():
             spread.add(name, value, other.outputs.get(name))
@@ -334,7 +248,7 @@ def add_run(spread: Spread, left: _Series, right: _Series) -> None:
         spread.unbounded |= _apart(one.hosts, other.hosts)
 
 
-def compared(path: _Series, plain: _Series, noise: Spread, rounding: Spread) -> list[Check]:
+def compared(path: Series, plain: Series, noise: Spread, rounding: Spread) -> list[Check]:
     """Compare the steps along the path of captures with plain eager ones: outputs, and the state that differs."""
     checks: dict[str, Check] = {}
 
@@ -362,7 +276,7 @@ def _check(name: str) -> Check:
     return Check(f"{name} along the path of captures", compares="plain eager")
 
 
-def _differ(left: _Series, right: _Series) -> bool:
+def _differ(left: Series, right: Series) -> bool:
     for one, other in zip(left.steps, right.steps, strict=True):
         if one.state != other.state or one.hosts != other.hosts or one.outputs.keys() != other.outputs.keys():
             return True
@@ -387,15 +301,3 @@ def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[s
         if difference(ours, control.values.get(path)).is_beyond(noise.bound(path, ours)):
             return True
     return bool(_apart(varied.hosts, control.hosts) - noise.unbounded)
-
-
-def _born(session: Session, before: Reach, after: Reach) -> dict[str, str]:
-    """Return the state that step 1 created: missing or None before, and now a tensor or a value."""
-    new = {
-        path: one for path, one in after.tensors.items() if path not in before.tensors and not path.endswith(".grad")
-    }
-    born: dict[str, str] = session.device.digests(new)
-    for path, value in after.hosts.items():
-        if path not in before.tensors and before.hosts.get(path, "None") == "None" and value != "None":
-            born[path] = value
-    return born

@@ -1,0 +1,108 @@
+"""A series of eager steps: a warm-up, then the steps with which replays are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from graphsafe.capture.child.expected import Stepped
+from graphsafe.capture.child.session import FIRST_SEED, PAIR, REPLAYS, Session, host_values
+from graphsafe.capture.child.state import Reach, Snapshot, inputs_of, reach_of
+
+
+@dataclass
+class Series:
+    """A warm-up, then one step per replay, then two steps without seeding in between."""
+
+    _session: Session
+    _start: Snapshot
+    _nudge: int | None = None
+    """The direction in which parameters and inputs are moved by one unit in the last place, or None."""
+    _warm: dict[str, str] = field(default_factory=dict)
+    "Digests of the state after the warm-up."
+    steps: list[Stepped] = field(default_factory=list)
+    born: dict[str, str] = field(default_factory=dict)
+    "Attribute created in step 1 -> digest of its value then."
+    filled: dict[str, int] = field(default_factory=dict)
+    "Caches of functions that were empty before step 1 -> how many results they keep after it."
+    settled: dict[str, str] = field(default_factory=dict)
+    "Attributes created in step 1 -> digest of their values at the end of the series."
+    changed: set[str] = field(default_factory=set)
+
+    def run(self, name: str, vary: bool = True) -> None:
+        session = self._session
+        before = reach_of(session.subject)
+        if self._nudge is not None:
+            self._move(path for path, tensor in before.tensors.items() if isinstance(tensor, torch.nn.Parameter))
+        if session.job.warmup:
+            session.seed(FIRST_SEED)
+            session.step()
+            after = reach_of(session.subject)
+            self.born = born(session, before, after)
+            sizes = {path: size for path, (_, size) in after.caches.items() if size}
+            self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
+            del after  # the variable would keep tensors alive that the target drops
+        session.warm_up(done=1)
+        session.channel.phase(name)
+        self._warm = warm = session.device.digests(reach_of(session.subject).tensors)
+        for k in range(1, REPLAYS + 1):
+            self._inputs(k, vary)
+            self._step(warm)
+        self._inputs(PAIR, vary)
+        self._step(warm)
+        self._step(warm)
+        reach = reach_of(session.subject)
+        self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
+
+    def after_event(self, k: int) -> None:
+        self._inputs(k, vary=True)
+        self._step(self._warm)
+
+    def _inputs(self, k: int, vary: bool) -> None:
+        if vary:
+            self._session.put_inputs(k)
+        else:
+            self._session.seed(k)
+        if self._nudge is not None:
+            self._move(inputs_of(self._session.subject))
+
+    def _move(self, paths: Any) -> None:
+        tensors = reach_of(self._session.subject).tensors
+        for number, path in enumerate(paths):
+            if path in tensors:
+                self._session.device.nudge(tensors[path], up=(number + (self._nudge or 0)) % 2 == 0)
+
+    def _step(self, warm: dict[str, str]) -> None:
+        session = self._session
+        before = session.offset()
+        given = session.device.digests(inputs_of(session.subject))
+        outputs = session.outputs_of(session.path_step())
+        after = session.offset()
+        tensors = reach_of(session.subject).tensors
+        state = session.device.digests(tensors)
+        moved = {path: tensors[path] for path, digest in state.items() if warm.get(path) != digest}
+        self.changed |= {path for path, digest in state.items() if self._start.digests.get(path) != digest}
+        self.steps.append(
+            Stepped(
+                outputs=host_values(session.device, outputs.tensors),
+                hosts=dict(outputs.hosts),
+                state=state,
+                values=host_values(session.device, moved),
+                advance=None if before is None or after is None else after - before,
+                written=[path for path, digest in given.items() if state.get(path) != digest],
+            )
+        )
+
+
+def born(session: Session, before: Reach, after: Reach) -> dict[str, str]:
+    """Return the state that step 1 created: missing or None before, and now a tensor or a value."""
+    new = {
+        path: one for path, one in after.tensors.items() if path not in before.tensors and not path.endswith(".grad")
+    }
+    born: dict[str, str] = session.device.digests(new)
+    for path, value in after.hosts.items():
+        if path not in before.tensors and before.hosts.get(path, "None") == "None" and value != "None":
+            born[path] = value
+    return born
