@@ -42,6 +42,12 @@ def in_another_function(run):
     return blended(one, other)  # expect: GS706
 
 
+def handed_out(run):
+    one = run(batch(1))
+    other = run(batch(2))
+    return one, other  # expect: GS706
+
+
 def blended(one, other):
     return torch.lerp(one, other, 0.5)
 
@@ -66,6 +72,12 @@ def copied(run):
     one = run(batch(1)).clone()
     other = run(batch(2))
     return one * other
+
+
+def handed_out_copied(run):
+    one = run(batch(1)).clone()
+    other = run(batch(2))
+    return one, other
 
 
 def used_up(run):
@@ -183,8 +195,8 @@ def one_at_a_time(layer):
     second.sum().backward()
 
 
-FAULTY = [two_names, joined, in_another_function, before_a_loop, compared]
-SOUND = [copied, used_up, same_name, rounds, shape_alone, static_output, own_output]
+FAULTY = [two_names, joined, in_another_function, before_a_loop, compared, handed_out]
+SOUND = [copied, handed_out_copied, used_up, same_name, rounds, shape_alone, static_output, own_output]
 GRAPHED = [two_views, copied_view, halves, reduced_view, one_at_a_time]
 runs = [(case, Runner()) for case in FAULTY + SOUND] + [(case, graphed()) for case in GRAPHED]
 for case, runner in [*runs, (two_hidden_views, Hidden())]:

@@ -2,7 +2,8 @@
 
 Both variables have the same memory. A variable counts as a result if it is only assigned in the statement that made the
 replay. Its result counts as overwritten if the next replay comes from a statement that assigns another variable by the
-same call. Without such a statement, the program may read the same output on purpose.
+same call. Without such a statement, the program may read the same output on purpose. A `return` that hands out both
+variables counts as a read.
 
 Two graphs may also fill one buffer outside their pools. The first one's result is then overwritten if a statement that
 assigns another variable replays the second one, and if both variables have the same memory when the first is read.
@@ -100,14 +101,25 @@ class Results:
             for one in self._stale
             if (one.variable.frame, one.variable.name) not in again and (one.owner is one.by or one.owner is not record)
         ]
+        found = False
         for variable in before if given else ():
-            same = any(variable.frame == one.frame and variable.calls & one.calls for one in given)
-            held = any((one := variable.tensor(frame)) is not None and record.owns(one) for frame in frames)
-            if same and held and (variable.frame, variable.name) not in again:
-                self._stale.append(_Stale(variable, record, sites, record))
+            beside = [one for one in given if variable.frame == one.frame and variable.calls & one.calls]
+            frame = next(
+                (one for one in frames if (held := variable.tensor(one)) is not None and record.owns(held)), None
+            )
+            if not beside or frame is None or (variable.frame, variable.name) in again:
+                continue
+            stale = _Stale(variable, record, sites, record)
+            names = frozenset(one.name for one in beside)
+            line = _returned(frame.f_code.co_filename, frame.f_lineno, variable.name, names)
+            if line is None:
+                self._stale.append(stale)
+            else:
+                self._overwritten(stale, call_site(frame.f_code, line))
+                found = True
         if record.fills:
             self._stale += self._filled_again(record, given, frames, sites)
-        return not self._is_reading_told and self._read_later(frames)
+        return found or (not self._is_reading_told and self._read_later(frames))
 
     def _read_later(self, frames: Sequence[FrameType]) -> bool:
         """Record results that the statements after the running replay read; return whether there is one."""
@@ -194,14 +206,30 @@ def _next_read(path: str, line: int, name: str) -> int | None:
 
     Only statements without a block of their own count, because they surely run.
     """
+    plain = (one for one in _after(path, line) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
+    return next((at for one in plain for read, at in reads_in(one) if read == name), None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | None:
+    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`, as two
+    results."""
+    for one in _after(path, line):
+        if isinstance(one, ast.Return) and isinstance(one.value, (ast.Tuple, ast.List)):
+            names = {element.id for element in one.value.elts if isinstance(element, ast.Name)}
+            if name in names and not others.isdisjoint(names):
+                return one.lineno
+    return None
+
+
+def _after(path: str, line: int) -> list[ast.stmt]:
+    """Return the statements that follow the one of `line` in its block."""
     statement = statement_at(path, line)
     for node in ast.walk(file_tree(path)):
         for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
             if isinstance(block, list) and statement in block:
-                later = block[block.index(statement) + 1 :]
-                plain = (one for one in later if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
-                return next((at for one in plain for read, at in reads_in(one) if read == name), None)
-    return None
+                return block[block.index(statement) + 1 :]
+    return []
 
 
 @functools.lru_cache(maxsize=1024)
