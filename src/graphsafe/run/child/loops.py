@@ -25,6 +25,10 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     return False
 
 
+def is_in_loop(stack: Sequence[CallSite]) -> bool:
+    return any(loop_around(one.path, one.line) is not None for one in stack)
+
+
 @functools.lru_cache(maxsize=1024)
 def loop_around(path: str, line: int) -> tuple[int, int] | None:
     """Return the first and last line of the innermost loop around a line, in the function that holds it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.loops import same_loop
+from graphsafe.run.child.loops import is_in_loop, same_loop
 from graphsafe.run.part import sites
 
 Key = tuple[str, str, int]
@@ -139,12 +139,12 @@ class Steps:
         return 0 if self._played is None else sum(map(self._played.replays, _graphs(seen)))
 
     def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
-        """Return whether a replay of the same step followed, or a loop led to both; else the program checks or measures
-        its graphs after it has used them."""
+        """Return whether a replay of the same step followed, or whether no loop led to the eager steps alone: in such a
+        loop the program checks or measures its graphs after it has used them."""
         stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)] if self._played else []
         if not stacks or self._replays(seen) > eager.replays:
             return True
-        return any(same_loop(eager.frames, stack) for stack in stacks)
+        return not is_in_loop(eager.frames) or any(same_loop(eager.frames, stack) for stack in stacks)
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
         """Count an eager step of a captured size.
