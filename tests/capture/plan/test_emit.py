@@ -84,14 +84,14 @@ def test_emitted_code_gives_what_eager_steps_give(target: str, tmp_path: Path, c
 
 @needs_package
 def test_the_check_finds_code_that_is_wrong(tmp_path: Path, command: Command) -> None:
-    """The emitted runtime with its copies left out: replays then keep what the first pass gave."""
+    """Emitted code with its copies left out: replays then keep what the first pass gave."""
     spoiled = tmp_path / "sitecustomize.py"
     spoiled.write_text(
         "import pathlib\n"
         "read = pathlib.Path.read_text\n"
         "def read_text(self, *args, **kwargs):\n"
         "    text = read(self, *args, **kwargs)\n"
-        "    if self.name == 'emitted_runtime.py':\n"
+        "    if self.name == 'copies.py':\n"
         "        text = text.replace('target.copy_(source)', 'pass')\n"
         "    return text\n"
         "pathlib.Path.read_text = read_text\n",
