@@ -5,36 +5,34 @@ The mark sits on the Python object of a tensor's storage, so that views share it
 
 from __future__ import annotations
 
+import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from graphsafe.capture.device.modes import OperationMode
+from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
 from graphsafe.capture.device.valueless import memory_key
 
 _MARK = "_graphsafe_from_inputs"
 _OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})
 
 
-class _Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
-        return False
-
+class _Watching(OperationMode, ABC):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         if isinstance(func, torch._ops.OpOverload) and not func.is_view:
             with torch._C.DisableTorchFunction():
-                self._see(func, _storages([*args, *kwargs.values()]), _written(func, args, kwargs), _storages(result))
+                written = [value for argument, value in by_schema(func, args, kwargs) if is_written(argument)]
+                self._see(func, _storages([*args, *kwargs.values()]), _storages(written), _storages(result))
         return result
 
+    @abstractmethod
     def _see(self, func: Any, given: dict[int, Any], written: dict[int, Any], results: dict[int, Any]) -> None:
-        raise NotImplementedError
+        """Look at an operation that has run, by the storages that it was given, wrote and returned."""
 
 
 class FromInputs(_Watching):
@@ -84,23 +82,11 @@ def _takes_form_alone(func: Any) -> bool:
     return bool(name.endswith("_like") or name.startswith("new_"))
 
 
-def _written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[int, Any]:
-    if not func._schema.is_mutable:
-        return {}
-    values = []
-    for position, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            values.append(args[position] if position < len(args) else kwargs.get(argument.name))
-    return _storages(values)
-
-
 def _storages(value: Any) -> dict[int, Any]:
     """Return the storages of all tensors in a value, by their numbers."""
-    if isinstance(value, torch.Tensor):
-        try:
-            return {memory_key(value): value.untyped_storage()}
-        except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
-            return {}
-    if isinstance(value, (list, tuple)):
-        return {key: storage for item in value for key, storage in _storages(item).items()}
-    return {}
+    found = {}
+    for tensor in tensors_in(value):
+        # A wrapper subclass has no memory of its own.
+        with contextlib.suppress(RuntimeError, NotImplementedError):
+            found[memory_key(tensor)] = tensor.untyped_storage()
+    return found

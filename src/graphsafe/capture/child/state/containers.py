@@ -37,7 +37,7 @@ class Variables:
 
 
 class ClassVariables(Variables):
-    """Those of a class."""
+    """Variables of a class."""
 
 
 class ScriptAttributes(Variables):
