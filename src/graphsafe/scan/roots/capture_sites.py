@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import is_capture
+from graphsafe.scan.hazards.graph_syntax import calls_in, captures_in
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
@@ -39,8 +39,7 @@ def _calls_argument(function: ast.AST) -> bool:
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
     spec = function.args
     parameters = {one.arg for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)} - {"self", "cls"}
-    blocks = [block for block in inside(function, ast.With) if any(map(is_capture, block.items))]
-    calls = [call for block in blocks for call in inside(block, ast.Call)]
+    calls = calls_in(captures_in(function))
     return any(isinstance(call.func, ast.Name) and call.func.id in parameters for call in calls)
 
 
