@@ -17,9 +17,11 @@ from typing import Any, Literal
 
 import torch
 from torch.cuda import _gpu_trace
+from torch.profiler import ProfilerActivity
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.trace import Running
 from graphsafe.capture.shared.frames import frames_under, user_frames
 from graphsafe.errors import RequestError
@@ -114,15 +116,12 @@ class CudaSource:
 
     @contextmanager
     def launches_counted(self) -> Iterator[Callable[[], int]]:
-        from torch.profiler import ProfilerActivity, profile
-
         if torch._C._autograd._profiler_enabled():
             raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, counts already")
-        profiler = profile(activities=[ProfilerActivity.CUDA])
         threads = {threading.get_native_id(), threading.get_ident() & _LOW}
         with ExitStack() as stack:
             with _unheard():
-                stack.enter_context(profiler)
+                profiler = stack.enter_context(profiling([ProfilerActivity.CUDA]))
             yield lambda: _launches(profiler, threads)
             with _unheard():
                 torch.cuda.synchronize()

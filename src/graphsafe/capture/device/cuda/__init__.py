@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch.profiler import ProfilerActivity
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis
@@ -15,6 +16,7 @@ from graphsafe.capture.device.bits.last_place import nudge
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.attempts import attempts_watched
+from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failure_of
 from graphsafe.capture.device.cuda.hashing import digests
@@ -214,9 +216,7 @@ class CudaDevice:
         return float(begin.elapsed_time(end)) / repeats
 
     def kernels(self, step: Callable[[], Any]) -> Kernels:
-        from torch.profiler import ProfilerActivity, profile
-
-        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        with profiling([ProfilerActivity.CUDA]) as profiler:
             step()
             self.synchronize()
         results: Any = profiler.profiler

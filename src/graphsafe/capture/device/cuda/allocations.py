@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.cuda.compiler_import import no_compiler_import
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
@@ -27,7 +28,8 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
     try:
         yield found
     finally:
-        history: Any = torch.cuda.memory._snapshot()
+        with no_compiler_import():
+            history: Any = torch.cuda.memory._snapshot()
         torch.cuda.memory._record_memory_history(None)
     found += memory_events(history["device_traces"][index], history["segments"])
 

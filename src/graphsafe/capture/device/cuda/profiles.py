@@ -11,8 +11,9 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity
 
+from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.kineto import LINE, STEP, Event, timeline_of
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.shared.frames import absolute, is_user_file
@@ -38,7 +39,7 @@ def profiled(
     """Run a step and return the profiler's events; `wait` waits for the device."""
     file = folder / "profile.json"
     wait()
-    with profile(activities=activities) as profiler:
+    with profiling(activities) as profiler:
         with _mark(STEP):
             step()
         wait()
