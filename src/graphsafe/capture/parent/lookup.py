@@ -10,8 +10,9 @@ import ast
 import importlib.machinery
 import importlib.util
 import os
+import symtable
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from graphsafe.errors import nearest
@@ -81,16 +82,17 @@ def _module_without_factory(module: str, name: str) -> str | None:
 
 def _without_factory(path: Path, where: str, name: str) -> str | None:
     try:
-        tree = ast.parse(path.read_bytes())
+        text = importlib.util.decode_source(path.read_bytes())
+        tree, names = ast.parse(text), _bound(text)
     except SyntaxError as error:
         return f"cannot import {where}: SyntaxError: {error.msg} ({where}:{error.lineno})" if error.lineno else None
     except (OSError, ValueError, RecursionError, MemoryError):
         return None
-    bound = set(_bound(tree.body))
     first = name.partition(".")[0]
-    if bound & {first, "*", "__getattr__"} or not first.isidentifier() or _computes_names(tree):
+    if names & {first, "__getattr__"} or not first.isidentifier() or any(map(_computes_names, ast.walk(tree))):
         return None
-    hint = nearest(first, sorted(bound - set(_imported(tree.body)))) or _functions(tree)
+    modules = {alias.asname or alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    hint = nearest(first, sorted(names - modules)) or _functions(tree)
     return f"{where} has no {first}{hint}"
 
 
@@ -108,43 +110,17 @@ def _functions(tree: ast.Module) -> str:
     return f" (its functions: {', '.join(names[:_MOST_NAMED])}{more})" if names else ""
 
 
-def _computes_names(tree: ast.Module) -> bool:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            computes = node.attr in ("globals", "__dict__") or ast.unparse(node) == "sys.modules"
-        else:
-            computes = isinstance(node, ast.Global) or (isinstance(node, ast.Name) and node.id in _COMPUTING)
-        if computes:
-            return True
-    return False
+def _computes_names(node: ast.AST) -> bool:
+    """Return whether a module with this node may have names that none of its statements shows."""
+    if isinstance(node, ast.ImportFrom):
+        return node.names[0].name == "*"
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("globals", "__dict__") or ast.unparse(node) == "sys.modules"
+    return isinstance(node, ast.Global) or (isinstance(node, ast.Name) and node.id in _COMPUTING)
 
 
-def _imported(body: list[ast.stmt]) -> Iterator[str]:
-    """Yield the names that `import` binds to modules. Unlike names imported from a module, they cannot be factories."""
-    for node in body:
-        if isinstance(node, ast.Import):
-            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
-
-
-def _bound(body: list[ast.stmt]) -> Iterator[str]:
-    """Yield the names that statements at module level bind, in any branch; `*` for a star import."""
-    left: list[ast.AST] = list(body)
-    while left:
-        node = left.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            yield node.name
-            # The body has its own scope, but decorators and defaults may bind module-level names by `:=`.
-            left += [*node.decorator_list, *(node.bases if isinstance(node, ast.ClassDef) else [node.args])]
-            continue
-        if isinstance(node, ast.Lambda):
-            continue
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            for alias in node.names:
-                yield alias.asname or alias.name.partition(".")[0]
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name is not None:
-            yield node.name
-        elif isinstance(node, ast.MatchMapping) and node.rest is not None:
-            yield node.rest
-        left += ast.iter_child_nodes(node)
+def _bound(text: str) -> set[str]:
+    """Return the names that statements at module level bind, in any branch. Raises SyntaxError."""
+    symbols = symtable.symtable(text, "", "exec").get_symbols()
+    # `:=` in a comprehension declares its name as global.
+    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported() or one.is_declared_global()}
