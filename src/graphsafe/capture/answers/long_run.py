@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from graphsafe.report.model import CallSite
-from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
+from graphsafe.report.probes.memory import Growth
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,8 @@ class Point:
 class LongRun:
     """The measurements of a long run of replays."""
 
-    replays: int
-    compared: int
+    growth: Growth
+    "The effect of the replays, without what the points show."
     points: tuple[Point, ...]
-    keeping: tuple[Keeping, ...]
-    moved: tuple[Moved, ...]
-    drifts: tuple[Drift, ...]
-    failure: LateFailure | None
-    stopped: str | None
-    "Why the run ended before its time: the user's code failed."
     refresh: CallSite | None
     "Where the target's refresh is written."

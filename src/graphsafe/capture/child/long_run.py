@@ -29,7 +29,7 @@ from graphsafe.capture.child.state.snapshot import Bindings
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Recording
 from graphsafe.capture.shared.frames import written_at
-from graphsafe.report.probes.memory import Drift, Keeping, LateFailure, Moved
+from graphsafe.report.probes.memory import Drift, Growth, Keeping, LateFailure, Moved
 
 _POINTS = 10
 _TIMED = 5
@@ -220,10 +220,9 @@ class _LongRun:
         """Return the measurements; a drift comes with the state that has moved since the check before."""
         refresh = self._session.subject.refresh
         moved = tuple(Moved(path, replay) for path, replay in self._moved.items())
-        return LongRun(
+        growth = Growth(
             replays=replays,
             compared=self._compared,
-            points=tuple(self._points),
             keeping=self._keeping,
             moved=moved,
             # State that moved before an earlier check cannot be the cause of a later drift.
@@ -233,8 +232,8 @@ class _LongRun:
             ),
             failure=self.failure,
             stopped=self.stopped,
-            refresh=None if refresh is None else written_at(code_of(refresh)),
         )
+        return LongRun(growth, tuple(self._points), None if refresh is None else written_at(code_of(refresh)))
 
 
 def _host_bytes() -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from graphsafe.capture.answers.build import Built
@@ -28,30 +28,26 @@ _HOST_NOISE = 8 << 20
 _KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
 _SLOWER = 1.5
 "A step slows down if its time rises steadily and ends at this many times the first."
+_NOTHING_SEEN = Growth(replays=0, compared=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """Growth over the points of a run."""
-
-    device_bytes: int | None
-    host_bytes: int | None
-    "Growth from the first point to the last; None if it was not measured."
-    leaks: str | None
-    "The memory that keeps growing: `device` or `host`, or None."
-    pool_bytes: int | None = None
-    slows: bool | None = None
-    "Whether steps take longer and longer; None if no time was measured."
-
-
-def growth_of(points: Sequence[Point]) -> Trend:
+def growth_of(points: Sequence[Point], run: Growth = _NOTHING_SEEN) -> Growth:
+    """Return the growth of a run, with what its points show."""
     device = _known([point.device_bytes for point in points])
     host = _known([point.host_bytes for point in points])
-    pool = _known([point.pool_bytes for point in points])
-    times = _known([point.step_ms for point in points])
-    leaks = "device" if _keeps_growing(device, 0) else "host" if _keeps_growing(host, _HOST_NOISE) else None
-    slows = _keeps_growing(times, (_SLOWER - 1) * times[0]) if times else None
-    return Trend(_grown(device), _grown(host), leaks, _grown(pool), slows)
+    times, step_times = _known([point.ms for point in points]), _known([point.step_ms for point in points])
+    return replace(
+        run,
+        bytes=_grown(device),
+        pool_bytes=_grown(_known([point.pool_bytes for point in points])),
+        host_bytes=_grown(host),
+        leaks="device" if _keeps_growing(device, 0) else "host" if _keeps_growing(host, _HOST_NOISE) else None,
+        first_ms=times[0] if times else None,
+        last_ms=times[-1] if times else None,
+        first_step_ms=step_times[0] if step_times else None,
+        last_step_ms=step_times[-1] if step_times else None,
+        slows=_keeps_growing(step_times, (_SLOWER - 1) * step_times[0]) if step_times else None,
+    )
 
 
 def _known(values: Sequence[Value | None]) -> list[Value]:
@@ -70,37 +66,18 @@ def _keeps_growing(values: Sequence[float], noise: float) -> bool:
 def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory, Replay]:
     """Return the probes `memory` and `replay` with the results of a long run: memory that grows; and outputs that drift
     or fail, which are faults of the replay."""
-    trend = growth_of(run.points)
-    times, step_times = _known([point.ms for point in run.points]), _known([point.step_ms for point in run.points])
-    growth = Growth(
-        replays=run.replays,
-        compared=run.compared,
-        bytes=trend.device_bytes,
-        pool_bytes=trend.pool_bytes,
-        host_bytes=trend.host_bytes,
-        leaks=trend.leaks,
-        first_ms=times[0] if times else None,
-        last_ms=times[-1] if times else None,
-        first_step_ms=step_times[0] if step_times else None,
-        last_step_ms=step_times[-1] if step_times else None,
-        slows=trend.slows,
-        keeping=run.keeping,
-        moved=run.moved,
-        drifts=run.drifts,
-        failure=run.failure,
-        stopped=run.stopped,
-    )
+    growth = growth_of(run.points, run.growth)
     memory = replace(memory, growth=growth)
-    if trend.leaks is not None:
-        memory = replace(memory, status="fail", reason=f"the memory of the {trend.leaks} grows with every replay")
-    for one in run.drifts:
-        name = f"{one.output} at replay {one.replay} of {run.replays}"
+    if growth.leaks is not None:
+        memory = replace(memory, status="fail", reason=f"the memory of the {growth.leaks} grows with every replay")
+    for one in growth.drifts:
+        name = f"{one.output} at replay {one.replay} of {growth.replays}"
         check = Check(name, "different", False, one.max_abs, one.floor, replay=one.replay)
         replay = replace(replay, status="fail", checks=(*(replay.checks or ()), check))
-    if run.failure is not None:
-        number, since = run.failure.replay, run.failure.right_until + 1
+    if growth.failure is not None:
+        number, since = growth.failure.replay, growth.failure.right_until + 1
         between = f"replay {number}" if since == number else f"one of replays {since} to {number}"
-        error = Error(f"{between} of {run.replays}: {run.failure.message}")
+        error = Error(f"{between} of {growth.replays}: {growth.failure.message}")
         replay = replace(replay, status="fail", first_error=error)
     return memory, replay
 

@@ -93,21 +93,23 @@ class Growth:
     replays: int
     compared: int
     "Number of replays that were compared with an eager step or with an earlier replay of the same inputs."
-    bytes: int | None
-    pool_bytes: int | None
-    host_bytes: int | None
-    leaks: str | None
+    bytes: int | None = None
+    pool_bytes: int | None = None
+    host_bytes: int | None = None
+    leaks: str | None = None
     "The memory that keeps growing: `device` or `host`, or null."
-    first_ms: float | None
-    last_ms: float | None
-    first_step_ms: float | None
-    last_step_ms: float | None
-    slows: bool | None
-    keeping: tuple[Keeping, ...]
-    moved: tuple[Moved, ...]
-    drifts: tuple[Drift, ...]
-    failure: LateFailure | None
-    stopped: str | None
+    first_ms: float | None = None
+    last_ms: float | None = None
+    first_step_ms: float | None = None
+    last_step_ms: float | None = None
+    slows: bool | None = None
+    "Whether steps take longer and longer; null if no time was measured."
+    keeping: tuple[Keeping, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    failure: LateFailure | None = None
+    stopped: str | None = None
+    "Why the run ended before its time: the user's code failed."
 
     def text(self) -> str:
         """Return in one line what grew."""

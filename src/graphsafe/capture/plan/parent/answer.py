@@ -11,20 +11,8 @@ from graphsafe.report.probes import Probes
 
 Data = Mapping[str, Any]
 
-KEYS = (
-    "verified",
-    "reason",
-    "coverage",
-    "operations",
-    "eager_ms",
-    "planned_ms",
-    "ideal_ms",
-    "pool_bytes",
-    "segments",
-    "modules",
-    "fixes",
-    "guards",
-)
+_NUMBERS = ("coverage", "operations", "eager_ms", "planned_ms", "ideal_ms", "pool_bytes")
+_LISTS = ("segments", "modules", "fixes", "guards")
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
@@ -40,38 +28,26 @@ def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[Se
     return [*known, replace(failure, frames=frames, span=None if whole else failure.span, whole=whole)]
 
 
-def reported(reported: Data) -> dict[str, Any]:
+def reported(told: Data) -> dict[str, Any]:
     """Return a planning child's answer in the form of the report."""
-    plan: dict[str, Any] = {
-        **dict.fromkeys(KEYS),
-        "verified": False,
-        "segments": [],
-        "modules": [],
-        "fixes": [],
-        "guards": [],
-    }
-    return plan | {key: reported[key] for key in KEYS if key in reported}
+    nothing: dict[str, Any] = {"verified": False, "reason": None, **dict.fromkeys(_NUMBERS)}
+    nothing |= {name: [] for name in _LISTS}
+    return nothing | {key: value for key, value in told.items() if key in nothing}
 
 
 def whole(probes: Probes) -> dict[str, Any]:
     """Return the plan of a step that is ready: one graph."""
     took = probes.timing.graph_ms
-    segment = {
-        "kind": "graph",
-        "operations": None,
-        "kernels": sum((probes.capture.nodes or {}).values()),
-        "ms": took,
-        "module": "",
-        "location": None,
-        "code": None,
-        "reason": None,
-    }
-    plan: dict[str, Any] = {
-        **dict.fromkeys(KEYS),
+    kernels = sum((probes.capture.nodes or {}).values())
+    segment = {"kind": "graph", "operations": None, "kernels": kernels, "ms": took, "module": ""}
+    plan = {
         "verified": True,
         "reason": "the step is ready: one graph",
         "coverage": 1.0,
+        "eager_ms": probes.timing.eager_ms,
+        "planned_ms": took,
+        "ideal_ms": took,
+        "pool_bytes": probes.memory.pool_bytes,
+        "segments": [{**segment, "location": None, "code": None, "reason": None}],
     }
-    plan |= {"eager_ms": probes.timing.eager_ms, "planned_ms": took, "ideal_ms": took, "segments": [segment]}
-    plan |= {"pool_bytes": probes.memory.pool_bytes, "modules": [], "fixes": [], "guards": []}
-    return plan
+    return reported(plan)
