@@ -112,9 +112,9 @@ def test_each_replay_is_compared_where_inputs_come_back(tmp_path: Path) -> None:
         with session.device.capture_stream():
             session.warm_up()
         recording: Any = session.device.record(session.subject)
-        sound = long_run(session, recording, 40)
+        sound = long_run(session, recording, 40).growth
         # One replay before the run, and one more for each look, after 4 and 8: the twelfth.
-        told = long_run(session, Glitch(recording, 1 + 12 + 2), 40)  # type: ignore[arg-type]
+        told = long_run(session, Glitch(recording, 1 + 12 + 2), 40).growth  # type: ignore[arg-type]
     assert (sound.compared, sound.drifts) == (40, ())
     (drift,) = told.drifts
     assert (drift.replay, drift.max_abs) == (12, pytest.approx(1.0))
