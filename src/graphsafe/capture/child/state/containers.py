@@ -9,6 +9,8 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from graphsafe.capture.child.state.objects import bases_of, module_name, namespace_of
 from graphsafe.capture.child.state.positions import (
     count_from,
@@ -30,38 +32,49 @@ class StateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Some variables as a container: of a module, whose dict `of` is."""
+    """Some variables as a container: of a module, whose dict `of` is, of a class, or of a TorchScript module."""
 
     of: Any
     names: tuple[str, ...]
 
 
-class ClassVariables(Variables):
-    """Variables of a class."""
-
-
-class ScriptAttributes(Variables):
-    """Attributes of a TorchScript module that are not tensors."""
-
-
 @dataclass(frozen=True, slots=True)
 class Slot:
+    """A place that a descriptor reads and sets: a slot of an object, or the content of a closure's cell."""
+
     of: Any
     descriptor: Any
+
+    def read(self) -> Any:
+        """Return the value, or MISSING."""
+        try:
+            return self.descriptor.__get__(self.of)
+        except (AttributeError, ValueError):
+            return MISSING
+
+    def put(self, value: Any) -> None:
+        """Set the value; MISSING removes it."""
+        if value is not MISSING:
+            self.descriptor.__set__(self.of, value)
+        elif self.read() is not MISSING:
+            self.descriptor.__delete__(self.of)
+
+
+_CELL: Any = types.CellType.cell_contents
+
+
+def cell_slot(cell: types.CellType) -> Slot:
+    """Return the place in a closure's cell."""
+    return Slot(cell, _CELL)
 
 
 def contents(container: Any) -> Any:
     """Return a container's current content, for `refill`."""
     kind = type(container)
-    if kind is Variables or kind is ClassVariables:
-        variables = container.of if kind is Variables else namespace_of(container.of)
-        return {name: variables[name] for name in container.names if name in variables}
+    if kind is Variables:
+        return {name: held_at(container.of, name) for name in container.names}
     if kind is Slot:
-        return read_slot(container)
-    if kind is ScriptAttributes:
-        return {name: container.of.getattr(name) for name in container.names}
-    if kind is types.CellType:
-        return read_cell(container)
+        return container.read()
     if is_over_sequence(kind):
         return position_of(container)
     if kind is functools._lru_cache_wrapper:
@@ -80,19 +93,11 @@ def refill(container: Any, before: Any) -> None:
     """Put back content that `contents` has read. Raises the error by which a container refuses."""
     kind = type(container)
     if kind is Variables:
-        for name in container.names:
-            _set_key(container.of, name, before.get(name, MISSING))
-    elif kind is ClassVariables:
-        for name in container.names:
-            if namespace_of(container.of).get(name, MISSING) is not before.get(name, MISSING):
-                _set_class_variable(container.of, name, before.get(name, MISSING))
-    elif kind is Slot:
-        _set_slot(container, before)
-    elif kind is ScriptAttributes:
         for name, value in before.items():
-            container.of.setattr(name, value)
-    elif kind is types.CellType:
-        set_cell(container, before)
+            if held_at(container.of, name) is not value:
+                put_at(container.of, name, value)
+    elif kind is Slot:
+        container.put(before)
     elif is_over_sequence(kind):
         set_position(container, before)
     elif kind is functools._lru_cache_wrapper:
@@ -153,12 +158,10 @@ def put_back_host(reach: Reach, path: str, value: Any) -> None:
 def held_at(container: Any, key: Any) -> Any:
     """Return the current value at a container and key of `Reach.owners`; MISSING if there is none."""
     kind = type(container)
-    if kind is types.CellType:
-        return read_cell(container)
     if kind is Slot:
-        return read_slot(container)
-    if kind is ScriptAttributes:
-        return container.of.getattr(key)
+        return container.read()
+    if kind is torch._C.ScriptModule:
+        return container.getattr(key)
     if issubclass(kind, type):
         return namespace_of(container).get(key, MISSING)
     try:
@@ -170,22 +173,23 @@ def held_at(container: Any, key: Any) -> Any:
 def put_at(container: Any, key: Any, value: Any) -> None:
     """Store a value where `held_at` reads it; not for tuples. Raises the error by which the place refuses."""
     kind = type(container)
-    if kind is types.CellType:
-        set_cell(container, value)
-    elif kind is Slot:
-        _set_slot(container, value)
-    elif kind is ScriptAttributes:
-        container.of.setattr(key, value)
+    if kind is Slot:
+        container.put(value)
+    elif kind is torch._C.ScriptModule:
+        container.setattr(key, value)
     elif issubclass(kind, type):
-        _set_class_variable(container, key, value)
+        if value is not MISSING:
+            type.__setattr__(container, key, value)
+        elif key in namespace_of(container):
+            type.__delattr__(container, key)
     else:
         base = _base(kind)
-        if base in (dict, OrderedDict):
-            _set_key(container, key, value)
-        elif value is MISSING:
-            raise StateError("an element of a list cannot be taken out alone")
-        else:
+        if value is not MISSING:
             base.__setitem__(container, key, value)
+        elif base not in (dict, OrderedDict):
+            raise StateError("an element of a list cannot be taken out alone")
+        elif base.__contains__(container, key):
+            base.__delitem__(container, key)
 
 
 def _put_into_tuple(reach: Reach, container: Any, key: int, value: Any) -> None:
@@ -199,46 +203,3 @@ def _put_into_tuple(reach: Reach, container: Any, key: int, value: Any) -> None:
     for path, (owner, index) in reach.owners.items():
         if owner is container:
             reach.owners[path] = (made, index)
-
-
-def _set_key(variables: Any, key: Any, value: Any) -> None:
-    base = _base(type(variables))
-    if value is not MISSING:
-        base.__setitem__(variables, key, value)
-    elif base.__contains__(variables, key):
-        base.__delitem__(variables, key)
-
-
-def _set_class_variable(owner: type, name: str, value: Any) -> None:
-    if value is not MISSING:
-        type.__setattr__(owner, name, value)
-    elif name in namespace_of(owner):
-        type.__delattr__(owner, name)
-
-
-def read_cell(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
-def set_cell(cell: types.CellType, value: Any) -> None:
-    if value is not MISSING:
-        cell.cell_contents = value
-    elif read_cell(cell) is not MISSING:
-        del cell.cell_contents
-
-
-def read_slot(slot: Slot) -> Any:
-    try:
-        return slot.descriptor.__get__(slot.of)
-    except AttributeError:
-        return MISSING
-
-
-def _set_slot(slot: Slot, value: Any) -> None:
-    if value is not MISSING:
-        slot.descriptor.__set__(slot.of, value)
-    elif read_slot(slot) is not MISSING:
-        slot.descriptor.__delete__(slot.of)

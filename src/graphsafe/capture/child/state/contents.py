@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import MISSING, ScriptAttributes, Slot, read_cell, read_slot
+from graphsafe.capture.child.state.containers import MISSING, Slot, Variables, cell_slot
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
 from graphsafe.capture.child.state.positions import (
@@ -55,7 +55,7 @@ def stored_in(path: str, value: Any) -> Iterator[Item]:
         yield from variables_in(dot, attributes)
     for name, descriptor in layout_of(type(value)).slots:
         slot = Slot(value, descriptor)
-        if (item := read_slot(slot)) is not MISSING:
+        if (item := slot.read()) is not MISSING:
             yield f"{dot}{name}", item, slot, name
 
 
@@ -255,9 +255,10 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
     dot = below(path)
     code = value.__code__
     for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
-        walk.reach.containers.append(cell)
-        if (item := read_cell(cell)) is not MISSING:
-            walk.look_at([(f"{dot}{name}", item, cell, None)])
+        slot = cell_slot(cell)
+        walk.reach.containers.append(slot)
+        if (item := slot.read()) is not MISSING:
+            walk.look_at([(f"{dot}{name}", item, slot, None)])
     defaults = value.__defaults__ or ()
     named = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     # If the function's code was replaced, it may have fewer parameters than there are defaults.
@@ -303,10 +304,9 @@ def _take_script_module(walk: Walk, path: str, value: Any) -> None:
     for name, tensor in tensors:
         walk.look_at([(f"{dot}{name}", tensor, None, None)])
     others = {name: script.getattr(name) for name in kept.keys() - dict(tensors).keys()}
-    mine = ScriptAttributes(script, tuple(sorted(others)))
-    walk.reach.containers.append(mine)
+    walk.reach.containers.append(Variables(script, tuple(sorted(others))))
     for name, item in sorted(others.items()):
-        walk.look_at([(f"{dot}{name}", item, mine, name)])
+        walk.look_at([(f"{dot}{name}", item, script, name)])
     modules = attributes.get("_modules")
     walk.look_at((f"{dot}{name}", item, None, None) for name, item in getattr(modules, "_python_modules", {}).items())
 

@@ -32,7 +32,7 @@ class Reach:
     owners: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Path of a host value or a tensor -> the container that holds it, and the key: a dict and its key (attributes and
     variables of modules too: the dict that holds them), a list, deque or tuple and the index, a class and the name of
-    the variable, a slot, a closure's cell, attributes of a TorchScript module and the name."""
+    the variable, a `Slot`, a TorchScript module and the name."""
     tuples: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     "Tuples have an owner too, so that a new tuple can replace one whose element changed."
     generators: dict[str, torch.Generator] = field(default_factory=dict)

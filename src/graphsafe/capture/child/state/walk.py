@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import ClassVariables, Variables
+from graphsafe.capture.child.state.containers import Variables
 from graphsafe.capture.child.state.objects import (
     bases_of,
     file_of,
@@ -131,7 +131,7 @@ class Walk:
                 continue
             kept = tuple(name for name, item in namespace_of(base).items() if _is_class_state(name, item))
             if kept:
-                self.reach.containers.append(ClassVariables(base, kept))
+                self.reach.containers.append(Variables(base, kept))
             for name, item in namespace_of(base).items():
                 if name in kept:
                     self.look_at([(dotted(dot, name), item, base, name)])

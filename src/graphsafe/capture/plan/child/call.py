@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state.containers import MISSING, read_cell, set_cell
+from graphsafe.capture.child.state.containers import MISSING
 from graphsafe.capture.device.bits.tensor_bytes import layout_text
 from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.slots import Slots
@@ -95,7 +95,7 @@ class Call:
         `handing` is called before the handed values are copied.
         """
         cells = cells_of(self.eager, self.beyond)
-        self._inputs = {name: read_cell(cell) for name, cell in cells.items()}
+        self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
             giver = next((one for one in reversed(earlier) if one.gives(self.frames[:-1], line)), None)
             if giver is not None and name in cells and giver.latest is self._inputs[name]:
@@ -105,16 +105,16 @@ class Call:
         result = self.eager()
         handing()
         self._slots.look()
-        self._first = {name: read_cell(cells[name]) for name in self.outputs if name in cells}
+        self._first = {name: cells[name].read() for name in self.outputs if name in cells}
         for name in self.handed.private & self._first.keys():
             self._first[name] = cloned_tensors(self._first[name])
-            set_cell(cells[name], self._first[name])
+            cells[name].put(self._first[name])
         if self.held:
             apart = {storage_address(tensor) for tensor in self.held.values() if tensor is not None}
             for name, value in self._first.items():
                 if any(storage_address(tensor) in apart for tensor in flat(value).tensors):
                     self._first[name] = cloned_tensors(value)
-                    set_cell(cells[name], self._first[name])
+                    cells[name].put(self._first[name])
             self.settle()
         if not self.handed.returns:
             self._first["return"] = result
@@ -134,12 +134,12 @@ class Call:
     def replay(self) -> None:
         cells = cells_of(self.eager, self.beyond)
         for name, value in self._inputs.items():
-            set_cell(cells[name], self.taken[name].latest if name in self.taken else value)
+            cells[name].put(self.taken[name].latest if name in self.taken else value)
         with self._surroundings():
             result = self.latest = self.eager()
         pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         for name, first in self._first.items():
-            new = result if name == "return" else read_cell(cells[name])
+            new = result if name == "return" else cells[name].read()
             pairs += self._pairs(name, first, new)
         pairs += self._state_pairs()
         _copy_all(pairs)

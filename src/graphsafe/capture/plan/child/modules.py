@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from graphsafe.capture.child.state.containers import MISSING, read_cell
+from graphsafe.capture.child.state.containers import MISSING, cell_slot
 from graphsafe.capture.child.targets import Subject
 
 
@@ -69,5 +69,5 @@ def _closure(fn: Any) -> dict[str, Any]:
     code, closure = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
     if code is None or closure is None:
         return {}
-    held = {name: read_cell(cell) for name, cell in zip(code.co_freevars, closure, strict=True)}
+    held = {name: cell_slot(cell).read() for name, cell in zip(code.co_freevars, closure, strict=True)}
     return {name: value for name, value in held.items() if value is not MISSING}

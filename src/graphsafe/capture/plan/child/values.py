@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Set
 from dataclasses import dataclass
-from types import CellType
 from typing import Any
 
 import torch
+
+from graphsafe.capture.child.state.containers import Slot, cell_slot
 
 TENSOR = "tensor"
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
@@ -70,12 +71,12 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, CellType]:
+def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, Slot]:
     """Return the variables that a nested function shares, by name; without `__class__` and those in `beyond`."""
     code: Any = function.__code__
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)
-    return {name: cell for name, cell in names if name != "__class__" and name not in beyond}
+    return {name: cell_slot(cell) for name, cell in names if name != "__class__" and name not in beyond}
 
 
 def shallow(value: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import reach_of
-from graphsafe.capture.child.state.containers import MISSING, read_cell
+from graphsafe.capture.child.state.containers import MISSING
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_written
 from graphsafe.capture.plan.child.call import Call, Handed
@@ -173,7 +173,7 @@ class _Watch:
             return eager()
         beyond = self._beyond[number]
         cells = cells_of(eager, beyond)
-        before = {name: read_cell(cell) for name, cell in cells.items()}
+        before = {name: cell.read() for name, cell in cells.items()}
         frames = frames_under(self._thread)
         region = self._regions[number]
         read = {name: value for name, value in before.items() if function_with(region).reads(region, name)}
@@ -194,7 +194,7 @@ class _Watch:
             for name, shape in shapes.items()
             if shape != shallow(before[name]) or isinstance(before[name], Iterator)
         )
-        results = {**{name: read_cell(cells[name]) for name in outputs if name in cells}, "return": result}
+        results = {**{name: cells[name].read() for name in outputs if name in cells}, "return": result}
         visit.left = {name: self._flow(value) for name, value in results.items()}
         kept = [
             tensor
