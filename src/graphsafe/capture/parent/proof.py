@@ -14,7 +14,7 @@ from graphsafe.capture.answers.build import Built, Declaration
 from graphsafe.capture.answers.step import Ran
 from graphsafe.capture.parent.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.parent.buckets.sharing import sample_of
-from graphsafe.capture.parent.buckets.support import Times, Tried
+from graphsafe.capture.parent.buckets.support import Tried
 from graphsafe.capture.parent.device_proof import DeviceProof
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
@@ -31,6 +31,7 @@ from graphsafe.failure import in_one_line
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import Finding, Limit, Report, Support, Tool, in_order
+from graphsafe.report.probes.timing import Timing
 from graphsafe.report.source import file_line
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook.book import Rulebook
@@ -130,8 +131,7 @@ class Proof:
             for number in range(len(points))
         ]
         tried = [
-            Tried(axes, worst(one.verdict for one in of), next(filter(None, map(_times, of)), None))
-            for axes, of in zip(points, seen, strict=True)
+            Tried(axes, worst(one.verdict for one in of), _timing(of)) for axes, of in zip(points, seen, strict=True)
         ]
         ran = [one for of in seen for one in of]
         declared = next((one.told[Built].declared for one in ran if one.told[Built].declared is not None), None)
@@ -248,9 +248,10 @@ def _evidence(devices: Sequence[str]) -> Literal["measured", "predicted"] | None
     return "predicted" if any(device.startswith("sim") for device in devices) else "measured"
 
 
-def _times(seen: Seen) -> Times | None:
-    eager, graph = seen.probes.timing.eager_ms, seen.probes.timing.graph_ms
-    return Times(eager, graph) if eager and graph else None
+def _timing(seen: Sequence[Seen]) -> Timing:
+    """Return the first of several timings that has both times."""
+    measured = (one.probes.timing for one in seen if one.probes.timing.times_as_fast is not None)
+    return next(measured, Timing())
 
 
 def _named(asked: str, present: Sequence[str]) -> list[str]:

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 from graphsafe.capture.answers.build import Declaration
-from graphsafe.capture.parent.buckets.support import Times, Tried, over_declared, proven_by, under_declared
+from graphsafe.capture.parent.buckets.support import Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Finding, Limit, Source, Support
+from graphsafe.report.probes.timing import Timing
 from graphsafe.report.text import bucket_name
 from graphsafe.rulebook.book import Rule
 
@@ -59,25 +60,25 @@ def mismatch(
     under = under_declared(declared.level, tried) if declared.exact else None
     if under is None:
         return None
-    proven = proven_by(tried)
+    proven, timing = proven_by(tried), under.timing
     data = {
         "declared": declared.level,
         "proven": None if proven is None else proven.level,
         "bucket": dict(under.axes),
-        "eager_ms": under.times and under.times.eager_ms,
-        "graph_ms": under.times and under.times.graph_ms,
-        "times_as_fast": under.times and under.times.times_as_fast,
+        "eager_ms": timing.eager_ms,
+        "graph_ms": timing.graph_ms,
+        "times_as_fast": timing.times_as_fast,
     }
-    because = f"Here {_named(under)} was captured and replayed correctly{_gain(under.times)}."
+    because = f"Here {_named(under)} was captured and replayed correctly{_gain(timing)}."
     words = {"expr": declared.words, "value": _named(under)}
     return finding_at(frame, rule, "under-declared", "warning", words, because, data, None, source, _TOO_LITTLE)
 
 
-def _gain(times: Times | None) -> str:
-    if times is None:
+def _gain(timing: Timing) -> str:
+    if timing.times_as_fast is None:
         return "; how much faster that is was not measured"
-    took = f"{times.graph_ms:.3g} ms against {times.eager_ms:.3g} ms"
-    return f", {times.times_as_fast:.1f} times as fast as an eager step ({took})"
+    took = f"{timing.graph_ms:.3g} ms against {timing.eager_ms:.3g} ms"
+    return f", {timing.times_as_fast:.1f} times as fast as an eager step ({took})"
 
 
 def _named(bucket: Tried) -> str:

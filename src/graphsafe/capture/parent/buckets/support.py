@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from graphsafe.capture.shared.axes import Query, query_of
 from graphsafe.config import SUPPORT_LEVELS as LEVELS
 from graphsafe.report.model import Verdict
+from graphsafe.report.probes.timing import Timing
 
 _NEVER, _SINGLE, _UNIFORM, _ALWAYS = LEVELS
 _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
 "Verdicts of a bucket that break a declared promise, which is always one graph for the whole step."
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """Measured times of one bucket on one device."""
-
-    eager_ms: float
-    graph_ms: float
-
-    @property
-    def times_as_fast(self) -> float:
-        return self.eager_ms / self.graph_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +22,7 @@ class Tried:
 
     axes: Mapping[str, Any]
     verdict: Verdict
-    times: Times | None = None
+    timing: Timing = field(default_factory=Timing)
     "The times on the first device that measured times."
 
     @property
