@@ -21,8 +21,8 @@ import torch
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.frames import is_user_file, user_frames
+from graphsafe.errors import RequestError
 from graphsafe.guard.findings import Forbidden, findings_of, message_of
-from graphsafe.guard.here import source_here
 from graphsafe.guard.source import Source
 from graphsafe.report.model import CallSite
 
@@ -41,6 +41,10 @@ _KIND_OF: dict[StepEventKind, Forbiddable] = {
 }
 "Kind of event -> the rule that forbids it. A query (`event.query()`) does not wait, and is left out."
 _MOST_UNKNOWN = 3
+_NOTHING_TO_SEE = (
+    "graphsafe.forbid would see nothing: there is no GPU here, and no simulated device; ask for the fixture "
+    "graphsafe_device, or run pytest with --graphsafe-device sim"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class _Stack:
         """Enter a region. Raises RequestError if there is nothing to watch with, or launches are counted already."""
         if entry.rules is not None:
             if self.source is None:
-                source = source_here()
+                source = _source_here()
                 self.watching.enter_context(source.watched(self))
                 self.source = source
             if entry.rules.launches is not None:
@@ -111,6 +115,21 @@ class _Stack:
             self.source = None
             self.watching.close()
         return entry
+
+
+def _source_here() -> Source:
+    """Return the source that sees this thread. Raises RequestError if there is none."""
+    worlds = sys.modules.get("graphsafe.capture.device.sim.world")
+    world = None if worlds is None else worlds.active()
+    if world is not None:
+        from graphsafe.guard.on_sim import SimSource
+
+        return SimSource(world)
+    if torch.cuda.is_available():
+        from graphsafe.guard.on_cuda import CudaSource
+
+        return CudaSource()
+    raise RequestError(_NOTHING_TO_SEE)
 
 
 class _Here(threading.local):
