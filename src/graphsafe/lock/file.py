@@ -95,20 +95,7 @@ def _place(entry: Proven) -> tuple[Any, ...]:
 
 
 def _table(entry: Proven) -> dict[str, Any]:
-    return {
-        "device": entry.device,
-        "bucket": entry.bucket or None,
-        "rank": entry.rank,
-        "verdict": entry.verdict,
-        "nodes": dict(sorted(entry.nodes.items())),
-        "waits": entry.waits,
-        "copies": entry.copies,
-        "coverage": entry.coverage,
-        "pool_bytes": entry.pool_bytes,
-        "speedup": None if entry.speedup is None else asdict(entry.speedup),
-        "replay_ms": None if entry.replay_ms is None else asdict(entry.replay_ms),
-        "torch": entry.torch,
-    }
+    return {**asdict(entry), "bucket": entry.bucket or None, "nodes": dict(sorted(entry.nodes.items()))}
 
 
 def _targets(document: Document, key: str, value: object) -> dict[str, dict[Key, Proven]]:

@@ -27,14 +27,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proven:
-    """One entry of a lock. A value of None was not measured."""
+    """One entry of a lock, in the order in which the file has its values. A value of None was not measured."""
 
     device: str
     "The kind of device: `sim`, or the GPU's name."
     bucket: str = ""
     "The bucket, `batch=8 q_len=1`; empty if the target has no axes."
     rank: int | None = None
-    torch: str | None = None
     verdict: Verdict
     nodes: Mapping[str, int]
     waits: int | None = None
@@ -45,6 +44,7 @@ class Proven:
     speedup: Spread | None = None
     "The ratio of an eager step's time to a replay's."
     replay_ms: Spread | None = None
+    torch: str | None = None
 
     @property
     def key(self) -> Key:

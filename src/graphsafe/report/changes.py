@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Environment, Finding, Limit, Report, in_order
+from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Finding, Limit, Report, facts_of, in_order
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.memory import Growth, Held
 from graphsafe.report.probes.probe import Unit
@@ -79,26 +79,11 @@ def _verdict(before: Any, after: Any) -> Iterator[Change]:
 
 
 def _environment(before: Report, after: Report) -> Iterator[Change]:
-    old, new = _facts(before), _facts(after)
+    old, new = facts_of(before), facts_of(after)
     for name in dict.fromkeys((*old, *new)):
         was, now = old.get(name), new.get(name)
         if was != now:
             yield Change(f"{name}: {_said(now)}, was {_said(was)}")
-
-
-def _facts(report: Report) -> dict[str, str | None]:
-    it: Environment = report.environment
-    return {
-        "graphsafe": report.tool.version,
-        "Python": it.python,
-        "torch": it.torch,
-        "CUDA": it.cuda,
-        "driver": it.driver,
-        "devices": ", ".join(it.devices) or None,
-        "op table": it.facts,
-        **it.libraries,
-        **it.settings,
-    }
 
 
 def _said(value: str | None) -> str:

@@ -240,6 +240,22 @@ def _in_frame(page: str) -> str:
     )
 
 
+def facts_of(report: Report) -> dict[str, str | None]:
+    """Return the versions, devices and settings with which a report was made, by their names for readers."""
+    it = report.environment
+    return {
+        "graphsafe": report.tool.version,
+        "Python": it.python,
+        "torch": it.torch,
+        "CUDA": it.cuda,
+        "driver": it.driver,
+        "devices": ", ".join(it.devices) or None,
+        "op table": it.facts,
+        **it.libraries,
+        **it.settings,
+    }
+
+
 def unsuppressed(report: Report) -> list[Finding]:
     """Return, in order, the findings that a reader should act on."""
     return [finding for finding in in_order(report.findings) if finding.suppressed is None]

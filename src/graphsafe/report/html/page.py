@@ -10,7 +10,7 @@ from graphsafe.report.html.findings import findings_html, suppressed_html
 from graphsafe.report.html.style import STYLE
 from graphsafe.report.html.summary import heading, summary_html
 from graphsafe.report.html.words import escaped_text, page, table, words
-from graphsafe.report.model import Report, in_order
+from graphsafe.report.model import Report, facts_of, in_order
 from graphsafe.report.source import Lines
 from graphsafe.report.support_text import support_texts
 from graphsafe.report.text import listed
@@ -42,17 +42,11 @@ def _report(report: Report, filters: Filters, source: Lines) -> str:
 
 
 def _environment(report: Report) -> str:
-    it = report.environment
-    facts = [
-        ("graphsafe", report.tool.version),
-        ("created", report.created),
-        ("Python", it.python),
-        ("torch", it.torch),
-        ("CUDA", it.cuda),
-        ("driver", it.driver),
-        ("devices", listed(it.devices)),
-        ("op table", it.facts),
-        *it.libraries.items(),
-        *it.settings.items(),
-    ]
-    return "<h2>Environment</h2>" + table([(escaped_text(name), escaped_text(value)) for name, value in facts if value])
+    facts = {
+        "graphsafe": None,
+        "created": report.created,
+        **facts_of(report),
+        "devices": listed(report.environment.devices),
+    }
+    rows = [(escaped_text(name), escaped_text(value)) for name, value in facts.items() if value]
+    return "<h2>Environment</h2>" + table(rows)

@@ -242,8 +242,7 @@ class SimWork:
     def synchronize(self) -> None:
         self._event.wait()
 
-    def block_current_stream(self) -> None:
-        self._event.wait()
+    block_current_stream = synchronize
 
     def is_completed(self) -> bool:
         worlds.current().host_wait("torch.distributed.Work.is_completed", "query", EVENT_IN_CAPTURE)
