@@ -56,26 +56,25 @@ def proven_by(report: Report) -> dict[Key, Proven]:
     found: dict[Key, Proven] = {}
     for device in report.devices or ():
         kind = kind_of(device.device, report.environment)
-        parts = [(bucket_name(each.axes), each.verdict, each.probes) for each in device.buckets]
-        for bucket, verdict, data in parts or [("", device.verdict, device.probes)]:
-            probes = Probes.of(data)
+        for part in device.parts:
+            probes = Probes.of(part.probes)
             speedup, replay_ms = _times(probes)
             entry = Proven(
                 device=kind,
-                bucket=bucket,
+                bucket=bucket_name(part.axes),
                 rank=device.rank,
                 torch=report.environment.torch,
-                verdict=verdict,
+                verdict=part.verdict,
                 nodes=dict(probes.capture.nodes or {}),
                 waits=probes.step.syncs,
                 copies=probes.step.copies,
-                coverage=_coverage(report, device, verdict),
+                coverage=_coverage(report, device, part.verdict),
                 pool_bytes=probes.memory.pool_bytes,
                 speedup=speedup,
                 replay_ms=replay_ms,
             )
             known = found.get(entry.key)
-            if known is None or VERDICTS.index(verdict) > VERDICTS.index(known.verdict):
+            if known is None or VERDICTS.index(part.verdict) > VERDICTS.index(known.verdict):
                 found[entry.key] = entry
     return found
 

@@ -71,11 +71,7 @@ def summary_lines(named: Sequence[tuple[str, Report]], paint: Paint) -> list[str
 
 
 def _seconds(report: Report) -> float:
-    return sum(
-        Probes.of(part.probes).timing.seconds or 0.0
-        for device in report.devices or ()
-        for part in (device.buckets or (device,))
-    )
+    return sum(Probes.of(part.probes).timing.seconds or 0.0 for device in report.devices or () for part in device.parts)
 
 
 def reason(probes: Data, plan: Any, verdict: Verdict) -> str:

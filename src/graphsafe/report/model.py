@@ -170,6 +170,11 @@ class DeviceResult:
     pool: Any = None
     "The result of capturing the device's buckets in one pool; None if this was not tried."
 
+    @property
+    def parts(self) -> tuple[Bucket, ...]:
+        """Return the buckets; without buckets, the device as one bucket without axes."""
+        return self.buckets or (Bucket({}, self.verdict, self.probes),)
+
 
 @dataclass(frozen=True, slots=True)
 class Support:
@@ -254,6 +259,11 @@ def facts_of(report: Report) -> dict[str, str | None]:
         **it.libraries,
         **it.settings,
     }
+
+
+def title_of(report: Report) -> str:
+    """Return `graphsafe capture model.py:build`."""
+    return " ".join(filter(None, ("graphsafe", report.command, report.target)))
 
 
 def unsuppressed(report: Report) -> list[Finding]:

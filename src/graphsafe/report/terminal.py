@@ -11,7 +11,7 @@ from graphsafe.report.capture_text import capture_blocks, verdict_lines
 from graphsafe.report.frame import code_frame
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, is_in_baseline, unsuppressed
 from graphsafe.report.source import Lines
-from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
+from graphsafe.report.text import Paint, cells, chained, count, level_counts, listed, painter, printable, wrapped
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
@@ -244,8 +244,7 @@ def _limits(limits: Sequence[Limit], width: int, paint: Paint) -> list[str]:
 
 
 def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    levels = [finding.level for finding in shown]
-    parts = [count(levels.count(level), level) for level in reversed(LEVELS) if level in levels]
+    parts = level_counts(shown)
     files = len({finding.location.path for finding in shown})
     text = f"{listed(parts)} in {count(files, 'file')}" if parts else "no findings"
     known = sum(map(is_in_baseline, report.findings))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphsafe.report.model import DeviceResult
+    from graphsafe.report.model import Bucket, DeviceResult, Finding
 
 Paint = Callable[[str, str], str]
 """Colours a text, as in `paint("bold red", text)`; without colour it returns the text itself."""
@@ -111,6 +111,17 @@ def bucket_name(axes: Mapping[str, Any]) -> str:
 def device_name(device: DeviceResult) -> str:
     """Return a device's name: `cuda:1`, `rank 1 on cuda:1`."""
     return device.device if device.rank is None else f"rank {device.rank} on {device.device}"
+
+
+def part_name(device: DeviceResult, bucket: Bucket) -> str:
+    """Return the name of a part of a device: `cuda:1`, `cuda:1 batch=4`."""
+    return f"{device_name(device)} {bucket_name(bucket.axes)}".rstrip()
+
+
+def level_counts(findings: Sequence[Finding]) -> list[str]:
+    """Return how many findings of each level there are, the gravest first: `2 errors`, `1 note`."""
+    levels = [finding.level for finding in findings]
+    return [count(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
 
 
 def listed(parts: Iterable[str], most: int = 12) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from graphsafe.report.model import LEVELS, Finding, Level, Report, Verdict, unsuppressed
-from graphsafe.report.text import count, listed, printable
+from graphsafe.report.model import LEVELS, Finding, Level, Report, Verdict, title_of, unsuppressed
+from graphsafe.report.text import count, level_counts, listed, printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _ROWS = 50
@@ -41,8 +41,7 @@ def render_summary(reports: Sequence[Report]) -> str:
     """Return the Markdown for the file that GITHUB_STEP_SUMMARY names."""
     parts = []
     for report in reports:
-        title = " ".join(filter(None, ("graphsafe", report.command, report.target)))
-        parts.append(f"### {_cell(title)}\n\n{_cell(_counted(report))}\n")
+        parts.append(f"### {_cell(title_of(report))}\n\n{_cell(_counted(report))}\n")
         found = sorted(unsuppressed(report), key=lambda one: -LEVELS.index(one.level))
         if found:
             rows = [f"| {one.level} | {one.code} | {_place(one)} | {_cell(one.message)} |" for one in found[:_ROWS]]
@@ -55,9 +54,7 @@ def render_summary(reports: Sequence[Report]) -> str:
 def _counted(report: Report) -> str:
     """Return `3 errors and 1 note in 2 files`, and the verdict."""
     found = unsuppressed(report)
-    levels = [
-        count(number, level) for level in reversed(LEVELS) if (number := sum(one.level == level for one in found))
-    ]
+    levels = level_counts(found)
     files = count(len({one.location.path for one in found}), "file")
     text = f"{listed(levels)} in {files}" if levels else "no findings"
     return f"{report.verdict}; {text}" if report.verdict is not None else text

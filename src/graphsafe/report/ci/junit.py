@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 from xml.etree import ElementTree as xml
 
 from graphsafe.report.capture_text import reason
-from graphsafe.report.model import DeviceResult, Finding, Report, Verdict, in_order, unsuppressed
-from graphsafe.report.text import bucket_name, device_name
+from graphsafe.report.model import Finding, Report, in_order, title_of, unsuppressed
+from graphsafe.report.text import part_name
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -23,8 +22,7 @@ def render_junit(reports: Sequence[Report]) -> str:
     """
     root = xml.Element("testsuites", name="graphsafe")
     for report in reports:
-        name = " ".join(filter(None, ("graphsafe", report.command, report.target)))
-        suite = _add(root, "testsuite", name=name, timestamp=report.created.removesuffix("Z"))
+        suite = _add(root, "testsuite", name=title_of(report), timestamp=report.created.removesuffix("Z"))
         if report.devices is None:
             _scan_cases(suite, report)
         else:
@@ -53,8 +51,9 @@ def _scan_cases(suite: xml.Element, report: Report) -> None:
 def _capture_cases(suite: xml.Element, report: Report) -> None:
     for device in report.devices or ():
         found = "\n\n".join(_text(one) for one in unsuppressed(report) if one.device in (None, device.device))
-        for name, verdict, why in _parts(device, report.plan):
-            case = _case(suite, report.target or "capture", name)
+        for part in device.parts:
+            case = _case(suite, report.target or "capture", part_name(device, part))
+            verdict, why = part.verdict, reason(part.probes, report.plan, part.verdict)
             if verdict == "not-ready":
                 _add(case, "failure", found, type=verdict, message=why or verdict)
             elif verdict == "inconclusive":
@@ -69,20 +68,6 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
             type="inconclusive",
             message="; ".join(f"{limit.what}: {limit.why}" for limit in report.limits),
         )
-
-
-def _parts(device: DeviceResult, plan: Any) -> list[tuple[str, Verdict, str]]:
-    """Return name, verdict and reason of every bucket, or of the device if it has none."""
-    if not device.buckets:
-        return [(device_name(device), device.verdict, reason(device.probes, plan, device.verdict))]
-    return [
-        (
-            f"{device_name(device)} {bucket_name(bucket.axes)}",
-            bucket.verdict,
-            reason(bucket.probes, plan, bucket.verdict),
-        )
-        for bucket in device.buckets
-    ]
 
 
 def _case(suite: xml.Element, classname: str, name: str) -> xml.Element:

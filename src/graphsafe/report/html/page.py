@@ -8,9 +8,9 @@ from graphsafe.report.html.devices import devices_html
 from graphsafe.report.html.filters import Filters
 from graphsafe.report.html.findings import findings_html, suppressed_html
 from graphsafe.report.html.style import STYLE
-from graphsafe.report.html.summary import heading, summary_html
+from graphsafe.report.html.summary import summary_html
 from graphsafe.report.html.words import escaped_text, page, table, words
-from graphsafe.report.model import Report, facts_of, in_order
+from graphsafe.report.model import Report, facts_of, in_order, title_of
 from graphsafe.report.source import Lines
 from graphsafe.report.support_text import support_texts
 from graphsafe.report.text import listed
@@ -19,7 +19,7 @@ from graphsafe.report.text import listed
 def render_html(reports: Sequence[Report], source: Lines) -> str:
     filters = Filters([finding for report in reports for finding in report.findings])
     body = "\n".join(_report(report, filters, source) for report in reports)
-    title = ", ".join(heading(report) for report in reports) or "graphsafe"
+    title = ", ".join(title_of(report) for report in reports) or "graphsafe"
     return page(title, f"{STYLE}{filters.rules()}", body)
 
 

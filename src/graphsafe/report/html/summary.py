@@ -7,21 +7,16 @@ from collections.abc import Sequence
 
 from graphsafe.report.capture_text import gain_text, reason
 from graphsafe.report.html.words import badge, escaped_text, table, words
-from graphsafe.report.model import LEVELS, Finding, Report
-from graphsafe.report.text import bucket_name, count, device_name, listed
+from graphsafe.report.model import LEVELS, Finding, Report, title_of
+from graphsafe.report.text import count, level_counts, listed, part_name
 
 _MOST = 8
 "Number of rows in a table; the findings below are complete."
 
 
-def heading(report: Report) -> str:
-    """Return the title of a report."""
-    return f"graphsafe {report.command}" + (f" {report.target}" if report.target else "")
-
-
 def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> str:
     """Return the verdict, how many findings of which codes there are, and the files with the most findings."""
-    lines = [f"<h1>{escaped_text(heading(report))}</h1>"]
+    lines = [f"<h1>{escaped_text(title_of(report))}</h1>"]
     if report.verdict is not None:
         said = {"measured": "measured", "predicted": "predicted on the simulated device; only a GPU measures"}
         evidence = f" <small>{said[report.evidence]}</small>" if report.evidence else ""
@@ -31,22 +26,17 @@ def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> s
 
 
 def _counts(shown: Sequence[Finding], suppressed: int) -> str:
-    levels = [finding.level for finding in shown]
-    counts = [count(levels.count(level), level) for level in reversed(LEVELS) if level in levels]
-    return listed([*counts, *([f"{suppressed} suppressed"] if suppressed else [])]) or "No findings"
+    return listed([*level_counts(shown), *([f"{suppressed} suppressed"] if suppressed else [])]) or "No findings"
 
 
 def _verdicts(report: Report) -> str:
     """Return the verdict of each device and bucket with its reason, if there are several."""
     rows = []
     for device in report.devices or ():
-        name = escaped_text(device_name(device))
-        for bucket in device.buckets:
-            why = reason(bucket.probes, report.plan, bucket.verdict) + gain_text(bucket.probes)
-            rows.append((f"{name} {escaped_text(bucket_name(bucket.axes))}", badge(bucket.verdict), words(why)))
-        if not device.buckets:
-            why = reason(device.probes, report.plan, device.verdict)
-            rows.append((name, badge(device.verdict), words(why)))
+        for part in device.parts:
+            why = reason(part.probes, report.plan, part.verdict)
+            why += gain_text(part.probes) if device.buckets else ""
+            rows.append((escaped_text(part_name(device, part)), badge(part.verdict), words(why)))
     return table(rows) if len(rows) > 1 else ""
 
 

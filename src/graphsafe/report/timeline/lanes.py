@@ -74,10 +74,9 @@ def pictures(report: Report) -> list[Picture]:
     """Return the timelines of a report; devices and buckets without one have a picture without lanes."""
     found = []
     for number, device in enumerate(report.devices or ()):
-        parts = [(bucket_name(bucket.axes), bucket.probes) for bucket in device.buckets] or [("", device.probes)]
-        for at, (bucket, probes) in enumerate(parts):
-            place = device_name(device) + (f", {bucket}" if bucket else "")
-            timeline = Probes.of(probes).timeline
+        for at, part in enumerate(device.parts):
+            place = ", ".join(filter(None, (device_name(device), bucket_name(part.axes))))
+            timeline = Probes.of(part.probes).timeline
             plan = report.plan if number == 0 and at == 0 and isinstance(report.plan, Mapping) else None
             found.append(Picture(report.target or "the step", place, tuple(_lanes(timeline, plan)), timeline))
     return found
