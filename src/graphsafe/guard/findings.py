@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import chain, location, shown, text_at
+from graphsafe.guard.failed import own_first
 from graphsafe.report.model import CallSite, Finding, in_order
 from graphsafe.report.source import file_lines
 from graphsafe.report.terminal import render_findings
@@ -20,7 +21,6 @@ _TAKES_MEMORY = (
     "Every block that is taken from the device's allocator counts here, the result of an operation too. What the block "
     "needs must be there before it."
 )
-_SITES = ("site-packages", "dist-packages")
 
 
 class Forbidden(AssertionError):
@@ -39,7 +39,6 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
     """Return one finding for each code and line, with how often it happened. Events without a line have none."""
     book = load_rulebook()
     found: dict[tuple[str, str, int], Finding] = {}
-    own: set[tuple[str, str, int]] = set()
     for event in events:
         code = code_of(event, book.ops)
         if code is None or not event.frames:
@@ -49,8 +48,6 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
         if key in found:
             found[key] = replace(found[key], count=found[key].count + 1)
             continue
-        if not any(f"/{site}/" in event.frames[-1].path for site in _SITES):
-            own.add(key)
         rule = book.rules[code]
         words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code)}
         found[key] = Finding(
@@ -66,10 +63,9 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
             message=rule.message.format_map(words),
             why=_TAKES_MEMORY if code == "GS401" else rule.short_why,
             fix=rule.fix_short.format_map(words),
-            data=_data(event),
+            data=event.details(),
         )
-    ordered = {id(finding): key for key, finding in found.items()}
-    return sorted(in_order(found.values()), key=lambda finding: ordered[id(finding)] not in own)
+    return own_first(in_order(found.values()))
 
 
 def message_of(
@@ -90,8 +86,3 @@ def message_of(
         width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
         lines += ["", render_findings(findings, file_lines, colour=False, width=width).rstrip()]
     return "\n".join(lines)
-
-
-def _data(event: StepEvent) -> Mapping[str, Any]:
-    said = {key: value for key, value in event.data.items() if value is not None}
-    return {**said, "op": event.op, "via": event.via} | ({} if event.nbytes is None else {"bytes": event.nbytes})

@@ -35,6 +35,11 @@ class StepEvent:
     """Details that tell rules apart: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`;
     `dtype`; for random numbers `how`."""
 
+    def details(self) -> dict[str, Any]:
+        """Return the known details, for the data of a finding."""
+        known = {key: value for key, value in self.data.items() if value is not None}
+        return {**known, "op": self.op, "via": self.via} | ({} if self.nbytes is None else {"bytes": self.nbytes})
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureFailure(Error):

@@ -104,10 +104,7 @@ class _Writer:
             code = code_of(event, self._book.ops)
             if code is None:
                 continue
-            data = {key: value for key, value in event.data.items() if value is not None}
-            data |= {"op": event.op, "via": event.via}
-            if event.nbytes is not None:
-                data["bytes"] = event.nbytes
+            data = event.details()
             level: Level | None = "note" if event.first_only or event.guarded else None
             if event.first_only:
                 data["when"] = "only in step 1"
