@@ -448,3 +448,14 @@ def test_weights_that_change_are_put_back() -> None:
     module.extra = torch.ones(1)
     kept.put_back()
     assert module.weight.equal(before) and not hasattr(module, "extra")
+
+
+def test_gradients_are_put_back_or_taken_away() -> None:
+    module = torch.nn.Linear(2, 2)
+    module.bias.grad = before = torch.ones(2)
+    kept = snapshot_of(module)
+    module.bias.grad = None
+    module(torch.ones(1, 2)).sum().backward()
+    kept.put_back()
+    assert module.weight.grad is None
+    assert module.bias.grad is before

@@ -137,8 +137,13 @@ def _take_constant(walk: Walk, path: str, value: Any) -> None:
 def _take_tensor(walk: Walk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
-    if kind.is_leaf.__get__(value) and (grad := kind.grad.__get__(value)) is not None:
+    if not kind.is_leaf.__get__(value):
+        return
+    grad = kind.grad.__get__(value)
+    if grad is not None:
         walk.look_at([(f"{path}.grad", grad, None, None)])
+    if grad is not None or kind.requires_grad.__get__(value):
+        walk.reach.containers.append(Slot(value, kind.grad))
 
 
 def _take_generator(walk: Walk, path: str, value: Any) -> None:
