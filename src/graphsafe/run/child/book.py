@@ -18,7 +18,8 @@ from graphsafe.failure import in_one_line
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
-from graphsafe.run.child.keys import Changed, Key, Stale
+from graphsafe.run.child.frozen.numbers import Frozen
+from graphsafe.run.child.keys import Key, Stale
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
@@ -64,6 +65,8 @@ class Book:
         self._reads: Reads | None = None
         self._results = Results(is_reading_told=sight.evidence == "predicted")
         self._previous = Previous()
+        self._frozen: dict[str, list[Frozen]] = {}
+        "The numbers that captured code used, by file, if eager operations are seen."
         self._memories: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
         self._streams: dict[int, str] = {0: "default stream"}
@@ -111,6 +114,8 @@ class Book:
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
         record.key = Key(frames)
+        for number in record.key.frozen if self.sight.evidence == "predicted" else ():
+            self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
         with torch._C.DisableTorchFunction():
             names = names_in(frames)
@@ -180,9 +185,10 @@ class Book:
             if record.looks < _FIRST or self.sight.evidence == "predicted":
                 self._overwriting(record)
             graph = None if record.graph is None else record.graph()
-            changed = None if graph is None else self.sight.replaying(graph)
+            if graph is not None:
+                self.sight.replaying(graph)
             drew = graph is not None and record.draws.replaying(graph, *self._running())
-            if record.outputs.look() | self._is_stale(record, changed) | drew:
+            if record.outputs.look() | self._is_stale(record) | drew:
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
@@ -208,7 +214,7 @@ class Book:
         """Compare the values that a graph froze with the program's, before a replay."""
         if record.options or record.key.has_values:
             with torch._C.DisableTorchFunction():
-                if self._is_stale(record, None):
+                if self._is_stale(record):
                     self._tell(False)
 
     def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
@@ -249,8 +255,12 @@ class Book:
 
         The storages are computed only if a read matters.
         """
-        if self._results.is_watching and self._results.read(storages(), user_frames_now(sys._getframe(1))):
+        frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
+        if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
+        for frame in frames[:1]:
+            for number in self._frozen.get(frame.f_code.co_filename, ()):
+                number.ran(frame.f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
         """Run a hook of graphsafe; its error is noted and does not stop the program."""
@@ -343,15 +353,15 @@ class Book:
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
-    def _is_stale(self, record: GraphRecord, changed: Changed | None) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph, has `changed`
-        a number, or has changed one of an optimizer's."""
+    def _is_stale(self, record: GraphRecord) -> bool:
+        """Return whether this is the first replay for which the program has another value than the graph, or has
+        changed a number of an optimizer."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)
         others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
         frames = user_frames_now(sys._getframe(1))
-        found = record.key.differs(frames, others) or changed or next(filter(None, options), None)
+        found = record.key.differs(frames, others) or next(filter(None, options), None)
         if found is not None:
             at = found.at or record.key.chosen_at(frames)
             record.stale = Stale(replace(found, at=at), user_frames()[0])

@@ -33,13 +33,11 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.keys import Changed
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
-from graphsafe.run.child.sim.frozen import FrozenNumbers
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
@@ -64,8 +62,6 @@ class SimSight:
         self._derived = Derived()
         self._asked = Asked()
         self._weights = Weights()
-        self._frozen = FrozenNumbers()
-        self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
@@ -81,8 +77,7 @@ class SimSight:
         return self._world.stream().number
 
     def begun(self, pool: Any) -> None:
-        """Forget the numbers of an earlier capture; a simulated graph shows everything else after its capture."""
-        self._frozen.begun()
+        """Do nothing: a simulated graph can be read after its capture."""
 
     def ending(self, graph: Any) -> None:
         """Do nothing, as in `begun`."""
@@ -103,7 +98,6 @@ class SimSight:
                     (filled if access == "write" else inputs).append(tensor)
         self._refills.captured(found)
         self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
-        self._frozen.captured(graph)
         passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
@@ -192,7 +186,6 @@ class SimSight:
             arguments = [args, dict(kwargs)]
             inputs = tensors_in(arguments)
             self._derived.ran(name, inputs, written, outputs)
-            self._frozen.ran(name, args, kwargs)
             self._asked.ran(name, args)
             self._weights.ran(inputs, written)
             if name in _COMPARE and (session := _same_result(args)) is not None:
@@ -225,15 +218,13 @@ class SimSight:
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
-    def replaying(self, graph: CUDAGraph) -> Changed | None:
+    def replaying(self, graph: CUDAGraph) -> None:
         self._asked.replaying(graph)
         self._weights.replaying(graph)
-        found = self._frozen.changed(graph)
-        return None if found is None else Changed(found.text, repr(found.value), repr(found.now))
 
     def end(self) -> None:
         self._end_order()
-        self._world.ran, self._world.recording, self._world.resized = None, lambda *_: None, lambda _: None
+        self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
         """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive.
