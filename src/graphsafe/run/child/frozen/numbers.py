@@ -17,6 +17,7 @@ import torch
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, scope_of
+from graphsafe.run.child.generators import SEEDING
 from graphsafe.run.child.key_source import captured_statements
 from graphsafe.run.child.names import elements_of
 
@@ -26,7 +27,6 @@ _MOST = 256
 _DEEPEST = 12
 _LONGEST = 64
 "The largest number of turns of a loop that are followed one by one."
-_SEEDING = frozenset({"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state"})
 
 Kind = Literal["number", "size", "flag"]
 
@@ -124,9 +124,7 @@ class _Walk:
             self._add(node.test, test, "flag", (scope.path, node.lineno, node.test.end_lineno or node.lineno))
         return arms[:1] if test.value else arms[1:]
 
-    def _turns(
-        self, target: ast.expr, over: ast.expr, scope: Scope, place: tuple[str, int, int]
-    ) -> Iterator[Scope]:
+    def _turns(self, target: ast.expr, over: ast.expr, scope: Scope, place: tuple[str, int, int]) -> Iterator[Scope]:
         """Yield a scope for each turn of a loop, as far as the turns are known."""
         items: Sequence[Any] = ()
         if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
@@ -173,7 +171,7 @@ class _Walk:
             self._visit(child, scope, place, depth)
 
     def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> None:
-        if isinstance(call.func, ast.Attribute) and call.func.attr in _SEEDING and self.seeded is None:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in SEEDING and self.seeded is None:
             self.seeded = CallSite(scope.path, call.lineno, None)
         inner = scope.bound(call) if depth < _DEEPEST else None
         if inner is not None:
