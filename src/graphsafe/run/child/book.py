@@ -20,7 +20,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.frozen.numbers import Frozen
 from graphsafe.run.child.keys import Key, Stale
-from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
+from graphsafe.run.child.names import Name, is_called_by_trees, names_in, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
@@ -33,7 +33,7 @@ from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.part import Facts, Options, sites
+from graphsafe.run.part import POOL, Facts, Options, sites
 
 Result = TypeVar("Result")
 _FIRST = 16
@@ -137,7 +137,7 @@ class Book:
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
-        record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
+        record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: record.drop())
         self.steps.leave(contents.many_shapes)
         self.steps.captured(contents.step, record.number)
@@ -258,9 +258,8 @@ class Book:
         frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
         if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
-        for frame in frames[:1]:
-            for number in self._frozen.get(frame.f_code.co_filename, ()):
-                number.ran(frame.f_lineno)
+        for number in self._frozen.get(frames[0].f_code.co_filename, ()) if frames else ():
+            number.ran(frames[0].f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
         """Run a hook of graphsafe; its error is noted and does not stop the program."""
@@ -369,7 +368,8 @@ class Book:
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         memory = self._memories.get(storage)
-        what = None if storage < 0 else "memory" if memory is None else memory.text
+        unnamed = POOL if storage >= -MOST_GRAPHS else None
+        what = unnamed if storage < 0 else "memory" if memory is None else memory.text
         return {"write": sites(write), "replay": sites(replay), "what": what}
 
     def _memory(self, touch: Touch, names: list[Name]) -> Memory:
@@ -397,11 +397,3 @@ class Book:
                 self._suspected(memory)
                 record.suspect = False
                 self._tell(True)
-
-
-def _is_called_by_trees(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename.endswith("cudagraph_trees.py"):
-            return True
-        frame = frame.f_back
-    return False

@@ -20,6 +20,7 @@ from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, last, line_key
 from graphsafe.run.parent.writer import Writer
+from graphsafe.run.part import POOL
 
 _CHANCE = 100
 "A graph without a replay counts as useless after this many replays for each graph of its line."
@@ -208,8 +209,9 @@ class _Findings(Writer):
             replay, is_copy = last(refill["replay"]), refill["what"] is None
             reads = "asynchronous copy" if is_copy else "replay"
             reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
-            data = {"what": refill["what"] or "pinned memory", "replay": None if replay is None else at(replay)}
-            words = {"expr": "pinned memory" if is_copy else f"`{refill['what']}`", "value": reader}
+            what = refill["what"] or "pinned memory"
+            words = {"expr": what if what in (POOL, "pinned memory") else f"`{what}`", "value": reader}
+            data = {"what": what, "replay": None if replay is None else at(replay)}
             self.add("GS714", refill["write"][-1], words, data, certain=False)
 
     def outputs(self) -> None:

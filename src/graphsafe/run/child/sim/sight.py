@@ -66,6 +66,8 @@ class SimSight:
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
+        self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
+        "For each graph: a number below zero, and whether it has temporary memory, which later graphs of its pool use."
         self._makers = [_Makers() for _ in self._world.ledgers]
         for ledger, makers in zip(self._world.ledgers, self._makers, strict=True):
             ledger.told = makers.tell
@@ -114,6 +116,8 @@ class SimSight:
             for one in (*node.outputs, *node.written)
             if born_in(one, graph.captured_in)
         )
+        is_temporary = not own <= storage_numbers(outputs)
+        self._pooled[graph] = min((number for number, _ in self._pooled.values()), default=0) - 1, is_temporary
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
@@ -221,6 +225,17 @@ class SimSight:
     def replaying(self, graph: CUDAGraph) -> None:
         self._asked.replaying(graph)
         self._weights.replaying(graph)
+        self._share(graph)
+
+    def _share(self, graph: CUDAGraph) -> None:
+        """Record that a replay uses memory which replays of later graphs of its pool write, if it has temporary
+        memory."""
+        own, is_temporary = self._pooled.get(graph, (0, False))
+        same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
+        if same:
+            uses: dict[int, Access] = {number: "read" for number in same if is_temporary and number < own}
+            stream = self._world.stream()
+            self._refills.replayed((stream.device_index, stream.number), {**uses, own: "write"}, user_frames()[0])
 
     def end(self) -> None:
         self._end_order()
