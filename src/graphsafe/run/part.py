@@ -24,7 +24,7 @@ _MOST = 1_000_000_000
 "Size of the largest file that is read, in bytes. The program can also write to the folder."
 
 POOL = "temporary memory of one pool"
-"What two graphs of a pool write at once."
+"The name of memory that two graphs of a pool write at once."
 Facts = dict[str, Any]
 "JSON values, in the form of a part."
 
