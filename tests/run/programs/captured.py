@@ -144,6 +144,7 @@ class Physics:
     def fall(self):
         self.speed.sub_(1.0 - self.config["gravity"])
 
+    @torch.no_grad()
     def scheduled(self):
         rate = self.rates[self.at]
         return self.speed * rate

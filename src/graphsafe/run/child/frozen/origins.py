@@ -157,6 +157,9 @@ def called(value: Any, given: Sequence[Origin], named: Mapping[str, Origin]) -> 
     if kind is not FunctionType:
         run = inspect.getattr_static(kind, "forward" if is_module else "__call__", None)
         return called(run, [Origin.of(value), *given], named) if type(run) is FunctionType else None
+    inner = attributes_of(value).get("__wrapped__")
+    if type(inner) is FunctionType and not is_user_file(value.__code__.co_filename):
+        return called(inner, given, named)  # as of `@torch.no_grad()`
     code = value.__code__
     is_layer = code.co_name == "forward" and given and issubclass(type(given[0].value), torch.nn.Module)
     is_ours = is_user_file(code.co_filename) or is_layer
