@@ -16,7 +16,7 @@ from tests.run.labelled import Programs
 
 pytestmark = [pytest.mark.child, pytest.mark.slow]
 PROGRAMS = Programs(Path(__file__).parent / "fresh5")
-FOUND = 10
+FOUND = 14
 
 
 @pytest.fixture(scope="module")

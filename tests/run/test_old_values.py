@@ -60,6 +60,7 @@ def test_numbers_that_were_frozen_are_told_with_both_values(ledger: Any) -> None
         ("self.count", "5", "6"),
         ("self.window", "4", "6"),
         ("TEMPERATURE", "0.7", "0.9"),
+        ("self.count", "1", "2"),
     ]
 
 

@@ -26,6 +26,16 @@ from tests.run.test_run import PROGRAMS, expected, run
 
 TOLD = {
     "variables.py": {"window": ("8", "16"), "span": ("8", "16"), "parts": ("[4, 4]", "[2, 6]")},
+    "captured.py": {
+        "context().reach": ("16", "20"),
+        "lengths.reach": ("16", "20"),
+        "level.guidance": ("1.5", "2.0"),
+        "1.0 - self.config['gravity']": ("0.0", "-0.5"),
+        "self.rates[self.at]": ("0.5", "0.25"),
+        "self.fast": ("False", "True"),
+        "self.turns": ("2", "3"),
+        "beta": ("1.0", "0.5"),
+    },
     "previous.py": {},
     "generators.py": {},
 }

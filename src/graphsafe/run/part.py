@@ -23,6 +23,8 @@ FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RU
 _MOST = 1_000_000_000
 "Size of the largest file that is read, in bytes. The program can also write to the folder."
 
+POOL = "temporary memory of one pool"
+"The name of memory that two graphs of a pool write at once."
 Facts = dict[str, Any]
 "JSON values, in the form of a part."
 

@@ -503,11 +503,24 @@ def captured_again_for_a_new_rate():
 
 
 def a_count_of_the_host():
-    """The count has the value of a literal, and no operation is given it."""
+    """The count chooses an element of a list, and no operation is given it."""
+    model = Model(Rule(0.25))
+    model.rule.table = [0.5] * 8
+    model.rule.count = 1
+    graph = captured(model, "with_a_literal")
+    for _ in range(3):
+        graph.replay()
+        model.rule.count += 1
+
+
+def a_position_in_a_table():
+    """An index of a tensor is frozen, though the count has the value of a literal."""
     model = Model(Rule(0.25))
     model.rule.table = ones(8)
     model.rule.count = 1
-    graph = captured(model, "with_a_literal")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):  # expect: GS713
+        model.update("with_a_literal")
     for _ in range(3):
         graph.replay()
         model.rule.count += 1
@@ -598,6 +611,7 @@ def main():
     other_rates_run_eagerly()
     captured_again_for_a_new_rate()
     a_count_of_the_host()
+    a_position_in_a_table()
     sizes_that_are_never_chosen()
     sizes_that_nobody_asked_for()
     a_first_row_of_its_own()

@@ -18,8 +18,9 @@ from graphsafe.failure import in_one_line
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
-from graphsafe.run.child.keys import Changed, Key, Stale
-from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
+from graphsafe.run.child.frozen.numbers import Frozen
+from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.names import Name, is_called_by_trees, names_in, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
@@ -32,7 +33,7 @@ from graphsafe.run.child.sight import Sight, Touch
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.part import Facts, Options, sites
+from graphsafe.run.part import POOL, Facts, Options, sites
 
 Result = TypeVar("Result")
 _FIRST = 16
@@ -64,6 +65,8 @@ class Book:
         self._reads: Reads | None = None
         self._results = Results(is_reading_told=sight.evidence == "predicted")
         self._previous = Previous()
+        self._frozen: dict[str, list[Frozen]] = {}
+        "The numbers that captured code used, by file, if eager operations are seen."
         self._memories: dict[int, Memory] = {}
         self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
         self._streams: dict[int, str] = {0: "default stream"}
@@ -111,6 +114,8 @@ class Book:
         record.seconds = (time.time_ns() - record.begun) / 1e9
         frames = user_frames_now(frame)
         record.key = Key(frames)
+        for number in record.key.frozen if self.sight.evidence == "predicted" else ():
+            self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
         with torch._C.DisableTorchFunction():
             names = names_in(frames)
@@ -132,7 +137,7 @@ class Book:
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
         before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
         record.is_again = before is not None and record.repeats(before)
-        record.keeps_pool = contents.nodes == {} and _is_called_by_trees(frame)
+        record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: record.drop())
         self.steps.leave(contents.many_shapes)
         self.steps.captured(contents.step, record.number)
@@ -180,9 +185,10 @@ class Book:
             if record.looks < _FIRST or self.sight.evidence == "predicted":
                 self._overwriting(record)
             graph = None if record.graph is None else record.graph()
-            changed = None if graph is None else self.sight.replaying(graph)
+            if graph is not None:
+                self.sight.replaying(graph)
             drew = graph is not None and record.draws.replaying(graph, *self._running())
-            if record.outputs.look() | self._is_stale(record, changed) | drew:
+            if record.outputs.look() | self._is_stale(record) | drew:
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
@@ -208,7 +214,7 @@ class Book:
         """Compare the values that a graph froze with the program's, before a replay."""
         if record.options or record.key.has_values:
             with torch._C.DisableTorchFunction():
-                if self._is_stale(record, None):
+                if self._is_stale(record):
                     self._tell(False)
 
     def _running(self) -> tuple[list[FrameType], tuple[CallSite, ...]]:
@@ -249,8 +255,11 @@ class Book:
 
         The storages are computed only if a read matters.
         """
-        if self._results.is_watching and self._results.read(storages(), user_frames_now(sys._getframe(1))):
+        frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
+        if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
+        for number in self._frozen.get(frames[0].f_code.co_filename, ()) if frames else ():
+            number.ran(frames[0].f_lineno)
 
     def safely(self, do: Callable[..., Result], *args: Any) -> Result | None:
         """Run a hook of graphsafe; its error is noted and does not stop the program."""
@@ -343,15 +352,15 @@ class Book:
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
-    def _is_stale(self, record: GraphRecord, changed: Changed | None) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph, has `changed`
-        a number, or has changed one of an optimizer's."""
+    def _is_stale(self, record: GraphRecord) -> bool:
+        """Return whether this is the first replay for which the program has another value than the graph, or has
+        changed a number of an optimizer."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)
         others = (one.key for one in self.graphs if one is not record and one.frames == record.frames)
         frames = user_frames_now(sys._getframe(1))
-        found = record.key.differs(frames, others) or changed or next(filter(None, options), None)
+        found = record.key.differs(frames, others) or next(filter(None, options), None)
         if found is not None:
             at = found.at or record.key.chosen_at(frames)
             record.stale = Stale(replace(found, at=at), user_frames()[0])
@@ -359,7 +368,8 @@ class Book:
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         memory = self._memories.get(storage)
-        what = None if storage < 0 else "memory" if memory is None else memory.text
+        unnamed = POOL if storage >= -MOST_GRAPHS else None
+        what = unnamed if storage < 0 else "memory" if memory is None else memory.text
         return {"write": sites(write), "replay": sites(replay), "what": what}
 
     def _memory(self, touch: Touch, names: list[Name]) -> Memory:
@@ -387,11 +397,3 @@ class Book:
                 self._suspected(memory)
                 record.suspect = False
                 self._tell(True)
-
-
-def _is_called_by_trees(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename.endswith("cudagraph_trees.py"):
-            return True
-        frame = frame.f_back
-    return False

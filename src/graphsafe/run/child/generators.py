@@ -25,9 +25,7 @@ _REGISTERED = "_graphsafe_registered"
 "The attribute of a graph that lists its registered generators."
 _ENOUGH = 8
 "A graph that draws the same numbers at this many replays in a row is seeded before each."
-_SEEDING = frozenset(
-    {"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset"}
-)
+SEEDING = frozenset({"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset"})
 State = tuple[int, int]
 "A generator's seed and offset."
 
@@ -99,9 +97,11 @@ class Draws:
         self._drawing = [one for one, state in self._before if state is not None and _state(one) not in (None, state)]
         self._before = []
 
-    def facts(self) -> Facts:
+    def facts(self, seeded: CallSite | None) -> Facts:
+        """Return the facts; `seeded` is a line of the captured code that seeds a generator."""
+        inside = [] if seeded is None or not self._drawing else [seeded]
         replaced = None if self.replaced is None else {"name": self.replaced[0], "frames": sites(self.replaced[1])}
-        return {"replaced": replaced, "reseeded": sites(self.reseeded)}
+        return {"replaced": replaced, "reseeded": sites(self.reseeded), "inside": sites(inside)}
 
     def _replaced(self, registered: Sequence[Registered]) -> str | None:
         for one in registered if self._drawing else ():
@@ -133,7 +133,7 @@ def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     for frame in frames:
         function = function_of(frame.f_code)
         calls = [] if function is None else [one for one in ast.walk(function) if isinstance(one, ast.Call)]
-        lines = [one.lineno for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in _SEEDING]
+        lines = [one.lineno for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in SEEDING]
         before = [line for line in lines if line < frame.f_lineno]
         if before:
             return call_site(frame.f_code, max(before))

@@ -55,30 +55,30 @@ def called(call: ast.Call, names: Mapping[str, Any]) -> tuple[Any, FunctionType]
     return (value, run) if type(run) is FunctionType else None
 
 
-def attributes_read(function: FunctionType) -> list[str]:
-    """Return the attributes of `self` that a method reads."""
-    code = function.__code__
-    node = function_of(code)
-    owner = code.co_varnames[:1]
-    inside = [] if node is None else ast.walk(node)
-    return [one.attr for one in inside if isinstance(one, ast.Attribute) and _is_read(one.value, owner)]
-
-
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     """Return whether a function ignores its argument `name` (or an attribute of it): the function only writes it into a
-    tensor or passes it to functions that ignore it."""
+    tensor or passes it to functions that ignore it. Branches beside the running one do not count."""
     function = function_of(frame.f_code)
     if function is None:
         return False
     values = names_of(frame)
-    harmless = set()
+    harmless = set(_beside(function, frame.f_lineno))
     for node in ast.walk(function):
-        if isinstance(node, ast.Attribute) and attribute not in (None, node.attr):
-            harmless.add(id(node.value))
-        elif isinstance(node, ast.Call):
-            harmless.update(id(one) for one in node.args if _is_read(one, (name,)) and _is_ignored(node, one, values))
-    reads = [node for node in ast.walk(function) if _is_read(node, (name,))]
-    return all(id(node) in harmless for node in reads)
+        if isinstance(node, ast.Call):
+            given = (one for one in node.args if _is_read(one, (name,)) or _reads_attribute(one, name, attribute))
+            harmless.update(
+                id(each) for one in given if _is_ignored(node, one, values, attribute) for each in ast.walk(one)
+            )
+    return all(id(node) in harmless for node in _reads(function, name, attribute))
+
+
+def _beside(function: ast.AST, line: int) -> Iterator[int]:
+    """Yield the nodes of branches that exclude the one that holds a line."""
+    for node in (one for one in ast.walk(function) if isinstance(one, ast.If)):
+        arms = [arm for arm in (node.body, node.orelse) if arm]
+        held = [arm for arm in arms if arm[0].lineno <= line <= (arm[-1].end_lineno or arm[-1].lineno)]
+        for arm in arms if held else ():
+            yield from (id(each) for one in arm if arm is not held[0] for each in ast.walk(one))
 
 
 def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
@@ -98,7 +98,7 @@ def parameters(code: CodeType) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
-def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -> bool:
+def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any], attribute: str | None) -> bool:
     # `fill_` and similar methods write into a tensor
     if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
         return True
@@ -108,7 +108,8 @@ def _is_ignored(call: ast.Call, argument: ast.expr, values: Mapping[str, Any]) -
     code = known[1].__code__
     parameter = next((name for name, one in given_to(call, code).items() if one is argument), None)
     function = function_of(code)
-    return function is not None and parameter is not None and not any(_reads(function, parameter))
+    whole = attribute if isinstance(argument, ast.Name) else None
+    return function is not None and parameter is not None and not any(_reads(function, parameter, whole))
 
 
 def given_to(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
@@ -121,8 +122,18 @@ def given_to(call: ast.Call, code: CodeType) -> dict[str, ast.expr]:
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
 
 
-def _reads(function: ast.AST, name: str) -> Iterator[bool]:
-    return (True for node in ast.walk(function) if _is_read(node, (name,)))
+def _reads(function: ast.AST, name: str, attribute: str | None) -> Iterator[ast.AST]:
+    """Yield the reads of a variable, or of an attribute of it; the whole object is read where it is passed on."""
+    others = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and attribute not in (None, node.attr):
+            others.add(id(node.value))
+        elif _is_read(node, (name,)) and id(node) not in others:
+            yield node
+
+
+def _reads_attribute(node: ast.AST, name: str, attribute: str | None) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == attribute and _is_read(node.value, (name,))
 
 
 def _is_read(node: ast.AST, names: tuple[str, ...]) -> bool:

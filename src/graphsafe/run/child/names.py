@@ -123,6 +123,15 @@ def user_frames_now(frame: FrameType | None) -> list[FrameType]:
     return found
 
 
+def is_called_by_trees(frame: FrameType | None) -> bool:
+    """Return whether Inductor's trees of graphs are among the callers."""
+    while frame is not None:
+        if frame.f_code.co_filename.endswith("cudagraph_trees.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]]:
     module = sys.modules.get(frame.f_globals.get("__name__", ""))
     if frame.f_code.co_flags & inspect.CO_OPTIMIZED:

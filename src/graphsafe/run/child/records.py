@@ -134,7 +134,7 @@ class GraphRecord:
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else self._stale_facts(self.stale),
             "key": self.key.texts(),
-            "generators": self.draws.facts(),
+            "generators": self.draws.facts(self.key.seeded),
             "passed_over": self.passed_over(),
             "collectives": self.collectives,
             "subgroups": self.subgroups,

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.keys import Changed
     from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
@@ -121,9 +120,8 @@ class Sight(Protocol):
         computed."""
         ...
 
-    def replaying(self, graph: Any) -> Changed | None:
-        """Look at a graph that is about to be replayed. Return a number that the program has changed since the capture
-        froze it: its expression, the value at the capture and the value now."""
+    def replaying(self, graph: Any) -> None:
+        """Look at a graph that is about to be replayed."""
         ...
 
     def end(self) -> None:

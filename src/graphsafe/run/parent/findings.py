@@ -20,6 +20,7 @@ from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, last, line_key
 from graphsafe.run.parent.writer import Writer
+from graphsafe.run.part import POOL
 
 _CHANCE = 100
 "A graph without a replay counts as useless after this many replays for each graph of its line."
@@ -152,13 +153,14 @@ class _Findings(Writer):
     def generators(self) -> None:
         """Add generators that were replaced after the capture, and seeds that are set before each replay."""
         replaced: dict[tuple[Any, ...], SeenGraph] = {}
-        reseeded: dict[tuple[Any, ...], SeenGraph] = {}
+        seeded: dict[tuple[Any, ...], SeenGraph] = {}
         for graph in self.process.graphs:
             told = graph.facts["generators"]
             if told["replaced"] is not None and told["replaced"]["frames"]:
                 replaced.setdefault(line_key(told["replaced"]["frames"]), graph)
-            if told["reseeded"]:
-                reseeded.setdefault(line_key(told["reseeded"]), graph)
+            for how in ("reseeded", "inside"):
+                if told[how]:
+                    seeded.setdefault((how, *line_key(told[how])), graph)
         for graph in replaced.values():
             told = graph.facts["generators"]["replaced"]
             because = (
@@ -167,14 +169,20 @@ class _Findings(Writer):
             data = {"graph": graph.name, "generator": told["name"]}
             words, frame = {"expr": told["name"]}, told["frames"][-1]
             self.add("GS502", frame, words, data, because=because, device=graph.facts["device"], certain=False)
-        for graph in reseeded.values():
-            frame = graph.facts["generators"]["reseeded"][-1]
+        for (how, *_), graph in seeded.items():
+            frame = graph.facts["generators"][how][-1]
             expr, device = text_at(site(frame), None), graph.facts["device"]
             text = {
                 "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
                 "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
                 "fix": "seed once, before the first replay; or give each replay another seed",
             }
+            if how == "inside":
+                text = {
+                    "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
+                    "why": "The capture records no seed. A replay moves the generator on, so each draws other numbers.",
+                    "fix": "draw the numbers once, before the capture; or seed before each replay",
+                }
             self.add(
                 "GS503", frame, {}, {"graph": graph.name}, device=device, certain=False, level="warning", text=text
             )
@@ -201,8 +209,9 @@ class _Findings(Writer):
             replay, is_copy = last(refill["replay"]), refill["what"] is None
             reads = "asynchronous copy" if is_copy else "replay"
             reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
-            data = {"what": refill["what"] or "pinned memory", "replay": None if replay is None else at(replay)}
-            words = {"expr": "pinned memory" if is_copy else f"`{refill['what']}`", "value": reader}
+            what = refill["what"] or "pinned memory"
+            words = {"expr": what if what in (POOL, "pinned memory") else f"`{what}`", "value": reader}
+            data = {"what": what, "replay": None if replay is None else at(replay)}
             self.add("GS714", refill["write"][-1], words, data, certain=False)
 
     def outputs(self) -> None:

@@ -145,7 +145,6 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
         if (kind := kind_of(func, entry, inputs, outputs)) is not None:
             drawn = None if draw is None else Draw(draw, offset)
             capturing.add(stream, _node(func, kind, frozen, inputs, outputs, written, drawn))
-        world.recording(func, args, kwargs)
     elif session is None and world.ran is not None:
         world.ran(func, args, kwargs, outputs)
     return result

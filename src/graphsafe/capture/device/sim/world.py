@@ -74,8 +74,6 @@ class World:
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "The function to call for each operation that ran eagerly on a device, with its results, or None."
-        self.recording: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] = lambda *_: None
-        "The function to call for each operation of a capture, also one that launches nothing, such as a view."
         self.resized: Callable[[torch.UntypedStorage], None] = lambda _: None
         "The function to call for each storage on a device that `resize_` is about to give other memory, or none."
         self.attempts: Callable[[Attempt], None] | None = None

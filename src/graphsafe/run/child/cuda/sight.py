@@ -173,7 +173,7 @@ class CudaSight:
         return ()
 
     def replaying(self, graph: Any) -> None:
-        """Return None: the numbers that operations are given are not seen."""
+        """Do nothing: operations are not seen."""
 
     def end(self) -> None:
         if self._calls is not None:

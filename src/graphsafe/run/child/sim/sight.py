@@ -33,13 +33,11 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
-from graphsafe.run.child.keys import Changed
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Touch
 from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
-from graphsafe.run.child.sim.frozen import FrozenNumbers
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
@@ -64,12 +62,12 @@ class SimSight:
         self._derived = Derived()
         self._asked = Asked()
         self._weights = Weights()
-        self._frozen = FrozenNumbers()
-        self._world.recording = self._frozen.recording
         self._host = HostInputs(self._refills)
         self._end_order = watch_order(world, self._refills, self._host)
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
+        self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
+        "For each graph: a number below zero, and whether it has temporary memory, which later graphs of its pool use."
         self._makers = [_Makers() for _ in self._world.ledgers]
         for ledger, makers in zip(self._world.ledgers, self._makers, strict=True):
             ledger.told = makers.tell
@@ -81,8 +79,7 @@ class SimSight:
         return self._world.stream().number
 
     def begun(self, pool: Any) -> None:
-        """Forget the numbers of an earlier capture; a simulated graph shows everything else after its capture."""
-        self._frozen.begun()
+        """Do nothing: a simulated graph can be read after its capture."""
 
     def ending(self, graph: Any) -> None:
         """Do nothing, as in `begun`."""
@@ -103,7 +100,6 @@ class SimSight:
                     (filled if access == "write" else inputs).append(tensor)
         self._refills.captured(found)
         self._host.captured(touch for touch in found.values() if not is_tagged(touch.storage))
-        self._frozen.captured(graph)
         passed_over = self._asked.captured(graph, inputs)
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
@@ -120,6 +116,8 @@ class SimSight:
             for one in (*node.outputs, *node.written)
             if born_in(one, graph.captured_in)
         )
+        is_temporary = not own <= storage_numbers(outputs)
+        self._pooled[graph] = min((number for number, _ in self._pooled.values()), default=0) - 1, is_temporary
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
         first = [step for step in steps if step is not None]
         step = next((one for one in first if len(one.shapes) > 1), first[0] if first else None)
@@ -192,7 +190,6 @@ class SimSight:
             arguments = [args, dict(kwargs)]
             inputs = tensors_in(arguments)
             self._derived.ran(name, inputs, written, outputs)
-            self._frozen.ran(name, args, kwargs)
             self._asked.ran(name, args)
             self._weights.ran(inputs, written)
             if name in _COMPARE and (session := _same_result(args)) is not None:
@@ -225,15 +222,24 @@ class SimSight:
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
-    def replaying(self, graph: CUDAGraph) -> Changed | None:
+    def replaying(self, graph: CUDAGraph) -> None:
         self._asked.replaying(graph)
         self._weights.replaying(graph)
-        found = self._frozen.changed(graph)
-        return None if found is None else Changed(found.text, repr(found.value), repr(found.now))
+        self._share(graph)
+
+    def _share(self, graph: CUDAGraph) -> None:
+        """Record that a replay uses memory which replays of later graphs of its pool write, if it has temporary
+        memory."""
+        own, is_temporary = self._pooled.get(graph, (0, False))
+        same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
+        if same:
+            uses: dict[int, Access] = {number: "read" for number in same if is_temporary and number < own}
+            stream = self._world.stream()
+            self._refills.replayed((stream.device_index, stream.number), {**uses, own: "write"}, user_frames()[0])
 
     def end(self) -> None:
         self._end_order()
-        self._world.ran, self._world.recording, self._world.resized = None, lambda *_: None, lambda _: None
+        self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
         """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive.

@@ -1,0 +1,1 @@
+"""Follows values of the program into the code that a capture ran."""

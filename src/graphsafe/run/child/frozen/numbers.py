@@ -1,0 +1,226 @@
+"""Finds numbers and flags of the program that captured code used, and that may have other values at a replay.
+
+The captured statements are followed into the functions of the program that they call, on the branches that ran. A
+number counts if an operation on tensors is given it, if a slice ends there, or if a loop runs so often; a flag counts
+if a branch with operations depends on it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType, ModuleType
+from typing import Any, Literal
+
+import torch
+
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, scope_of
+from graphsafe.run.child.generators import SEEDING
+from graphsafe.run.child.key_source import captured_statements
+from graphsafe.run.child.names import elements_of
+
+_MOST_NODES = 20_000
+"The largest number of syntax nodes that are followed in one capture."
+_MOST = 256
+_DEEPEST = 12
+_LONGEST = 64
+"The largest number of turns of a loop that are followed one by one."
+
+Kind = Literal["number", "size", "flag"]
+
+
+@dataclass(eq=False, slots=True)
+class Frozen:
+    """A number or a flag that captured code used."""
+
+    text: str
+    kind: Kind
+    value: Any
+    now: Callable[[], Any] | None
+    carrier: type | None
+    "The class of the object that holds it, if the program may hand another one to each call."
+    attribute: str
+    place: tuple[str, int, int]
+    "The file and the first and last line of the statement."
+    is_tied: bool | None = None
+    "Whether the program had the value at the first replay; None before."
+    is_free: bool = False
+    "Whether the program also runs the statement eagerly with other values."
+
+    def differs(self, now: Any) -> bool:
+        """Return whether padding does not explain another value."""
+        if self.kind == "flag":
+            return isinstance(now, PLAIN) and bool(now) is not bool(self.value)
+        if type(now) is not type(self.value) or now != now:
+            return False
+        return bool(now > self.value) if self.kind == "size" else bool(now != self.value)
+
+    @property
+    def present(self) -> Any:
+        return MISSING if self.now is None else self.now()
+
+    def ran(self, line: int) -> None:
+        """Note that a line runs eagerly: with another value than the captured one it needs no graph."""
+        if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
+            self.is_free = True
+
+    def is_like(self, other: Frozen) -> bool:
+        return (self.text, self.place) == (other.text, other.place)
+
+
+def frozen_in(frames: Sequence[FrameType]) -> tuple[list[Frozen], CallSite | None]:
+    """Return the values that the capture froze in the first of `frames`, and a line of captured code that seeds a
+    generator. The other frames are its callers."""
+    walk = _Walk()
+    if frames:
+        frame = frames[0]
+        body = captured_statements(frame.f_code.co_filename, frame.f_lineno)
+        if body:
+            walk.block(body, scope_of(frames), 0)
+    return walk.found, walk.seeded
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.found: list[Frozen] = []
+        self.seeded: CallSite | None = None
+        self._left = _MOST_NODES
+
+    def block(self, body: Sequence[ast.stmt], scope: Scope, depth: int) -> bool:
+        """Follow statements; return whether the last one leaves the block."""
+        return any(self._statement(one, scope, depth) for one in body)
+
+    def _statement(self, node: ast.stmt, scope: Scope, depth: int) -> bool:
+        place = scope.path, node.lineno, node.end_lineno or node.lineno
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        if isinstance(node, ast.If):
+            self._visit(node.test, scope, place, depth)
+            taken = self._branch(node, [node.body, node.orelse], scope)
+            left = [self.block(one, scope, depth) for one in taken]
+            return len(taken) == 1 and left[0]
+        if isinstance(node, (ast.For, ast.AsyncFor)):
+            self._visit(node.iter, scope, place, depth)
+            for turn in self._turns(node.target, node.iter, scope, place):
+                self.block(node.body, turn, depth)
+            return self.block(node.orelse, scope, depth)
+        if isinstance(node, ast.AugAssign):
+            self._use(node.value, scope, place, "number")
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.stmt):
+                self._statement(child, scope, depth)
+            else:
+                self._visit(child, scope, place, depth)
+        return isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+    def _branch(self, node: ast.If | ast.IfExp, arms: list[list[Any]], scope: Scope) -> list[list[Any]]:
+        """Return the arms that ran, as far as that is known."""
+        test = scope.origin(node.test)
+        if test.value is MISSING or not isinstance(test.value, PLAIN):
+            return arms
+        if isinstance(node, ast.IfExp) or any(_works(one) for arm in arms for one in arm):
+            self._add(node.test, test, "flag", (scope.path, node.lineno, node.test.end_lineno or node.lineno))
+        return arms[:1] if test.value else arms[1:]
+
+    def _turns(self, target: ast.expr, over: ast.expr, scope: Scope, place: tuple[str, int, int]) -> Iterator[Scope]:
+        """Yield a scope for each turn of a loop, as far as the turns are known."""
+        items: Sequence[Any] = ()
+        if isinstance(over, ast.Call) and isinstance(over.func, ast.Name) and over.func.id == "range":
+            for one in over.args:
+                self._use(one, scope, place, "size")
+            ends = [scope.origin(one).value for one in over.args]
+            items = range(*ends) if 0 < len(ends) < 4 and all(type(one) is int for one in ends) else ()
+        else:
+            value = scope.origin(over).value
+            is_list = issubclass(type(value), (torch.nn.ModuleList, torch.nn.Sequential))
+            items = tuple(value._modules.values()) if is_list else elements_of(value)
+        if isinstance(target, ast.Name) and 0 < len(items) <= _LONGEST:
+            yield from (scope.with_name(target.id, Origin.of(one)) for one in items)
+        else:
+            yield scope
+
+    def _visit(self, node: ast.AST, scope: Scope, place: tuple[str, int, int], depth: int) -> None:
+        self._left -= 1
+        if self._left < 0 or isinstance(node, (ast.Lambda, ast.JoinedStr)):
+            return
+        if isinstance(node, ast.Call):
+            self._call(node, scope, place, depth)
+        elif isinstance(node, ast.IfExp):
+            self._visit(node.test, scope, place, depth)
+            for (one,) in self._branch(node, [[node.body], [node.orelse]], scope):
+                self._visit(one, scope, place, depth)
+            return
+        elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)) and len(node.generators) == 1:
+            only = node.generators[0]
+            for turn in self._turns(only.target, only.iter, scope, place):
+                self._visit(node.elt, turn, place, depth)
+            return
+        elif isinstance(node, ast.Slice) and node.upper is not None:
+            self._use(node.upper, scope, place, "size")
+        elif isinstance(node, ast.Subscript) and not isinstance(scope.origin(node.value).value, (list, tuple, dict)):
+            for one in node.slice.elts if isinstance(node.slice, ast.Tuple) else (node.slice,):
+                self._use(one, scope, place, "number")
+        elif isinstance(node, (ast.BinOp, ast.Compare)):
+            parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
+            if any(_may_be_tensor(one, scope) for one in parts):
+                for one in parts:
+                    self._use(one, scope, place, "number")
+        for child in ast.iter_child_nodes(node):
+            self._visit(child, scope, place, depth)
+
+    def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> None:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in SEEDING and self.seeded is None:
+            self.seeded = CallSite(scope.path, call.lineno, None)
+        inner = scope.bound(call) if depth < _DEEPEST else None
+        if inner is not None:
+            self.block(*inner, depth + 1)
+        elif _is_operation(call.func, scope):
+            for one in (*call.args, *(each.value for each in call.keywords)):
+                self._use(one, scope, place, "size")
+
+    def _use(self, node: ast.expr, scope: Scope, place: tuple[str, int, int], kind: Kind) -> None:
+        origin = scope.origin(node)
+        if type(origin.value) is float or (type(origin.value) is int and isinstance(node, ast.expr)):
+            self._add(node, origin, "number" if type(origin.value) is float else kind, place)
+
+    def _add(self, node: ast.expr, origin: Origin, kind: Kind, place: tuple[str, int, int]) -> None:
+        owner = origin.owner
+        is_handed = owner is not None and not issubclass(type(owner), (torch.nn.Module, ModuleType, type))
+        if len(self.found) >= _MOST or (origin.now is None and not is_handed):
+            return
+        if origin.attribute == "training" and issubclass(type(owner), torch.nn.Module):
+            return  # a graph for evaluation may be replayed while its model trains
+        text = origin.text or ast.unparse(node)
+        carrier = type(owner) if is_handed else None
+        self.found.append(Frozen(text, kind, origin.value, origin.now, carrier, origin.attribute, place))
+
+
+def _may_be_tensor(node: ast.expr, scope: Scope) -> bool:
+    """Return whether a value is a tensor, or unknown, as the results of operations are."""
+    value = scope.origin(node).value
+    if value is MISSING and isinstance(node, ast.Call):
+        return _is_operation(node.func, scope) or scope.bound(node) is not None
+    return value is MISSING or issubclass(type(value), torch.Tensor)
+
+
+def _is_operation(function: ast.expr, scope: Scope) -> bool:
+    """Return whether an expression names a function of PyTorch or a method of a tensor."""
+    if not isinstance(function, ast.Attribute):
+        return False
+    base = scope.origin(function.value).value
+    if isinstance(base, ModuleType):
+        return base.__name__.partition(".")[0] == "torch"
+    return _may_be_tensor(function.value, scope)
+
+
+def _works(node: ast.AST) -> bool:
+    """Return whether a statement seems to compute something that other statements use."""
+    if isinstance(node, ast.Return):
+        return True
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
+        return any(isinstance(one, (ast.BinOp, ast.Call)) for one in ast.walk(node)) or isinstance(node, ast.AugAssign)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return isinstance(node.value.func, ast.Attribute) and node.value.func.attr.endswith("_")
+    return any(_works(one) for one in ast.iter_child_nodes(node) if isinstance(one, ast.stmt))

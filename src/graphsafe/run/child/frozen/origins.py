@@ -1,0 +1,322 @@
+"""Evaluates expressions of captured code without running it, so that they can be evaluated again before a replay.
+
+An origin is a value, and a way to look it up again: from a weakly held object, a global of a module, or a variable of a
+closure, through attributes, elements and arithmetic.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import operator
+import sys
+import types
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType, MethodType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import is_user_file
+from graphsafe.run.child.expressions import file_tree
+from graphsafe.run.child.key_source import function_of, given_by, parameters
+from graphsafe.run.child.names import attributes_of, elements_of, locals_of, weak_to
+
+PLAIN = (bool, int, float, str, type(None))
+MISSING: Any = object()
+"The value of an expression that cannot be evaluated."
+_DEEPEST = 16
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
+_PURE = {one.__name__: one for one in (int, float, bool, min, max, abs, round, len)}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    value: Any
+    now: Callable[[], Any] | None = None
+    "Looks the value up again; None for one that is fixed or cannot be looked up. It keeps no object alive."
+    text: str = ""
+    owner: Any = None
+    "The object of which the value is an attribute."
+    attribute: str = ""
+
+    @classmethod
+    def of(cls, value: Any) -> Origin:
+        """Return the origin of an object itself."""
+        return cls(value, None if isinstance(value, PLAIN) else weak_to(value))
+
+
+class Scope:
+    """The names that a function sees while a capture runs it."""
+
+    def __init__(
+        self, given: Mapping[str, Origin], assigned: Mapping[str, ast.expr], space: Mapping[str, Any], path: str
+    ) -> None:
+        self._given, self._assigned, self._space, self.path = given, assigned, space, path
+        self._known: dict[str, Origin] = {}
+        "The origins of assigned variables."
+
+    def with_name(self, name: str, origin: Origin) -> Scope:
+        return Scope({**self._given, name: origin}, self._assigned, self._space, self.path)
+
+    def origin(self, node: ast.expr, depth: int = 0) -> Origin:
+        """Return the origin of an expression; its value is `MISSING` if it is not known."""
+        evaluate = _RULES.get(type(node))
+        return _UNKNOWN if evaluate is None or depth > _DEEPEST else evaluate(self, node, depth + 1)
+
+    def _name(self, node: ast.Name, depth: int) -> Origin:
+        if node.id in self._given:
+            return self._given[node.id]
+        if node.id in self._assigned:
+            if node.id not in self._known:
+                self._known[node.id] = _UNKNOWN  # a variable may be computed from itself
+                self._known[node.id] = self.origin(self._assigned[node.id], depth)
+            return self._known[node.id]
+        if node.id not in self._space:
+            return _UNKNOWN
+        module = weak_to(sys.modules.get(self._space.get("__name__", "")))
+        name = node.id
+        value = self._space[name]
+        return Origin(value, None if module is None else lambda: attribute(module(), name), name)
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Origin:
+        base, name = self.origin(node.value, depth), node.attr
+        value = attribute(base.value, name)
+        now = base.now
+        return Origin(
+            value, None if now is None else lambda: attribute(now(), name), ast.unparse(node), base.value, name
+        )
+
+    def _element(self, node: ast.Subscript, depth: int) -> Origin:
+        return _computed(node, _item, [self.origin(node.value, depth), self.origin(node.slice, depth)])
+
+    def _operation(self, node: ast.BinOp | ast.UnaryOp | ast.Compare, depth: int) -> Origin:
+        kind: ast.AST
+        if isinstance(node, ast.Compare):
+            kind, parts = node.ops[0], [node.left, *node.comparators]
+        else:
+            kind, parts = node.op, [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
+        return _computed(node, _OPERATORS.get(type(kind)), [self.origin(one, depth) for one in parts], PLAIN)
+
+    def _call(self, node: ast.Call, depth: int) -> Origin:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        given = [self.origin(one, depth) for one in node.args]
+        if name == "getattr" and len(given) == 2:
+            return _computed(node, attribute, given)
+        if name in _PURE and name not in self._space and not node.keywords:
+            return _computed(node, _PURE[name], given, (*PLAIN, list, tuple, dict))
+        inner = self.bound(node, depth)
+        body = [] if inner is None else [one for one in inner[0] if not _is_text(one)]
+        if inner is not None and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+            return inner[1].origin(body[0].value, depth)
+        return _UNKNOWN
+
+    def bound(self, call: ast.Call, depth: int = 0) -> tuple[Sequence[ast.stmt], Scope] | None:
+        """Return the statements of the program's function that a call runs, and their scope; None for other
+        functions."""
+        function = self.origin(call.func, depth)
+        given: list[Origin] = []
+        for one in call.args:
+            if isinstance(one, ast.Starred):
+                given += map(Origin.of, elements_of(self.origin(one.value, depth).value))
+            else:
+                given.append(self.origin(one, depth))
+        named = {one.arg: self.origin(one.value, depth) for one in call.keywords if one.arg is not None}
+        return called(function.value, given, named)
+
+
+def called(value: Any, given: Sequence[Origin], named: Mapping[str, Origin]) -> tuple[Sequence[ast.stmt], Scope] | None:
+    """Return the statements that a call of `value` runs, if it is a function of the program or a module."""
+    kind = type(value)
+    if kind is functools.partial:
+        known = {name: Origin.of(one) for name, one in value.keywords.items()}
+        return called(value.func, [*map(Origin.of, value.args), *given], {**known, **named})
+    if kind is MethodType:
+        return called(value.__func__, [Origin.of(value.__self__), *given], named)
+    is_module = issubclass(kind, torch.nn.Module)
+    if kind is not FunctionType:
+        run = inspect.getattr_static(kind, "forward" if is_module else "__call__", None)
+        return called(run, [Origin.of(value), *given], named) if type(run) is FunctionType else None
+    inner = attributes_of(value).get("__wrapped__")
+    if type(inner) is FunctionType and not is_user_file(value.__code__.co_filename):
+        return called(inner, given, named)  # as of `@torch.no_grad()`
+    code = value.__code__
+    is_layer = code.co_name == "forward" and given and issubclass(type(given[0].value), torch.nn.Module)
+    is_ours = is_user_file(code.co_filename) or is_layer
+    function = (_lambda_of(code) or function_of(code)) if is_ours else None
+    if function is None:
+        return None
+    names, stored = parameters(code), _stored(function)
+    bound = {**dict(zip(names, given, strict=False)), **{name: one for name, one in named.items() if name in names}}
+    bound = {name: one for name, one in bound.items() if name not in stored}
+    bound |= dict(_cells(value, stored))
+    body = [_returning(function)] if isinstance(function, ast.Lambda) else function.body
+    return body, Scope(bound, _assigned(function, names), value.__globals__, code.co_filename)
+
+
+def scope_of(frames: Sequence[FrameType]) -> Scope:
+    """Return the scope of the first frame; the others are its callers."""
+    frame = frames[0]
+    code, shown = frame.f_code, locals_of(frame)
+    function = function_of(code)
+    given = {name: Origin.of(value) for name, value in shown.items()}
+    if function is None:
+        is_module = shown.keys() == frame.f_globals.keys()
+        return Scope({} if is_module else given, {}, frame.f_globals, code.co_filename)
+    stored = _stored(function)
+    passed = given_by(frames[1], code) if len(frames) > 1 else {}
+    passed = {name: one for name, one in passed.items() if name in parameters(code) and name not in stored}
+    outer = scope_of(frames[1:]) if any(not isinstance(one, ast.Constant) for one in passed.values()) else None
+    inner = Scope(given, {}, frame.f_globals, code.co_filename)
+    known = [(name, outer.origin(one)) for name, one in passed.items() if outer is not None]
+    known += [(name, inner.origin(one)) for name, one in _assigned(function, parameters(code)).items() if name in shown]
+    given |= {name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown[name])}
+    return Scope(given, {}, frame.f_globals, code.co_filename)
+
+
+def attribute(value: Any, name: str) -> Any:
+    """Return an attribute without running the program's code."""
+    if value is MISSING or value is None or type(name) is not str:
+        return MISSING
+    for table in (attributes_of(value), attributes_of(value).get("_modules") or {}):
+        if name in table:
+            return table[name]
+    kind = value if isinstance(value, type) else type(value)
+    found = inspect.getattr_static(kind, name, MISSING)
+    if type(found) in (staticmethod, classmethod):
+        return found.__func__ if type(found) is staticmethod else MethodType(found.__func__, kind)
+    if type(found) is FunctionType:
+        return MethodType(found, value) if kind is not value else found
+    if isinstance(found, types.MemberDescriptorType):
+        try:
+            return found.__get__(value)
+        except AttributeError:
+            return MISSING
+    fields = getattr(kind, "_fields", ())
+    if issubclass(kind, tuple) and name in fields:
+        return tuple.__getitem__(value, fields.index(name))
+    return MISSING if inspect.isdatadescriptor(found) else found
+
+
+def _computed(
+    node: ast.expr, run: Callable[..., Any] | None, parts: Sequence[Origin], kinds: tuple[type, ...] = (object,)
+) -> Origin:
+    """Return the origin of a value that is computed from others of these kinds."""
+
+    def compute(values: Sequence[Any]) -> Any:
+        if run is None or any(one is MISSING or not isinstance(one, kinds) for one in values):
+            return MISSING
+        try:
+            return run(*values)
+        except (ArithmeticError, TypeError, ValueError):
+            return MISSING
+
+    fixed = [one.value if isinstance(one.value, PLAIN) else MISSING for one in parts]
+    ways = [one.now for one in parts]
+    value = compute([one.value for one in parts])
+    if all(now is None for now in ways):
+        return Origin(value, None, ast.unparse(node))
+    now = [known if now is None else None for now, known in zip(ways, fixed, strict=True)]
+    return Origin(
+        value,
+        lambda: compute([known if way is None else way() for way, known in zip(ways, now, strict=True)]),
+        ast.unparse(node),
+    )
+
+
+def _item(values: Any, index: Any) -> Any:
+    if type(index) not in (int, str, bool) or not isinstance(values, (list, tuple, dict)):
+        return MISSING
+    try:
+        return dict.get(values, index, MISSING) if isinstance(values, dict) else elements_of(values)[index]
+    except (IndexError, TypeError):
+        return MISSING
+
+
+def _cells(function: FunctionType, stored: frozenset[str]) -> Iterator[tuple[str, Origin]]:
+    """Yield the variables of a function's closure."""
+    held = weakref.ref(function)
+
+    def look(at: int) -> Any:
+        live = held()
+        try:
+            return MISSING if live is None or live.__closure__ is None else live.__closure__[at].cell_contents
+        except ValueError:  # the variable has no value yet
+            return MISSING
+
+    for at, name in enumerate(function.__code__.co_freevars):
+        if name not in stored:
+            yield name, Origin(look(at), functools.partial(look, at), name)
+
+
+@functools.lru_cache(maxsize=256)
+def _lambda_of(code: CodeType) -> ast.Lambda | None:
+    """Return the syntax tree of a lambda, if it is the only one of its line."""
+    nodes = ast.walk(file_tree(code.co_filename)) if code.co_name == "<lambda>" else ()
+    found = [one for one in nodes if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno]
+    return found[0] if len(found) == 1 else None
+
+
+@functools.lru_cache(maxsize=256)
+def _stored(function: ast.AST) -> frozenset[str]:
+    nodes = (one for one in ast.walk(function) if isinstance(one, ast.Name))
+    return frozenset(one.id for one in nodes if not isinstance(one.ctx, ast.Load))
+
+
+@functools.lru_cache(maxsize=256)
+def _assigned(function: ast.AST, given: tuple[str, ...]) -> Mapping[str, ast.expr]:
+    """Return the variables that one statement assigns, and nothing else, with what they are assigned."""
+    nodes = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
+    found: dict[str, ast.expr] = {}
+    for one in (each for each in ast.walk(function) if isinstance(each, ast.Assign)):
+        for target in one.targets:
+            pairs = [(target, one.value)]
+            if isinstance(target, ast.Tuple) and isinstance(one.value, ast.Tuple):
+                pairs = list(zip(target.elts, one.value.elts, strict=False))
+            found |= {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
+    return {name: value for name, value in found.items() if nodes.count(name) == 1 and name not in given}
+
+
+def _returning(function: ast.Lambda) -> ast.stmt:
+    return ast.copy_location(ast.Return(function.body), function.body)
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
+
+
+_UNKNOWN = Origin(MISSING)
+_RULES: dict[type[ast.AST], Any] = {
+    ast.Constant: lambda _, node, __: Origin(node.value, None, repr(node.value)),
+    ast.Name: Scope._name,
+    ast.Attribute: Scope._attribute,
+    ast.Subscript: Scope._element,
+    ast.BinOp: Scope._operation,
+    ast.UnaryOp: Scope._operation,
+    ast.Compare: Scope._operation,
+    ast.Call: Scope._call,
+}
