@@ -198,7 +198,7 @@ class Driver:
         engine = self._engine
         self._whys = dict(learnt.whys)
         self._on_host = _on_host(learnt.passed)
-        engine.attributes.constructions = learnt.constructions
+        engine.attributes.learn(learnt.constructions)
         engine.invalidate(self._may_be_other)
         steps = [step for step in self._read if step.kind != "file"]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}

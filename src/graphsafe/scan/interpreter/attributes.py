@@ -105,6 +105,20 @@ class AttributeTables:
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
+    def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
+        """Take over the values that all calls of the project put into fields, if they tell more than annotations."""
+        self.constructions = {key: values for key, values in constructions.items() if self._tell(key, values)}
+
+    def _tell(self, key: Key, values: Sequence[Value]) -> bool:
+        """Return whether a field is not declared, or declared as a tensor that all calls take from the host.
+
+        Further calls tell nothing of the device's work: a declared tensor counts as one of the device anyway.
+        """
+        of_class = self.of_class(*key)
+        if as_tensor(of_class)[0] is not None:
+            return all(type(value) is Tensor and value.where == "host" for value in values)
+        return type(of_class) is not Number
+
     # values of attributes
 
     def of_instance(self, owner: Instance, name: str, level: int = TOP_LEVEL) -> Value | None:
