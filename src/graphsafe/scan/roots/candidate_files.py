@@ -45,8 +45,8 @@ OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
 "Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
-BESIDE_STEPS = frozenset(
-    "tests eval evals evaluation dataset datasets dataloader dataloaders collate collator collators".split()
+BESIDE_STEPS = re.compile(
+    r"tests|evals?|evaluation|datasets?|data_?loaders?|collat(e|ors?)|(data_(transforms|pipeline)|input_pipeline)\w*"
 )
 "Modules and packages that evaluate, or make a step's inputs before there is a step, often in processes of their own."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
@@ -216,7 +216,8 @@ def _is_outside(path: str, package: str) -> bool:
 
 def _is_beside(path: str, package: str) -> bool:
     """Return whether a file of a package holds tests or evaluations, or prepares data."""
-    return package != "" and not BESIDE_STEPS.isdisjoint(Path(path).relative_to(package).with_suffix("").parts)
+    parts = Path(path).relative_to(package).with_suffix("").parts if package else ()
+    return any(map(BESIDE_STEPS.fullmatch, parts))
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
