@@ -427,6 +427,12 @@ def test_metrics_stand_around_graphs_and_those_of_evaluations_are_not_hot(
     assert [f.region for f in findings if f.level != "note"] == regions
 
 
+@pytest.mark.parametrize(("name", "codes"), [("PackingCollator", []), ("Packing", ["GS101"])])
+def test_what_collates_a_batch_is_not_hot(tmp_path: Path, name: str, codes: list[str]) -> None:
+    (tmp_path / "code.py").write_text(PROCESSOR.replace("Minimum", name))
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 @pytest.mark.parametrize(("parameter", "codes"), [("use_attention_mask", []), ("used_mask", ["GS102"])])
 def test_a_switch_for_a_mask_is_no_mask(tmp_path: Path, parameter: str, codes: list[str]) -> None:
     source = f"""\

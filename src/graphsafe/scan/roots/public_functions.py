@@ -16,9 +16,8 @@ from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
     r"(?<![^\W_])(init|initiali[sz]e|save|plot|visuali[sz]e|log_(images?|videos?|metrics|stats))(?![^\W_])"
-    r"|(Dataset|DataLoader|DataModule|Collator)\."
 )
-"Names of functions that set up, save or show something, and of classes that prepare data."
+"Words in the names of functions that set up, save or show something."
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
 _GATHERING = ("append", "extend", "update", "add")
 
