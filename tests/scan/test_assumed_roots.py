@@ -395,6 +395,37 @@ def test_of_a_callable_around_a_generation_the_loop_alone_is_hot(tmp_path: Path)
     assert [(f.code, f.location.line, f.region) for f in findings if f.location.line < 14] == [("GS101", 12, "step")]
 
 
+AROUND_GENERATION = """\
+import torch
+
+
+class Pipeline:
+    def text_to_image(self, noise: torch.Tensor, prompt: torch.Tensor):
+        return self(noise, prompt.cpu())
+
+    def prepared(self, noise: torch.Tensor):
+        return noise / noise.max().item()
+
+    def scaled(self, noise: torch.Tensor):
+        return noise / noise.min().item()
+
+    def unused(self, noise: torch.Tensor):
+        return noise / noise.sum().item()
+
+    def __call__(self, noise, steps):
+        noise = self.prepared(noise)
+        for t in steps:
+            noise = self.scaled(self.dit(noise))
+        return noise
+"""
+
+
+def test_functions_around_a_generation_run_once(tmp_path: Path) -> None:
+    """They call it, or it calls them around its loop."""
+    packaged(tmp_path, AROUND_GENERATION)
+    assert [(code, line) for code, line, _ in found(tmp_path)] == [("GS101", 12), ("GS101", 15)]
+
+
 @pytest.mark.parametrize(
     ("name", "is_hot"),
     [("initialise", False), ("save_maps", False), ("log_images", False), ("log_prob", True), ("saved", True)],

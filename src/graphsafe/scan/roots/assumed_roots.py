@@ -31,6 +31,8 @@ RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
+RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP)
+"Reasons that do not make a function a root if it generates, which runs a model in a loop."
 BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
 "Reasons that depend only on the form of a function."
 

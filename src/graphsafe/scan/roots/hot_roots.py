@@ -29,7 +29,7 @@ COLD_NAMES = frozenset(
 )
 "Functions that run before the first step, or for a checkpoint."
 OTHER_HARDWARE = re.compile(
-    r"(?<![^_.])(npu|xpu|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
+    r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
 "Words in the name of a module, class or function that is for hardware without CUDA graphs."
