@@ -113,7 +113,7 @@ class Index:
         inner, certain = as_tensor(index.elem)
         if SLICE in options(index.elem):
             if inner is not None:
-                self._tensor(part, inner, certain)
+                self._tensor(part, inner, certain=True)
         elif inner is None or inner.where == "host":
             if index.items != () and (index.kind in ("list", "iterator") or isinstance(part, ast.List)):
                 self.frame.emit("Transfer", "index", self.node, value="a Python list")
