@@ -759,3 +759,13 @@ def test_arguments_of_an_autograd_function_with_a_class_method(tmp_path: Path) -
     (tmp_path / "code.py").write_text(CHOSEN)
     report = scan_paths([tmp_path], Config(root=tmp_path))
     assert ("GS202", 9) in {(one.code, one.location.line) for one in report.findings}
+
+
+@pytest.mark.parametrize(("where", "codes"), [("tests/net.py", []), ("net/tested.py", ["GS101"])])
+def test_modules_of_tests_are_not_hot(tmp_path: Path, where: str, codes: list[str]) -> None:
+    path = tmp_path / where
+    path.parent.mkdir()
+    path.write_text(
+        "import torch\n\n\nclass Mock(torch.nn.Module):\n    def forward(self, x):\n        return x.sum().item()\n"
+    )
+    assert [code for code, *_ in found(tmp_path)] == codes

@@ -509,3 +509,15 @@ def test_a_list_with_slices_is_a_tuple(scan, parts: str, codes: list[str]) -> No
                 return x[parts]
     """
     assert [finding.code for finding in scan("GS302", source)] == codes
+
+
+@pytest.mark.parametrize(("value", "count"), [("True", 1), ("False", 0)])
+def test_a_file_may_turn_off_the_checks_of_all_distributions(scan, value: str, count: int) -> None:
+    source = f"""
+        torch.distributions.Normal.set_default_validate_args({value})
+
+        class Policy(nn.Module):
+            def forward(self, mean: torch.Tensor, deviation: torch.Tensor, action: torch.Tensor):
+                return torch.distributions.Normal(mean, deviation).log_prob(action)
+    """
+    assert len(scan("GS106", source)) == count
