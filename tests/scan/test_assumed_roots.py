@@ -388,6 +388,96 @@ def test_of_a_public_function_around_a_generation_the_loop_alone_is_hot(tmp_path
     assert [(code, line) for code, line, _ in found(tmp_path)] == [("GS101", 12), ("GS101", 19)]
 
 
+def test_of_a_callable_around_a_generation_the_loop_alone_is_hot(tmp_path: Path) -> None:
+    source = GENERATION.replace("def generate", "def __call__").replace("def update", "def _update")
+    (tmp_path / "code.py").write_text(source)
+    findings = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.level != "note"]
+    assert [(f.code, f.location.line, f.region) for f in findings if f.location.line < 14] == [("GS101", 12, "step")]
+
+
+AROUND_GENERATION = """\
+import torch
+
+
+class Pipeline:
+    def text_to_image(self, noise: torch.Tensor, prompt: torch.Tensor):
+        return self(noise, prompt.cpu())
+
+    def prepared(self, noise: torch.Tensor):
+        return noise / noise.max().item()
+
+    def scaled(self, noise: torch.Tensor):
+        return noise / noise.min().item()
+
+    def unused(self, noise: torch.Tensor):
+        return noise / noise.sum().item()
+
+    def __call__(self, noise, steps):
+        noise = self.prepared(noise)
+        for t in steps:
+            noise = self.scaled(self.dit(noise))
+        return noise
+"""
+
+
+def test_functions_around_a_generation_run_once(tmp_path: Path) -> None:
+    """They call it, or it calls them around its loop."""
+    packaged(tmp_path, AROUND_GENERATION)
+    assert [(code, line) for code, line, _ in found(tmp_path)] == [("GS101", 12), ("GS101", 15)]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_hot"),
+    [("initialise", False), ("save_maps", False), ("log_images", False), ("log_prob", True), ("saved", True)],
+)
+def test_what_sets_up_saves_or_shows_is_not_hot(tmp_path: Path, name: str, is_hot: bool) -> None:
+    packaged(
+        tmp_path, f"import torch\n\n\nclass Flow:\n    def {name}(self, x: torch.Tensor):\n        return x.cpu()\n"
+    )
+    assert [code for code, *_ in found(tmp_path)] == ["GS103"] * is_hot
+
+
+@pytest.mark.parametrize(
+    ("where", "regions"),
+    [
+        ("net/eval/right.py", []),
+        ("net/datasets/right.py", []),
+        ("net/data/data_transforms.py", []),
+        ("net/metrics/right.py", ["step"]),
+    ],
+)
+def test_metrics_stand_around_graphs_and_those_of_evaluations_are_not_hot(
+    tmp_path: Path, where: str, regions: list[str]
+) -> None:
+    path = tmp_path / where
+    path.parent.mkdir(parents=True)
+    for folder in (path.parent, tmp_path / "net"):
+        (folder / "__init__.py").write_text("")
+    path.write_text(METRIC)
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [f.region for f in findings if f.level != "note"] == regions
+
+
+@pytest.mark.parametrize(("name", "codes"), [("PackingCollator", []), ("Packing", ["GS101"])])
+def test_what_collates_a_batch_is_not_hot(tmp_path: Path, name: str, codes: list[str]) -> None:
+    (tmp_path / "code.py").write_text(PROCESSOR.replace("Minimum", name))
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(("parameter", "codes"), [("use_attention_mask", []), ("used_mask", ["GS102"])])
+def test_a_switch_for_a_mask_is_no_mask(tmp_path: Path, parameter: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class Encoder(torch.nn.Module):
+    def forward(self, tokens: torch.Tensor, {parameter}=None):
+        return tokens * 2 if {parameter} else tokens
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 def test_what_a_checkpoint_asks_for_is_not_hot(tmp_path: Path) -> None:
     source = "import torch\n\n\nclass Buffer:\n    def {}(self, x: torch.Tensor):\n        return x.cpu()\n"
     package = packaged(tmp_path, source.format("state_dict"))
@@ -669,3 +759,13 @@ def test_arguments_of_an_autograd_function_with_a_class_method(tmp_path: Path) -
     (tmp_path / "code.py").write_text(CHOSEN)
     report = scan_paths([tmp_path], Config(root=tmp_path))
     assert ("GS202", 9) in {(one.code, one.location.line) for one in report.findings}
+
+
+@pytest.mark.parametrize(("where", "codes"), [("tests/net.py", []), ("net/tested.py", ["GS101"])])
+def test_modules_of_tests_are_not_hot(tmp_path: Path, where: str, codes: list[str]) -> None:
+    path = tmp_path / where
+    path.parent.mkdir()
+    path.write_text(
+        "import torch\n\n\nclass Mock(torch.nn.Module):\n    def forward(self, x):\n        return x.sum().item()\n"
+    )
+    assert [code for code, *_ in found(tmp_path)] == codes

@@ -490,3 +490,34 @@ def test_a_read_names_the_argument_that_is_read_and_not_the_receiver(scan):
     """
     (finding,) = scan("GS101", source)
     assert finding.message == "`x.new_full((2, 2), limit.sum())` makes the host read a device tensor"
+
+
+@pytest.mark.parametrize(
+    ("parts", "codes"),
+    [
+        ("[slice(None) for _ in x.shape]", []),
+        ("[slice(0, 2), torch.arange(3)]", ["GS302"]),
+        ("[n for n in range(x.dim())]", ["GS302"]),
+    ],
+    ids="slices tensor numbers".split(),
+)
+def test_a_list_with_slices_is_a_tuple(scan, parts: str, codes: list[str]) -> None:
+    source = f"""
+        class Cut(nn.Module):
+            def forward(self, x: torch.Tensor):
+                parts = {parts}
+                return x[parts]
+    """
+    assert [finding.code for finding in scan("GS302", source)] == codes
+
+
+@pytest.mark.parametrize(("value", "count"), [("True", 1), ("False", 0)])
+def test_a_file_may_turn_off_the_checks_of_all_distributions(scan, value: str, count: int) -> None:
+    source = f"""
+        torch.distributions.Normal.set_default_validate_args({value})
+
+        class Policy(nn.Module):
+            def forward(self, mean: torch.Tensor, deviation: torch.Tensor, action: torch.Tensor):
+                return torch.distributions.Normal(mean, deviation).log_prob(action)
+    """
+    assert len(scan("GS106", source)) == count

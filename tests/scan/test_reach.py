@@ -133,6 +133,7 @@ def test_a_stray_init_at_the_top_of_a_project_makes_no_package_of_its_folders(pr
             "def forward(self, x):\n        self.read_npu(x)\n\n    def read_npu(self, x):\n        x.item()",
         ),
         ("xpu_model", "def forward(self, x: torch.Tensor):\n        x.item()"),
+        ("ipex", "def forward(self, x: torch.Tensor):\n        x.item()"),
     ],
 )
 def test_what_is_for_other_hardware_than_cuda_graphs_is_not_reported(project: Project, name: str, step: str) -> None:
@@ -141,7 +142,9 @@ def test_what_is_for_other_hardware_than_cuda_graphs_is_not_reported(project: Pr
     )
     assert places(scan(project(**{name: source}))) == []
     cuda = source.replace("npu", "cuda").replace("xpu", "cuda").replace("tpu", "cuda")
-    assert [code for code, _, _ in places(scan(project(**{name.replace("xpu", "cuda"): cuda})))] == ["GS101"]
+    assert [
+        code for code, _, _ in places(scan(project(**{name.replace("xpu", "cuda").replace("ipex", "cuda"): cuda})))
+    ] == ["GS101"]
 
 
 READS = """\

@@ -36,7 +36,7 @@ from graphsafe.scan.hazards import made_twice, replay_site
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
-from graphsafe.scan.roots.assumed_roots import FACTORY, PERHAPS, PUBLIC, RESULTS, assumed_roots_of
+from graphsafe.scan.roots.assumed_roots import BY_FORM, FACTORY, PERHAPS, PUBLIC, RESULTS, RUNS_ONCE, assumed_roots_of
 from graphsafe.scan.roots.between_steps import changing_methods
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
@@ -231,7 +231,9 @@ class Driver:
             with_public = path in self._candidates.public
             generating = self._loops.generating(file)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
-                if why in (PUBLIC, PERHAPS) and ref in generating:
+                # A pipeline's `__call__` runs once; of its lines, only those of its loops run in every step.
+                is_beside = path in self._candidates.beside_steps and why in (*BY_FORM, PERHAPS)
+                if is_beside or (why in RUNS_ONCE and ref in generating):
                     continue
                 if ref not in reached and ref not in self._whys and self._engine.budget.holds(ref):
                     assumed.add(ref)

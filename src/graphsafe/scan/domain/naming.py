@@ -18,7 +18,8 @@ GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shap
 "Names of image sizes, which engines keep on the host and transformers sends to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
 "Names of sizes, which lie on the device only if there is evidence besides the name."
-MASK_NAME = re.compile(r"(^|_)mask(s|_bool)?$")
+MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
+"Names of masks; `use_attention_mask` is a switch."
 
 
 def where_of(name: str, otherwise: Where) -> Where:

@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models.builtin_functions import SLICE
 from graphsafe.scan.symbols.index import dotted
 
 
@@ -105,9 +106,15 @@ class Index:
             self.frame.use_number(index, "index", part)
 
     def _sequence(self, part: ast.expr, index: Sequence) -> None:
-        """Take a list of indices, which is sent to the device, or a tuple with one index for each dimension."""
+        """Take a list of indices, which is sent to the device, or a tuple with one index for each dimension.
+
+        PyTorch takes a list with slices for a tuple.
+        """
         inner, certain = as_tensor(index.elem)
-        if inner is None or inner.where == "host":
+        if SLICE in options(index.elem):
+            if inner is not None:
+                self._tensor(part, inner, certain=True)
+        elif inner is None or inner.where == "host":
             if index.items != () and (index.kind in ("list", "iterator") or isinstance(part, ast.List)):
                 self.frame.emit("Transfer", "index", self.node, value="a Python list")
         elif index.kind == "tuple":

@@ -45,6 +45,8 @@ from graphsafe.scan.models import protocols, spelled_out, type_tests
 from graphsafe.scan.state import container_state
 from graphsafe.scan.symbols.index import dotted
 
+SLICE = RuntimeObject("slice")
+
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
 

@@ -245,6 +245,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "builtins.min": builtin_functions.branching("min"),
     "builtins.any": builtin_functions.branching("any"),
     "builtins.all": builtin_functions.branching("all"),
+    "builtins.slice": lambda _frame, _node, _arguments: builtin_functions.SLICE,
     "builtins.sorted": builtin_functions.branching("sorted"),
     "builtins.sum": builtin_functions.sum_,
     "builtins.abs": builtin_functions.abs_,

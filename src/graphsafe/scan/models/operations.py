@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import chain, repeat
 
 from graphsafe.optable import Argument, Call, Effect, EffectKind, Hit, Op, Result
@@ -33,6 +34,7 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     describe,
     may_be_none,
+    number,
     of_elements,
     together,
 )
@@ -58,12 +60,15 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 _DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
+_TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "Operations whose effect is a host read of their size arguments, not of the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
     """Emit the effects of a call of an op of the table, and return its result."""
+    if name.startswith(_DISTRIBUTIONS) and frame.project.files.search(frame.path, _TURNS_CHECKS_OFF):
+        arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
     called = _Called(frame, node, op, name, receiver, arguments)
     if frame.hot:
         called.note_state()

@@ -31,6 +31,8 @@ RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
+RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP)
+"Reasons that do not make a function a root if it generates, which runs a model in a loop."
 BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
 "Reasons that depend only on the form of a function."
 
@@ -53,6 +55,8 @@ _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
 """Words in the names of modules and functions whose kernels run once (for instance over the weights) or outside of
 steps."""
+_PREPARES_DATA = re.compile(r"(Dataset|DataLoader|DataModule|Collator)\.")
+"Classes that make a step's inputs."
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
@@ -105,7 +109,7 @@ class _Forms:
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 
     def why(self, facts: FunctionFacts) -> str | None:
-        if is_kernel(facts.decorators):
+        if is_kernel(facts.decorators) or _PREPARES_DATA.search(facts.name):
             return None
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:

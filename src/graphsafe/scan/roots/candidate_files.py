@@ -45,6 +45,10 @@ OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
 "Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
+BESIDE_STEPS = re.compile(
+    r"tests|evals?|evaluation|datasets?|data_?loaders?|collat(e|ors?)|(data_(transforms|pipeline)|input_pipeline)\w*"
+)
+"Modules and packages that evaluate, or make a step's inputs before there is a step, often in processes of their own."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
@@ -59,6 +63,8 @@ class Candidates:
     "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
     public: frozenset[str]
     "Files whose public functions may be roots, since nothing in their package captures."
+    beside_steps: frozenset[str]
+    "Files of packages that hold tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
     "The files of packages that capture or replay graphs themselves, or are built on an engine that does."
     chooses_device: bool
@@ -125,6 +131,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         candidates = list(dict.fromkeys([*wanted, *files.paths]))
         scope = None
     packages = _by_package(files)
+    beside = frozenset(path for package, paths in packages.items() for path in paths if _is_beside(path, package))
     capturing = frozenset(_with(packages, files, may_capture))
     public: frozenset[str] = frozenset()
     if not config.targets:
@@ -145,7 +152,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
     has_one_device = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
     paths = (*found, TARGETS) if config.targets else tuple(found)
-    return Candidates(paths, public, with_graphs, chooses_device, has_one_device, scope, names)
+    return Candidates(paths, public, beside, with_graphs, chooses_device, has_one_device, scope, names)
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
@@ -205,6 +212,12 @@ def _is_outside(path: str, package: str) -> bool:
     inside = Path(path).relative_to(around).with_suffix("").parts
     begins = inside[-1].partition("_")[0]
     return not OUTSIDE_STEPS.isdisjoint((around.name, *inside, begins))
+
+
+def _is_beside(path: str, package: str) -> bool:
+    """Return whether a file of a package holds tests or evaluations, or prepares data."""
+    parts = Path(path).relative_to(package).with_suffix("").parts if package else ()
+    return any(map(BESIDE_STEPS.fullmatch, parts))
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:

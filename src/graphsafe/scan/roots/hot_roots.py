@@ -29,7 +29,7 @@ COLD_NAMES = frozenset(
 )
 "Functions that run before the first step, or for a checkpoint."
 OTHER_HARDWARE = re.compile(
-    r"(?<![^_.])(npu|xpu|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
+    r"(?<![^_.])(npu|xpu|ipex|hpu|gaudi|tpu|musa|ascend|mlx|amx|mindspore|forward_cpu)(?![^_.])"
     r"|(NPU|Npu|XPU|Xpu|HPU|Hpu|TPU|Tpu|MUSA|MLX|AMX|Ascend)(?![a-z])"
 )
 "Words in the name of a module, class or function that is for hardware without CUDA graphs."
@@ -144,9 +144,11 @@ def roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: Mapping[str, Region]
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Yield function, receiver and reason of every root that a file defines."""
+    is_test = "tests" in paths.relative(file.path).split("/")[:-1]
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
-        if not engine.attributes.is_module(ref):
+        # Tests call the modules that they define; nobody captures these.
+        if is_test or not engine.attributes.is_module(ref):
             continue
         # Calling a module runs its own `__call__`, if it has one, before `forward`.
         for name in ("__call__", "forward"):

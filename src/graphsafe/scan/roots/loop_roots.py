@@ -14,8 +14,8 @@ from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, own
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import StepTakers, is_short
-from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
+from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
+from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
 "The first lines of the loops that run in every step; none if the whole function does."
@@ -59,16 +59,29 @@ class LoopRoots:
     def generating(self, file: FileIndex) -> Set[str]:
         """Return the functions that run a model in loops (such as generation) and neither train nor replay.
 
-        Their other lines run once. A function that trains in loops may itself be called in a loop, such as an agent's
-        update.
+        Functions of the file that call these run once as well, and so do functions that these call around their loops
+        only. A function that trains in loops may itself be called in a loop, such as an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
-        return {
+        found = {
             ref
             for ref in refs
             if takers and all(how == "runs" for _, how, _ in takers.steps_in(ref.partition("::")[2]))
         }
+        if not found or takers is None:
+            return found
+        calls = re.compile("|".join(map(_own_call, sorted(found))))
+        around = {
+            name for ref in found for name in _called_around(takers.node(ref.partition("::")[2]), self.of(file)[ref])
+        }
+        lines = self._takers.engine.project.source(file.path).lines
+        for name, facts in file.functions.items():
+            begins = calls.search("\n".join(lines[facts.line : facts.end_line])) is not None
+            called = ("self." if facts.owner is not None else "") + name.rpartition(".")[2]
+            if f"{file.path}::{name}" not in self.of(file) and (begins or called in around):
+                found.add(f"{file.path}::{name}")
+        return found
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
         """Yield the functions of a file that call functions with loops around steps, or make objects with such
@@ -126,6 +139,21 @@ def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         if any(isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made) for one in given):
             return True
     return False
+
+
+def _own_call(ref: str) -> str:
+    """Return a pattern for calls of a function in its own class or file."""
+    owner, _, name = ref.partition("::")[2].rpartition(".")
+    if name == "__call__":
+        return r"\bself(?:\.__call__)?\("
+    return rf"\bself\.{name}\(" if owner else rf"(?<![\w.]){name}\("
+
+
+def _called_around(body: Body, loops: Loops) -> set[str]:
+    """Return the functions, as they are called, that a function calls around these loops and not in them."""
+    found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
+    inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
+    return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}
 
 
 def _is_beside_steps(name: str, replays: bool = False) -> bool:

@@ -6,6 +6,7 @@ Calls inside the library say little: a metric's own report calls the same functi
 from __future__ import annotations
 
 import ast
+import re
 
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.passed_on import takes_tensors_at_last
@@ -13,12 +14,18 @@ from graphsafe.scan.roots.tensor_arguments import Definition, takes_tensors
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
+_ONCE = re.compile(
+    r"(?<![^\W_])(init|initiali[sz]e|save|plot|visuali[sz]e|log_(images?|videos?|metrics|stats))(?![^\W_])"
+)
+"Words in the names of functions that set up, save or show something."
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
 _GATHERING = ("append", "extend", "update", "add")
 
 
 def is_public(facts: FunctionFacts) -> bool:
-    return all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))
+    """Return whether users may call a function in their steps, as far as its name tells."""
+    is_named = all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))
+    return is_named and _ONCE.search(facts.name) is None
 
 
 def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
