@@ -33,7 +33,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "stale": None,
         "held_outputs": {"collected": [], "compared": [], "overwritten": [], "by": None},
         "keeps_pool": False,
-        "generators": {"replaced": None, "reseeded": []},
+        "generators": {"replaced": None, "reseeded": [], "inside": []},
         "is_again": False,
         "passed_over": 0,
         "dropped": None,
