@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
+from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.nodes import GraphNode, Place, Segments, differences, graph_nodes
 from graphsafe.capture.device.cuda.runtime import node_counts
 from graphsafe.capture.device.protocol import Recording
@@ -58,7 +59,7 @@ class CudaRecording:
 
     def pool_bytes(self) -> int | None:
         pool = tuple(self.graph.pool())
-        segments = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        segments = memory_segments()
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.cuda.compiler_import import memory_segments
+
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 "Sizes that fall into both of the allocator's pools, small and large."
 _LARGEST_SMALL = 1 << 20
@@ -48,7 +50,7 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
     """Overwrite every block that the allocator keeps and nobody owns, on the streams on which the step may have freed
     blocks. Each request has the size of a free block, and so gets that block, until no free block is left."""
-    segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    segments = memory_segments()
     own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)
     for stream in {one.cuda_stream: one for one in used}.values():

@@ -17,6 +17,7 @@ from typing import Literal
 
 import torch
 
+from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.runtime import NODE_KINDS
 from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.report.model import CallSite, Span
@@ -62,7 +63,7 @@ class Segments:
 
     @staticmethod
     def now() -> Segments:
-        found = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+        found = memory_segments()
         return Segments(
             tuple(
                 (int(one["address"]), int(one["address"]) + int(one["total_size"]), tuple(one["segment_pool_id"]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
@@ -47,7 +48,7 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
-    segments: Any = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]
+    segments = memory_segments()
     for segment in segments:
         if devices and f"cuda:{segment['device']}" not in devices:
             continue
