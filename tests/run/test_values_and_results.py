@@ -31,6 +31,7 @@ TOLD = {
         "lengths.reach": ("16", "20"),
         "level.guidance": ("1.5", "2.0"),
         "1.0 - self.config['gravity']": ("0.0", "-0.5"),
+        "self.weight": ("2.0", "3.0"),
         "self.rates[self.at]": ("0.5", "0.25"),
         "self.fast": ("False", "True"),
         "self.turns": ("2", "3"),

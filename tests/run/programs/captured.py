@@ -141,8 +141,24 @@ class Physics:
         self.fast, self.logged = False, False
         self.turns, self.used = 2, 0
 
+    @property
+    def weight(self):
+        """The weight of a body of two kilograms."""
+        return 2 * self.config["gravity"]
+
+    @property
+    def asked(self):
+        self.used += 1
+        return self.weight
+
     def fall(self):
         self.speed.sub_(1.0 - self.config["gravity"])
+
+    def pulled(self):
+        return self.speed * self.weight
+
+    def pulled_and_counted(self):
+        return self.speed * self.asked
 
     @torch.no_grad()
     def scheduled(self):
@@ -309,10 +325,17 @@ with torch.no_grad():
     sampler.sample(levels)
     other.record_tensor()
     other.sample_tensor(levels)
-    for step, change in (("fall", heavier), ("scheduled", advanced), ("branched", faster), ("repeated", longer)):
+    told = (("fall", heavier), ("pulled", heavier), ("scheduled", advanced), ("branched", faster), ("repeated", longer))
+    for step, change in told:
         physics = Physics()
         changed_too_late(physics, getattr(physics, step), change)
-    for step, change in (("unread", heavier), ("branched", louder), ("repeated", shorter), ("scheduled", heavier)):
+    for step, change in (
+        ("unread", heavier),
+        ("pulled_and_counted", advanced),
+        ("branched", louder),
+        ("repeated", shorter),
+        ("scheduled", heavier),
+    ):
         physics = Physics()
         changed(physics, getattr(physics, step), change)
     annealed(False)

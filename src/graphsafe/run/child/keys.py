@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.numbers import Frozen, frozen_in
-from graphsafe.run.child.frozen.origins import attribute
+from graphsafe.run.child.frozen.origins import attribute_or_property
 from graphsafe.run.child.key_source import captured_statements, chosen_at, ignores, parameters
 from graphsafe.run.child.key_variables import Variable, frozen_variables, is_more
 from graphsafe.run.child.names import locals_of, weak_to
@@ -136,7 +136,7 @@ class Key:
             code = frame.f_code
             objects = [(name, value) for name, value in locals_of(frame).items() if type(value) is one.carrier]
             for name, value in objects:
-                now = attribute(value, one.attribute)
+                now = attribute_or_property(value, one.attribute)
                 is_given = code in self._codes and name in parameters(code)
                 if not one.differs(now):
                     self._fitted.add((code, name, id(one)))

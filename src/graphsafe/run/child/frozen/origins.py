@@ -14,7 +14,7 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -101,6 +101,10 @@ class Scope:
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Origin:
         base, name = self.origin(node.value, depth), node.attr
+        getter = inspect.getattr_static(type(base.value), name, None)
+        if type(getter) is property:
+            found = self._returned(called(getter.fget, [base], {}), depth)
+            return replace(found, text=ast.unparse(node), owner=base.value, attribute=name)
         value = attribute(base.value, name)
         now = base.now
         return Origin(
@@ -125,10 +129,13 @@ class Scope:
             return _computed(node, attribute, given)
         if name in _PURE and name not in self._space and not node.keywords:
             return _computed(node, _PURE[name], given, (*PLAIN, list, tuple, dict))
-        inner = self.bound(node, depth)
-        body = [] if inner is None else [one for one in inner[0] if not _is_text(one)]
-        if inner is not None and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
-            return inner[1].origin(body[0].value, depth)
+        return self._returned(self.bound(node, depth), depth)
+
+    def _returned(self, ran: tuple[Sequence[ast.stmt], Scope] | None, depth: int) -> Origin:
+        """Return the origin of what a function returns, if returning it is all that it does."""
+        body = [] if ran is None else [one for one in ran[0] if not _is_text(one)]
+        if ran is not None and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+            return ran[1].origin(body[0].value, depth)
         return _UNKNOWN
 
     def bound(self, call: ast.Call, depth: int = 0) -> tuple[Sequence[ast.stmt], Scope] | None:
@@ -216,6 +223,12 @@ def attribute(value: Any, name: str) -> Any:
     if issubclass(kind, tuple) and name in fields:
         return tuple.__getitem__(value, fields.index(name))
     return MISSING if inspect.isdatadescriptor(found) else found
+
+
+def attribute_or_property(value: Any, name: str) -> Any:
+    """Return an attribute, or the value of a property that only computes it from others."""
+    node = ast.Attribute(ast.Name("value"), name)
+    return Scope({"value": Origin.of(value)}, {}, {}, "").origin(node).value
 
 
 def _computed(
