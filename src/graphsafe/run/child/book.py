@@ -146,7 +146,7 @@ class Book:
         self._tell(False)
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
-        """Note a capture that ended with an error."""
+        """Note a capture that ended with an error. `graph` is None if it did not even begin."""
         if record is not None and record.stepped is not None:
             record.stepped.end()
         if not self._is_wanted("graphs"):
@@ -160,7 +160,8 @@ class Book:
             error=message_of(root),
             inner=error_frames(error, root),
             generator=self.sight.draw(),
-            guilty=self.sight.guilty(graph, root),
+            guilty=None if graph is None else self.sight.guilty(graph, root),
+            began=graph is not None,
         )
         self.failed.append(failure)
 

@@ -1,4 +1,5 @@
-"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls.
+"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls. Of
+`make_graphed_callables` it watches the errors, which it may raise before a capture.
 
 Dynamo treats each wrapper like the wrapped method: it calls the wrapper and traces none of its lines.
 """
@@ -10,7 +11,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from graphsafe.run.child.book import Book
+from graphsafe.run.child.failures import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
@@ -26,28 +30,31 @@ class Hooks:
 
     def __init__(self, book: Book) -> None:
         self._graph = book.sight.graph
-        self._originals: dict[str, Any] = {}
+        self._originals: list[tuple[Any, str, Any]] = []
         self._wrap("capture_begin", _capture_begin, book)
         self._wrap("capture_end", _capture_end, book)
         self._wrap("replay", _replay, book)
         self._wrap("reset", _reset, book)
         self._wrap("register_generator_state", _register_generator_state, book)
+        self._wrap("make_graphed_callables", _make_graphed_callables, book, torch.cuda)
         book.sight.watch_results(
             lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
             lambda storages: book.safely(book.reading, storages),
         )
 
     def remove(self) -> None:
-        for name, original in self._originals.items():
-            setattr(self._graph, name, original)
+        for owner, name, original in self._originals:
+            setattr(owner, name, original)
 
-    def _wrap(self, name: str, make: Callable[[Any, Book], Any], book: Book) -> None:
-        original = self._originals[name] = getattr(self._graph, name)
+    def _wrap(self, name: str, make: Callable[[Any, Book], Any], book: Book, owner: Any = None) -> None:
+        owner = owner or self._graph
+        original = getattr(owner, name)
+        self._originals.append((owner, name, original))
         wrapper = make(original, book)
         wrapper._torchdynamo_disable = True
-        wrapper.__name__, wrapper.__qualname__ = name, f"{self._graph.__name__}.{name}"
+        wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
         wrapper.__doc__ = original.__doc__
-        setattr(self._graph, name, wrapper)
+        setattr(owner, name, wrapper)
 
 
 def _capture_begin(original: Any, book: Book) -> Any:
@@ -89,6 +96,18 @@ def _capture_end(original: Any, book: Book) -> Any:
         return result
 
     return capture_end
+
+
+def _make_graphed_callables(original: Any, book: Book) -> Any:
+    def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            if not is_watched(error):
+                book.safely(book.failing, None, None, error, sys._getframe(1))
+            raise
+
+    return make_graphed_callables
 
 
 def _replay(original: Any, book: Book) -> Any:

@@ -180,6 +180,8 @@ class FailedRecord:
     "The error of drawing a random number after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
+    began: bool
+    "Whether the capture began; `make_graphed_callables` may refuse before."
     swallowed_by: CallSite | None = None
 
     def facts(self) -> Facts:
@@ -191,5 +193,6 @@ class FailedRecord:
             "inner": sites(self.inner),
             "generator": self.generator,
             "guilty": None if self.guilty is None else asdict(self.guilty),
+            "began": self.began,
             "swallowed_by": None if self.swallowed_by is None else asdict(self.swallowed_by),
         }

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.classify import code_of, code_of_failure, value_read
+from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import site, text_at
 from graphsafe.report.ledger.traffic import advice
-from graphsafe.report.model import Finding, Level, Limit
+from graphsafe.report.model import Finding, Limit
 from graphsafe.report.reading import read
 from graphsafe.report.text import count, listed
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.covering import cover
+from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.naming import all_named, at, by, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
@@ -34,7 +35,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
     limits: list[Limit] = []
     for process in seen:
         writer = _Findings(process, book)
-        writer.failures()
+        failed_captures(writer)
         writer.lost_memory()
         writer.keys()
         writer.generators()
@@ -58,48 +59,6 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
 
 
 class _Findings(Writer):
-    def failures(self) -> None:
-        """Add failed captures with the cause, at the handler that swallowed the error if it is known, and a generator
-        that was left capturing. An error that ended the process was not swallowed, and left no generator behind."""
-        for failed in self.process.facts.get("failed", ()):
-            frame = last(failed["frames"])
-            inner = last(failed["inner"])
-            first = {"message": failed["error"], **({} if inner is None else {"at": at(inner)})}
-            handler = failed["swallowed_by"]
-            said = {
-                "first_error": first,
-                "captured": None if frame is None else at(frame),
-                "swallowed_by": None if handler is None else at(handler),
-            }
-            text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
-            cause = self._cause(failed, said)
-            if handler is not None or self.process.facts.get("ended"):
-                if failed["generator"] is not None:
-                    data = {**said, "draw": failed["generator"], "cause": cause}
-                    because = "" if cause is None else f"It follows from the capture that failed, {cause}."
-                    level: Level | None = None if cause is None else "warning"
-                    self.add(
-                        "GS501", frame, {"expr": text}, data, because=because, device=failed["device"], level=level
-                    )
-                expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-                where = "" if frame is None else f" at {at(frame)}"
-                ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
-                self.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=failed["device"])
-
-    def _cause(self, failed: Facts, said: Facts) -> str | None:
-        """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
-        if failed["guilty"] is None or not failed["guilty"]["frames"]:
-            return None
-        event = read(StepEvent, failed["guilty"])
-        rules = self.book.rules.values()
-        by_text = [rule.code for rule in rules if any(text in failed["error"] for text in rule.error_text)]
-        code = by_text[0] if len(by_text) == 1 else code_of_failure(event, self.book.ops)
-        frame = failed["guilty"]["frames"][-1]
-        expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
-        words = {"expr": expr, "value": value_read(code)}
-        self.add(code, frame, words, said, device=failed["device"], level="error", region="captured", span=event.span)
-        return f"{code} at {at(frame)}"
-
     def lost_memory(self) -> None:
         """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
         groups: dict[tuple[Any, ...], list[tuple[SeenGraph, Facts, int]]] = defaultdict(list)

@@ -1,0 +1,64 @@
+"""Findings about captures that failed: their causes, and the handlers that went on."""
+
+from __future__ import annotations
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.shared.classify import code_of_failure, value_read
+from graphsafe.capture.shared.places import site, text_at
+from graphsafe.report.model import Level
+from graphsafe.report.reading import read
+from graphsafe.run.parent.naming import at
+from graphsafe.run.parent.seen import Facts, last
+from graphsafe.run.parent.writer import Writer
+
+_REFUSED = {
+    "message": "a graph was refused before its capture began, and the surrounding except goes on without it",
+    "fix": "remove the reason, or re-raise; decide by configuration where the eager path is wanted",
+}
+_WHOLE = "Nothing is corrupted. But the steps run eagerly from here on, and nothing says why: "
+
+
+def failed_captures(writer: Writer) -> None:
+    """Add failed captures with the cause, at the handler that swallowed the error if it is known, and a generator that
+    was left capturing. An error that ended the process was not swallowed, and left no generator behind."""
+    has_ended = writer.process.facts.get("ended")
+    for failed in writer.process.facts.get("failed", ()):
+        frame, inner, handler = last(failed["frames"]), last(failed["inner"]), failed["swallowed_by"]
+        said = {
+            "first_error": {"message": failed["error"], **({} if inner is None else {"at": at(inner)})},
+            "captured": None if frame is None else at(frame),
+            "swallowed_by": None if handler is None else at(handler),
+        }
+        cause = _cause(writer, failed, said)
+        if handler is None and not has_ended:
+            continue
+        device = failed["device"]
+        if failed["generator"] is not None:
+            data = {**said, "draw": failed["generator"], "cause": cause}
+            because = "" if cause is None else f"It follows from the capture that failed, {cause}."
+            level: Level | None = None if cause is None else "warning"
+            text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
+            writer.add("GS501", frame, {"expr": text}, data, because=because, device=device, level=level)
+        expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
+        if failed["began"]:
+            where = "" if frame is None else f" at {at(frame)}"
+            ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
+            writer.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=device)
+        else:
+            words = {**_REFUSED, "why": _WHOLE + failed["error"]}
+            writer.add("GS605", handler or frame, expr, said, device=device, level="warning", text=words)
+
+
+def _cause(writer: Writer, failed: Facts, said: Facts) -> str | None:
+    """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
+    if failed["guilty"] is None or not failed["guilty"]["frames"]:
+        return None
+    event = read(StepEvent, failed["guilty"])
+    rules = writer.book.rules.values()
+    by_text = [rule.code for rule in rules if any(text in failed["error"] for text in rule.error_text)]
+    code = by_text[0] if len(by_text) == 1 else code_of_failure(event, writer.book.ops)
+    frame = failed["guilty"]["frames"][-1]
+    expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
+    words = {"expr": expr, "value": value_read(code)}
+    writer.add(code, frame, words, said, device=failed["device"], level="error", region="captured", span=event.span)
+    return f"{code} at {at(frame)}"
