@@ -241,6 +241,22 @@ def for_each_layer():
     return x, weights
 
 
+def graphed(layer):
+    """Return a graph of a layer, or the layer: PyTorch refuses one with a hook before it captures."""
+    try:
+        return torch.cuda.make_graphed_callables(layer, (torch.zeros(2, 8, device="cuda"),))
+    except Exception:  # expect: GS605
+        return layer
+
+
+def refused():
+    watched = torch.nn.Linear(8, 8).to("cuda").requires_grad_(False)
+    watched.register_forward_hook(lambda *given: None)
+    for layer in (graphed(watched), graphed(torch.nn.Linear(8, 8).to("cuda"))):
+        for _ in range(4):
+            layer(torch.ones(2, 8, device="cuda"))
+
+
 with torch.no_grad():
     turned_off()
     turned_off_for_a_moment()
@@ -269,4 +285,5 @@ with torch.no_grad():
     for model in models:
         model.run()
     kept = for_each_tensor(False), for_each_tensor(True), for_each_layer()
+refused()
 print("done")
