@@ -125,6 +125,7 @@ class Book:
                 use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
+            record.key.sizes = sorted(use.memory.bytes for use in record.uses)
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
             known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
@@ -135,8 +136,9 @@ class Book:
         record.passed_over, record.fills, record.owns = contents.passed_over, contents.fills, contents.owns
         record.pinned = contents.pinned
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
-        before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
-        record.is_again = before is not None and record.repeats(before)
+        same = [one for one in reversed(self.graphs[:-1]) if one.frames == record.frames]
+        record.is_again = bool(same) and record.repeats(same[0])
+        record.copy_of = next((one.number for one in same if record.equals(one)), None)
         record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: record.drop())
         self.steps.leave(contents.many_shapes)
@@ -145,13 +147,15 @@ class Book:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
         self._tell(False)
 
-    def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
-        """Note a capture that ended with an error."""
+    def failing(
+        self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType, handled: int = 0
+    ) -> None:
+        """Note a capture that ended with an error, or an error before a capture, without `graph` and `record`."""
         if record is not None and record.stepped is not None:
             record.stepped.end()
         if not self._is_wanted("graphs"):
             return
-        root = first_error(error, 0 if record is None else record.handled)
+        root = first_error(error, handled if record is None else record.handled)
         frames, span = (record.frames, record.span) if record is not None else user_frames()
         failure = FailedRecord(
             frames,
@@ -160,7 +164,8 @@ class Book:
             error=message_of(root),
             inner=error_frames(error, root),
             generator=self.sight.draw(),
-            guilty=self.sight.guilty(graph, root),
+            guilty=None if graph is None else self.sight.guilty(graph, root),
+            has_begun=graph is not None,
         )
         self.failed.append(failure)
 

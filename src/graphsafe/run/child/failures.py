@@ -54,6 +54,10 @@ def swallowing_watched(error: BaseException, frame: FrameType | None, tell: Call
         error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
 
 
+def is_watched(error: BaseException) -> bool:
+    return hasattr(error, "_graphsafe_witness")
+
+
 def _identities(frame: FrameType | None) -> list[tuple[int, int]]:
     """Return the identities of the stack's frames, outermost first."""
     found = []

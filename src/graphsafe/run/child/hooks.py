@@ -1,5 +1,7 @@
 """Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls.
 
+`make_graphed_callables` may also fail before it captures, so it is wrapped, too.
+
 Dynamo treats each wrapper like the wrapped method: it calls the wrapper and traces none of its lines.
 """
 
@@ -10,7 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from graphsafe.run.child.book import Book
+from graphsafe.run.child.failures import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
@@ -25,29 +30,31 @@ class Hooks:
     """The wrapped methods, in place from creation until `remove`."""
 
     def __init__(self, book: Book) -> None:
-        self._graph = book.sight.graph
-        self._originals: dict[str, Any] = {}
-        self._wrap("capture_begin", _capture_begin, book)
-        self._wrap("capture_end", _capture_end, book)
-        self._wrap("replay", _replay, book)
-        self._wrap("reset", _reset, book)
-        self._wrap("register_generator_state", _register_generator_state, book)
+        graph = book.sight.graph
+        self._originals: list[tuple[Any, str, Any]] = []
+        self._wrap(graph, "capture_begin", _capture_begin, book)
+        self._wrap(graph, "capture_end", _capture_end, book)
+        self._wrap(graph, "replay", _replay, book)
+        self._wrap(graph, "reset", _reset, book)
+        self._wrap(graph, "register_generator_state", _register_generator_state, book)
+        self._wrap(torch.cuda, "make_graphed_callables", _make_graphed_callables, book)
         book.sight.watch_results(
             lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
             lambda storages: book.safely(book.reading, storages),
         )
 
     def remove(self) -> None:
-        for name, original in self._originals.items():
-            setattr(self._graph, name, original)
+        for owner, name, original in self._originals:
+            setattr(owner, name, original)
 
-    def _wrap(self, name: str, make: Callable[[Any, Book], Any], book: Book) -> None:
-        original = self._originals[name] = getattr(self._graph, name)
+    def _wrap(self, owner: Any, name: str, make: Callable[[Any, Book], Any], book: Book) -> None:
+        original = getattr(owner, name)
+        self._originals.append((owner, name, original))
         wrapper = make(original, book)
         wrapper._torchdynamo_disable = True
-        wrapper.__name__, wrapper.__qualname__ = name, f"{self._graph.__name__}.{name}"
+        wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
         wrapper.__doc__ = original.__doc__
-        setattr(self._graph, name, wrapper)
+        setattr(owner, name, wrapper)
 
 
 def _capture_begin(original: Any, book: Book) -> Any:
@@ -149,3 +156,16 @@ def _reset(original: Any, book: Book) -> Any:
         return original(self)
 
     return reset
+
+
+def _make_graphed_callables(original: Any, book: Book) -> Any:
+    def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
+        handled = id(sys.exc_info()[1])
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            if not is_watched(error):
+                book.safely(book.failing, None, None, error, sys._getframe(1), handled)
+            raise
+
+    return make_graphed_callables

@@ -27,6 +27,11 @@ _CHANCE = 100
 _SELDOM = 0.1
 "If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
 
+_NO_CAPTURE = {
+    "message": "`make_graphed_callables` failed before a capture, and the program goes on without a graph",
+    "why": "The steps run eagerly, and nobody learns why they are slow.",
+}
+
 
 def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
     """Return one finding per line, cause and process; a fact without a known line becomes a limit."""
@@ -84,7 +89,11 @@ class _Findings(Writer):
                 expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
                 where = "" if frame is None else f" at {at(frame)}"
                 ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
-                self.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=failed["device"])
+                begun = failed["has_begun"]
+                text = {} if begun else _NO_CAPTURE
+                level = None if begun else "warning"
+                because, device = f"Here {ended}.", failed["device"]
+                self.add("GS605", handler or frame, expr, said, because=because, device=device, level=level, text=text)
 
     def _cause(self, failed: Facts, said: Facts) -> str | None:
         """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
