@@ -138,8 +138,7 @@ class Key:
                 found += [(value, alike) for value in self._handled(one, frames)]
             for value, known in () if one.is_free else found:
                 if one.differs(value) and all(each.differs(value) for each in known):
-                    at = self.chosen_at(frames) or CallSite(*one.place[:2], None)
-                    return Changed(one.text, repr(one.value), repr(value), at)
+                    return Changed(one.text, repr(one.value), repr(value))
         return None
 
     def _handled(self, one: Frozen, frames: Sequence[FrameType]) -> Iterator[Any]:

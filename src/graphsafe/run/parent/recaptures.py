@@ -39,9 +39,9 @@ class Recapture:
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return lines with several captures in a row, each of which is replayed only before the next capture.
 
-    Most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than captures. Captures
-    that differ only in one tensor of equal size may also be replayed later, if each capture came after the first replay
-    of the previous one.
+    Most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than
+    captures. Captures that differ only in one tensor of equal size may also be replayed later, if each capture came
+    after the first replay of the previous one.
     """
     lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
     for graph in graphs:
