@@ -170,7 +170,7 @@ def test_an_error_that_was_being_handled_before_is_no_cause() -> None:
 def test_a_ledger_names_the_line_with_its_code(tmp_path: Path, line: str, text: str, code: str, message: str) -> None:
     event = event_of(tmp_path, line, text=text)
     assert event is not None
-    record = FailedRecord((), None, "cuda:0", text, event.frames, None, event, began=True)
+    record = FailedRecord((), None, "cuda:0", text, event.frames, None, event, has_begun=True)
     process = SeenProcess("0", None, {"evidence": "measured", "failed": [record.facts()]}, (), Order())
     (finding,) = findings_of([process], load_rulebook())[0]
     assert (finding.code, finding.level, finding.region, finding.message) == (code, "error", "captured", message)

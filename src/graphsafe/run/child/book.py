@@ -125,6 +125,7 @@ class Book:
                 use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
                 record.uses.append(use)
                 self._users.setdefault(memory, []).append((record, use))
+            record.key.sizes = sorted(use.memory.bytes for use in record.uses)
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
             known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
@@ -135,8 +136,7 @@ class Book:
         record.passed_over, record.fills, record.owns = contents.passed_over, contents.fills, contents.owns
         record.pinned = contents.pinned
         record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
-        before = next((one for one in reversed(self.graphs[:-1]) if one.frames == record.frames), None)
-        record.is_again = before is not None and record.repeats(before)
+        record.compare(self.graphs[:-1])
         record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: record.drop())
         self.steps.leave(contents.many_shapes)
@@ -146,12 +146,12 @@ class Book:
         self._tell(False)
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
-        """Note a capture that ended with an error. `graph` is None if it did not even begin."""
+        """Note a capture that ended with an error, or an error before a capture, without `graph` and `record`."""
         if record is not None and record.stepped is not None:
             record.stepped.end()
         if not self._is_wanted("graphs"):
             return
-        root = first_error(error, 0 if record is None else record.handled)
+        root = error if record is None else first_error(error, record.handled)
         frames, span = (record.frames, record.span) if record is not None else user_frames()
         failure = FailedRecord(
             frames,
@@ -161,7 +161,7 @@ class Book:
             inner=error_frames(error, root),
             generator=self.sight.draw(),
             guilty=None if graph is None else self.sight.guilty(graph, root),
-            began=graph is not None,
+            has_begun=graph is not None,
         )
         self.failed.append(failure)
 

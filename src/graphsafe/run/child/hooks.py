@@ -1,5 +1,6 @@
-"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls. Of
-`make_graphed_callables` it watches the errors, which it may raise before a capture.
+"""Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls.
+
+`make_graphed_callables` may also fail before it captures, so it is wrapped, too.
 
 Dynamo treats each wrapper like the wrapped method: it calls the wrapper and traces none of its lines.
 """
@@ -29,14 +30,14 @@ class Hooks:
     """The wrapped methods, in place from creation until `remove`."""
 
     def __init__(self, book: Book) -> None:
-        self._graph = book.sight.graph
+        graph = book.sight.graph
         self._originals: list[tuple[Any, str, Any]] = []
-        self._wrap("capture_begin", _capture_begin, book)
-        self._wrap("capture_end", _capture_end, book)
-        self._wrap("replay", _replay, book)
-        self._wrap("reset", _reset, book)
-        self._wrap("register_generator_state", _register_generator_state, book)
-        self._wrap("make_graphed_callables", _make_graphed_callables, book, torch.cuda)
+        self._wrap(graph, "capture_begin", _capture_begin, book)
+        self._wrap(graph, "capture_end", _capture_end, book)
+        self._wrap(graph, "replay", _replay, book)
+        self._wrap(graph, "reset", _reset, book)
+        self._wrap(graph, "register_generator_state", _register_generator_state, book)
+        self._wrap(torch.cuda, "make_graphed_callables", _make_graphed_callables, book)
         book.sight.watch_results(
             lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
             lambda storages: book.safely(book.reading, storages),
@@ -46,8 +47,7 @@ class Hooks:
         for owner, name, original in self._originals:
             setattr(owner, name, original)
 
-    def _wrap(self, name: str, make: Callable[[Any, Book], Any], book: Book, owner: Any = None) -> None:
-        owner = owner or self._graph
+    def _wrap(self, owner: Any, name: str, make: Callable[[Any, Book], Any], book: Book) -> None:
         original = getattr(owner, name)
         self._originals.append((owner, name, original))
         wrapper = make(original, book)
@@ -96,18 +96,6 @@ def _capture_end(original: Any, book: Book) -> Any:
         return result
 
     return capture_end
-
-
-def _make_graphed_callables(original: Any, book: Book) -> Any:
-    def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except Exception as error:
-            if not is_watched(error):
-                book.safely(book.failing, None, None, error, sys._getframe(1))
-            raise
-
-    return make_graphed_callables
 
 
 def _replay(original: Any, book: Book) -> Any:
@@ -168,3 +156,15 @@ def _reset(original: Any, book: Book) -> Any:
         return original(self)
 
     return reset
+
+
+def _make_graphed_callables(original: Any, book: Book) -> Any:
+    def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except BaseException as error:
+            if not is_watched(error):
+                book.safely(book.failing, None, None, error, sys._getframe(1))
+            raise
+
+    return make_graphed_callables

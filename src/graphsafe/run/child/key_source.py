@@ -62,7 +62,7 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     if function is None:
         return False
     values = names_of(frame)
-    harmless = set(_beside(function, frame.f_lineno))
+    harmless = set(map(id, beside(function, frame.f_lineno)))
     for node in ast.walk(function):
         if isinstance(node, ast.Call):
             given = (one for one in node.args if _is_read(one, (name,)) or _reads_attribute(one, name, attribute))
@@ -72,13 +72,13 @@ def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     return all(id(node) in harmless for node in _reads(function, name, attribute))
 
 
-def _beside(function: ast.AST, line: int) -> Iterator[int]:
+def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
     """Yield the nodes of branches that exclude the one that holds a line."""
     for node in (one for one in ast.walk(function) if isinstance(one, ast.If)):
         arms = [arm for arm in (node.body, node.orelse) if arm]
         held = [arm for arm in arms if arm[0].lineno <= line <= (arm[-1].end_lineno or arm[-1].lineno)]
         for arm in arms if held else ():
-            yield from (id(each) for one in arm if arm is not held[0] for each in ast.walk(one))
+            yield from (each for one in arm if arm is not held[0] for each in ast.walk(one))
 
 
 def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:

@@ -52,6 +52,8 @@ class Key:
         """Read the values; `frames` are the user's frames, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
         self.frozen, self.seeded = frozen_in(frames)
+        self.sizes: Sequence[int] = ()
+        "The bytes of the memory outside its pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
         "Variables of functions that led to a replay and held an object with the captured value."
         self._codes = {frame.f_code for frame in frames}
@@ -76,6 +78,17 @@ class Key:
     def has_values(self) -> bool:
         return bool(self._values or self.frozen or self._variables)
 
+    def equals(self, other: Key) -> bool:
+        """Return whether both captures froze the same values."""
+        ours, theirs = (
+            (
+                {(one.text, one.place, one.value) for one in key.frozen},
+                {(one.code, one.name, one.value) for one in key._variables},
+            )
+            for key in (self, other)
+        )
+        return ours == theirs and self._values == other._values
+
     def texts(self) -> dict[str, str]:
         """Return the arguments with their values, inner functions first."""
         found = {one.text: repr(one.value)[:80] for one in self.frozen if one.carrier is not None}
@@ -89,7 +102,7 @@ class Key:
         `others` are the keys of the graphs that were captured in the same way.
         """
         keys = list(others)
-        found = self._differs(frames) or self._frozen_differs(frames, [each for key in keys for each in key.frozen])
+        found = self._differs(frames) or self._frozen_differs(frames, keys)
         larger = next(self._variables_now(frames), None)
         # If another graph has just these values, the program chose this one on purpose
         is_chosen = found is not None or larger is None or any(other.fits(frames) for other in keys)
@@ -108,21 +121,23 @@ class Key:
         is_same = self._differs(frames) is None and all(_same(*pair) for pair in now)
         return is_same and not any(one.differs(one.present) for one in self.frozen)
 
-    def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Frozen]) -> Changed | None:
+    def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Key]) -> Changed | None:
         """Compare the values that captured code used with those of the same objects, and with those of objects of the
         same class that the functions around the replay handle."""
         for one in self.frozen:
-            same = [other for other in others if one.is_like(other)]
+            same = _like(one, others)
             now = one.present
             if one.is_tied is None:
                 one.is_tied = not one.differs(now)
             # Without a graph for another value, even a value that was never the captured one is a mistake
             is_sure = one.is_tied or (type(one.value) is float and all(each.value == one.value for each in same))
-            found = [now] if is_sure else []
+            found = [(now, same)] if is_sure else []
             if one.carrier is not None:
-                found += self._handled(one, frames)
-            for value in () if one.is_free else found:
-                if one.differs(value) and all(each.differs(value) for each in same):
+                # A graph of other sizes was not meant for an object with another number
+                alike = same if one.kind == "size" else _like(one, (key for key in others if key.sizes == self.sizes))
+                found += [(value, alike) for value in self._handled(one, frames)]
+            for value, known in () if one.is_free else found:
+                if one.differs(value) and all(each.differs(value) for each in known):
                     return Changed(one.text, repr(one.value), repr(value))
         return None
 
@@ -182,6 +197,10 @@ def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> Changed |
         if name in given and not _same(given[name], value):
             return Changed(name, repr(value), repr(given[name]))
     return None
+
+
+def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
+    return [other for key in keys for other in key.frozen if one.is_like(other)]
 
 
 def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:

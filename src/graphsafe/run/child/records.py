@@ -109,6 +109,8 @@ class GraphRecord:
     "Number of checks of the graph's memory so far."
     is_again: bool = False
     "Whether the previous capture of this line differs only in one tensor outside the pool."
+    copy_of: int | None = None
+    "The number of the last earlier graph of this line that does the same work, with the same memory."
     stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
     "Some call stacks of the graph's replays."
     next_look: float = 0.0
@@ -140,6 +142,7 @@ class GraphRecord:
             "subgroups": self.subgroups,
             "keeps_pool": self.keeps_pool,
             "is_again": self.is_again,
+            "copy_of": self.copy_of,
             "dropped": self.dropped,
         }
 
@@ -156,6 +159,17 @@ class GraphRecord:
         (one,), (other,) = new, old
         same = (one.memory.bytes, one.access) == (other.memory.bytes, other.access)
         return same and any(name.root is None and not name.way for name in one.memory.names)
+
+    def compare(self, earlier: Sequence[GraphRecord]) -> None:
+        """Note whether earlier graphs of this line do the same."""
+        same = [one for one in reversed(earlier) if one.frames == self.frames]
+        self.is_again = bool(same) and self.repeats(same[0])
+        self.copy_of = next((one.number for one in same if self.equals(one)), None)
+
+    def equals(self, earlier: GraphRecord) -> bool:
+        """Return whether both graphs do the same work with the same memory and the same values."""
+        ours, theirs = ({use.memory: use.access for use in one.uses} for one in (self, earlier))
+        return bool(self.nodes) and self.nodes == earlier.nodes and ours == theirs and self.key.equals(earlier.key)
 
     def _stale_facts(self, stale: Stale) -> Facts:
         changed = stale.changed
@@ -180,8 +194,8 @@ class FailedRecord:
     "The error of drawing a random number after the failure, or None."
     guilty: StepEvent | None
     "The event that broke the capture, if it is known."
-    began: bool
-    "Whether the capture began; `make_graphed_callables` may refuse before."
+    has_begun: bool
+    "False if `make_graphed_callables` failed before a capture."
     swallowed_by: CallSite | None = None
 
     def facts(self) -> Facts:
@@ -193,6 +207,6 @@ class FailedRecord:
             "inner": sites(self.inner),
             "generator": self.generator,
             "guilty": None if self.guilty is None else asdict(self.guilty),
-            "began": self.began,
+            "has_begun": self.has_begun,
             "swallowed_by": None if self.swallowed_by is None else asdict(self.swallowed_by),
         }

@@ -40,7 +40,7 @@ def failed_captures(writer: Writer) -> None:
             text = failed["error"] + ("" if inner is None else f" at {at(inner)}")
             writer.add("GS501", frame, {"expr": text}, data, because=because, device=device, level=level)
         expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
-        if failed["began"]:
+        if failed["has_begun"]:
             where = "" if frame is None else f" at {at(frame)}"
             ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
             writer.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=device)

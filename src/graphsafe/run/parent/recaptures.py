@@ -39,9 +39,9 @@ class Recapture:
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return lines with several captures in a row, each of which is replayed only before the next capture.
 
-    Most earlier graphs were dropped or replaced meanwhile, or there are hardly more replays than captures. Captures
-    that differ only in one tensor of equal size may also be replayed later, if each capture came after the first replay
-    of the previous one.
+    Most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than
+    captures. Captures that differ only in one tensor of equal size may also be replayed later, if each capture came
+    after the first replay of the previous one.
     """
     lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
     for graph in graphs:
@@ -52,9 +52,10 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
 
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
     """Return what is wrong with the captures of one line."""
+    copied = {graph.facts["copy_of"] for graph in same}
     in_turn = [pair for pair in pairwise(same) if _is_used_up(*pair)]
     again = Recapture((*(one for one, _ in in_turn), same[-1]))
-    over = [one for one, later in in_turn if _is_over(one, later, same[-1])]
+    over = [one for one, later in in_turn if one.facts["number"] in copied or _is_over(one, later, same[-1])]
     mostly = len(over) >= _ENOUGH - 1 and 2 * len(over) >= len(in_turn)
     if len(again.graphs) >= _ENOUGH and (mostly or again.replays < _REPLAYS * len(again.graphs)):
         return again

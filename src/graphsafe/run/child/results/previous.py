@@ -2,7 +2,8 @@
 
 A variable or an attribute that is assigned from another variable holds a graph's output when the graph is replayed
 again. The replay writes over it. If the same function then reads it before it assigns the new result, both are the same
-memory. If nothing is read in between, the program keeps the last result, which is sound.
+memory. If nothing is read in between, the program keeps the last result, which is sound. The result may also be an
+output with a lasting name, or a view of one: `self.tail = self.pending`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import file_tree, lines_of
-from graphsafe.run.child.key_source import function_of, parameters
+from graphsafe.run.child.expressions import base_of, file_tree, lines_of, statement_at
+from graphsafe.run.child.key_source import beside, function_of, parameters
+from graphsafe.run.child.loops import loop_around
 from graphsafe.run.child.names import Name, names_in
 from graphsafe.run.child.results.overwritten import reads_in
 
@@ -80,26 +82,36 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
     function: Any = file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
     kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
     values = [one.value for one in kept if not (isinstance(one.value, ast.Constant) and one.value.value is None)]
-    if len(values) != 1 or not isinstance(values[0], ast.Name):
+    if len(values) != 1 or (replay is None and not isinstance(values[0], ast.Name)):
         return None
-    line, result = values[0].lineno, values[0].id
-    made = [(one.lineno, one.end_lineno or one.lineno) for one in _assignments(function) if _assigns(one, result)]
-    own = lines_of(code)
-    if any(text in ast.unparse(one.value) for one in _assignments(function) if _assigns(one, result)):
+    line, result = values[0].lineno, ast.unparse(base_of(values[0]))
+    makers = [one for one in _assignments(function) if result in map(ast.unparse, _targets(one))]
+    if any(text in ast.unparse(one.value) for one in makers):
         return None
+    made = [(one.lineno, one.end_lineno or one.lineno) for one in makers]
+    own = lines_of(code) - (set() if replay is None else _not_after(function, code.co_filename, replay))
+    loop = loop_around(code.co_filename, line)
+    lasts = not any(loop is None or loop[0] <= first <= loop[1] for first, _ in made)
     for read in sorted(at for name, at in reads_in(function) if name == text and at < line and at in own):
         if replay is None:
             is_new = result in parameters(code) or any(last < read for _, last in made)
         else:
-            is_new = any(replay <= last < read for _, last in made)
+            is_new = any(replay <= last < read for _, last in made) or (lasts and replay < read)
         if is_new:
             return read
     return None
+
+
+def _not_after(function: Any, path: str, replay: int) -> set[int]:
+    """Return lines of the statement that replays, and of branches that exclude it."""
+    statement = statement_at(path, replay)
+    inside = () if statement is None or hasattr(statement, "body") else ast.walk(statement)
+    return {getattr(one, "lineno", 0) for one in (*beside(function, replay), *inside)}
 
 
 def _assignments(function: Any) -> list[ast.Assign]:
     return [] if function is None else [one for one in ast.walk(function) if isinstance(one, ast.Assign)]
 
 
-def _assigns(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(one, ast.Name) and one.id == name for target in node.targets for one in ast.walk(target))
+def _targets(node: ast.Assign) -> Iterator[ast.AST]:
+    return (one for target in node.targets for one in ast.walk(target))
