@@ -34,6 +34,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "held_outputs": {"collected": [], "compared": [], "overwritten": [], "by": None},
         "keeps_pool": False,
         "generators": {"replaced": None, "reseeded": [], "inside": []},
+        "copy_of": None,
         "is_again": False,
         "passed_over": 0,
         "dropped": None,
