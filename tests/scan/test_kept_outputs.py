@@ -100,6 +100,32 @@ def test_the_next_round_compares_an_output_with_itself(tmp_path: Path) -> None:
     assert kept(tmp_path, "total, y, score = search.look(x + last)\nlast = score") == set()
 
 
+GENERATOR = """
+    def stream(self, batches):
+        for x in batches:
+            yield {handed}
+"""
+
+
+@pytest.mark.parametrize(
+    ("handed", "collected", "found"),
+    [
+        ("self.advance(x)", "list(captured.stream(batches))", True),
+        ("self.advance(x)", "[y for y in captured.stream(batches)]", True),
+        ("self.advance(x)", "[y.clone() for y in captured.stream(batches)]", False),
+        ("self.advance(x).clone()", "list(captured.stream(batches))", False),
+        ("(x, self.advance(x))", "[y for _, y in captured.stream(batches)]", True),
+        ("(x, self.advance(x))", "[x for x, _ in captured.stream(batches)]", False),
+        ("self.advance(x)", "sum(y.sum() for y in captured.stream(batches))", False),
+    ],
+)
+def test_what_a_generator_hands_out_is_collected(tmp_path: Path, handed: str, collected: str, found: bool) -> None:
+    end = STEP.index("\nclass Search")
+    text = STEP[:end].format(returned="self.y") + GENERATOR.format(handed=handed)
+    text += f"\ndef drive(captured, batches):\n    return {collected}  # here\n"
+    assert _lines_told(tmp_path, text, "# here") == found
+
+
 @pytest.mark.parametrize(
     ("made", "kept", "found"),
     [

@@ -252,6 +252,39 @@ def test_a_module_with_a_call_of_its_own(tmp_path: Path) -> None:
     assert found(tmp_path, source) == [("GS101", "if not self.ready.item():")]
 
 
+def test_the_fields_of_a_named_tuple_are_what_it_was_made_of(tmp_path: Path) -> None:
+    source = """\
+        from collections import namedtuple
+
+        State = namedtuple("State", "x, steps")
+        Pair = namedtuple("Pair", ["left", "right"])
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, n: int):
+                state = State(x.sum(), steps=n)
+                if state.steps > 3:
+                    n = n + 1
+                if state.x > 3:
+                    x = x + 1
+                state = state._replace(x=n, steps=x.max())
+                if state.x > 4:
+                    n = n + 1
+                if state.steps > 4:
+                    x = x + 1
+                left, right = Pair(n, x.min())
+                if left > 5:
+                    n = n + 1
+                if right > 5:
+                    x = x + 1
+                return x
+        """
+    assert found(tmp_path, source) == [
+        ("GS102", "if state.x > 3:"),
+        ("GS102", "if state.steps > 4:"),
+        ("GS102", "if right > 5:"),
+    ]
+
+
 def test_a_constructor_reads_what_the_class_body_holds_until_it_assigns_it(tmp_path: Path) -> None:
     source = """\
         class Solver:

@@ -15,9 +15,9 @@ Alloc       factory, like, new, clone, growing, appended, pinned
 Rng         private-generator, reseed, state, host-random
 StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
             swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
-            captured-again
+            same-inputs, captured-again
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
-            partial-refresh, weights-rebound, grads-dropped, rate-changed, number-changed,
+            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
             begun-in-capture, key-lacks, made-twice, refilled, optimizer, declared
 Call        the pattern of a rule's `call` that the name of what is called matches
 """
@@ -45,9 +45,10 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: capture alone
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
-        "swallowed capturing-branch autocast-around wait-between-graphs never-replayed captured-again",
+        "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
+        "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
-        "partial-refresh weights-rebound grads-dropped rate-changed number-changed begun-in-capture "
+        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed begun-in-capture "
         "key-lacks made-twice refilled optimizer declared over-declared under-declared "
         "buckets",  # buckets: capture alone
     }.items()

@@ -157,7 +157,7 @@ def _join_sequences(a: Sequence, b: Sequence) -> Sequence:
     held_by = a.held_by if a.held_by == b.held_by else None
     if a.items is not None and b.items is not None and len(a.items) == len(b.items):
         items = tuple(map(join, a.items, b.items))
-        return Sequence(a.kind, items, join(a.elem, b.elem), held_by)
+        return Sequence(a.kind, items, join(a.elem, b.elem), held_by, a.names if a.names == b.names else ())
     empty_a, empty_b = a.items == (), b.items == ()
     elem = b.elem if empty_a else a.elem if empty_b else join(a.elem, b.elem)
     return Sequence(a.kind, None, elem, held_by)

@@ -184,6 +184,8 @@ class Sequence:
     "The join of the items."
     held_by: str | None = None
     "The attribute or global that holds it, as for a tensor (held.py)."
+    names: tuple[str, ...] = ()
+    "The names of a named tuple's items."
     weight: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -93,7 +93,7 @@ def _sequence(value: Sequence) -> Sequence:
     items = tuple(map(_widened, value.items))
     if elem is value.elem and all(map(is_, items, value.items)):
         return value
-    return Sequence(value.kind, items, elem, value.held_by)
+    return Sequence(value.kind, items, elem, value.held_by, value.names)
 
 
 def _dict(value: Dict) -> Dict:
@@ -139,7 +139,7 @@ def _within(value: Value, room: int) -> Value:
 
 def _sequence_within(value: Sequence, room: int) -> Sequence:
     items = tuple(_within(item, room) for item in value.items) if value.items is not None else None
-    return Sequence(value.kind, items, _within(value.elem, room), value.held_by)
+    return Sequence(value.kind, items, _within(value.elem, room), value.held_by, value.names)
 
 
 def _dict_within(value: Dict, room: int) -> Dict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
@@ -66,6 +67,9 @@ def lines(found: Tables) -> Iterator[Line]:
             giving[function] = passed
     names = _names(found, giving)
     kept: set[str] = set()
+    for handed in _handed_on(found, giving, names):
+        kept.add(handed.source)
+        yield _line(handed.function, handed.node)
     for function, node, _ in found.functions:
         parents = parents_in(node)
         made = [inner for inner in parents if isinstance(inner, ast.Call) and called_name(inner) in names]
@@ -191,6 +195,69 @@ def _makes_graphs(call: ast.Call) -> bool:
     return name == "torch.compile" and any(
         isinstance(mode, ast.Constant) and mode.value in ("reduce-overhead", "max-autotune") for mode in modes
     )
+
+
+# generators
+
+
+class _Handed(NamedTuple):
+    function: str
+    node: ast.expr
+    source: str
+    "The function that gives the output."
+
+
+def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, str]) -> Iterator[_Handed]:
+    """Yield the lines that collect the values of a generator: `kept = [*…]`, `list(runner.stream(frames))`."""
+    outputs = set().union(*(table.overwritten for table in found.all))
+    yielding: dict[str, tuple[str, int | None]] = {}
+    for function, node, _ in found.functions:
+        first = next(_yielded(function, node, outputs, names), None)
+        if first is not None and _is_unique(found, _end(function)):
+            yielding[_end(function)] = first
+    for function, node, _ in found.functions if yielding else ():
+        parents = parents_in(node)
+        for call in [inner for inner in parents if isinstance(inner, ast.Call) and called_name(inner) in yielding]:
+            source, part = yielding[called_name(call)]
+            if _collects(call, part, parents):
+                yield _Handed(function, call, source)
+
+
+def _yielded(
+    function: str, node: Function, outputs: Set[str], names: Mapping[str, str]
+) -> Iterator[tuple[str, int | None]]:
+    """Yield the function whose output a generator yields without a copy, and the output's index in a tuple."""
+    for _, inner in own_nodes(node):
+        if isinstance(inner, ast.Yield) and inner.value is not None:
+            is_tuple = isinstance(inner.value, ast.Tuple)
+            for i, value in enumerate(parts_of(inner.value)):
+                if viewed(value) in outputs:
+                    yield function, i if is_tuple else None
+                elif isinstance(value, ast.Call) and called_name(value) in names:
+                    yield names[called_name(value)], i if is_tuple else None
+
+
+def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
+    parent = parents.get(call)
+    if isinstance(parent, (ast.Starred, ast.Call)):
+        return isinstance(parent, ast.Starred) or (dotted(parent.func) in ("list", "tuple", "dict", "sorted", "deque"))
+    around = parents.get(parent) if isinstance(parent, ast.comprehension) else parent
+    if isinstance(around, (ast.ListComp, ast.SetComp)) and isinstance(parent, ast.comprehension):
+        return any(viewed(value) in _bound(parent.target, part) for value in parts_of(around.elt))
+    if isinstance(parent, (ast.For, ast.AsyncFor)) and parent.iter is call:
+        names = _bound(parent.target, part)
+        lines = [put(inner) for statement in parent.body for inner in ast.walk(statement)]
+        return any(viewed(value) in names for _, held in lines for one in held for value in parts_of(one))
+    return False
+
+
+def _bound(target: ast.expr, part: int | None) -> set[str]:
+    """Return the loop variables that hold each item, or one part of each item."""
+    named = elements(target)
+    if part is None or isinstance(target, ast.Name):
+        return {one.id for one in named if isinstance(one, ast.Name)} if len(named) == 1 else set()
+    one = named[part] if part < len(named) else None
+    return {one.id} if isinstance(one, ast.Name) else set()
 
 
 # the callers that keep them

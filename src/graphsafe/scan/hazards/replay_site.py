@@ -16,6 +16,7 @@ from graphsafe.scan.hazards import (
     graph_keys,
     kept_graphs,
     kept_outputs,
+    lost_memory,
     made_twice,
     refills,
     stale_replays,
@@ -59,7 +60,7 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
 
 def _changes(found: Tables) -> Iterator[Line]:
     """Yield the lines that conflict with a replay."""
-    for module in (changed_outside, graph_keys, refills, stale_replays):
+    for module in (changed_outside, graph_keys, lost_memory, refills, stale_replays):
         yield from module.lines(found)
 
 

@@ -1,13 +1,19 @@
-"""Finds graphs that are captured and never replayed."""
+"""Finds graphs that are not shown to be right: captured and never replayed, or tested only on the capture's inputs."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture
-from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted
+
+TEST = re.compile(r"(^|\.)test_\w*$")
+COMPARES = re.compile(r"(^|[._])(assert_close|assert_equal|assertEqual|assert_allclose|allclose|equal)$")
+
+MAKES = re.compile(r"torch\.(rand\w*|ones\w*|zeros\w*|full\w*|empty\w*|arange|linspace|tensor)")
 
 
 def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
@@ -15,6 +21,12 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item
+    for table in found.all:
+        for name in sorted(table.capturing & table.replaying):
+            if TEST.search(name):
+                replay = _replayed_on_old_inputs(table, table.functions[name])
+                if replay is not None:
+                    yield name, "same-inputs", replay
 
 
 def _never_replayed(function: Function) -> Iterator[ast.expr]:
@@ -39,3 +51,31 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
             named = [node for node in nodes if isinstance(node, ast.Name) and node.id == graph.id]
             if sum(isinstance(node.ctx, ast.Load) for node in named) == 1:
                 yield call
+
+
+def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call | None:
+    """Return the replay in a test that compares its outputs but never gives the capture's inputs new values."""
+    own = [node for _, node in own_nodes(function)]
+    end = max((block.end_lineno or block.lineno for block in table.blocks if block in own), default=None)
+    calls = [node for node in own if isinstance(node, ast.Call)]
+    replay = next((call for call in calls if is_plain_replay(call)), None)
+    if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
+        return None
+    later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
+    # A call that receives an input after the capture may fill it, as may a call that changes a whole model.
+    given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
+    is_filled = any(touch.node.lineno > end for name in table.inputs for touch in table.of(name, "filled"))
+    written = any(
+        isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_") and not call.func.attr.endswith("__")
+        for call in later
+    )
+    compared = [call for call in calls if COMPARES.search(dotted(call.func) or "")]
+    compared_names = {text for call in compared for argument in call.args if (text := place(argument)) is not None}
+    compares = any(call.lineno > replay.lineno for call in compared) and bool(compared_names & table.outputs)
+    return replay if compares and not is_filled and not written and not given & table.inputs else None
+
+
+def _is_made_here(table: GraphTensors, name: str) -> bool:
+    """Return whether an input is a tensor that the code makes: `x = torch.randn(4, 8)`."""
+    values = (touch.node.value for touch in table.of(name, "bound") if isinstance(touch.node, ast.Assign))
+    return any(isinstance(value, ast.Call) and MAKES.fullmatch(dotted(value.func) or "") for value in values)

@@ -40,7 +40,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
-from graphsafe.scan.models import library, spelled_out
+from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
@@ -235,6 +235,9 @@ def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
 
 
 def _of_sequence(owner: Sequence, name: str) -> Value:
+    field = named_tuples.field(owner, name)
+    if field is not None:
+        return field
     positions = {"values": 0, "indices": 1, "output": 0}
     if name in positions and owner.items is not None and len(owner.items) > positions[name]:
         return owner.items[positions[name]]

@@ -34,7 +34,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models import builtin_functions, formatting, module_methods
+from graphsafe.scan.models import builtin_functions, formatting, module_methods, named_tuples
 from graphsafe.scan.state import container_state
 from graphsafe.scan.state.cached_entries import may_drop_results
 from graphsafe.scan.state.own_changes import own_change
@@ -86,7 +86,8 @@ def _of_sequence(frame: Frame, node: ast.Call, receiver: Sequence, name: str, ar
         return NONE
     if name in ("keys", "values", "items"):
         return receiver
-    return UNKNOWN
+    changed = named_tuples.method(receiver, name, arguments)
+    return UNKNOWN if changed is None else changed
 
 
 def _of_dict(frame: Frame, node: ast.Call, receiver: Dict, name: str, arguments: Arguments) -> Value:

@@ -94,7 +94,7 @@ def _as_input(value: Value) -> Value:
         return replace(value, step=True, fresh=False, literal=False, name=None)
     if type(value) is Sequence:
         items = tuple(map(_as_input, value.items)) if value.items is not None else None
-        return Sequence(value.kind, items, _as_input(value.elem))
+        return Sequence(value.kind, items, _as_input(value.elem), names=value.names)
     if type(value) is Dict:
         return Dict(tuple((key, _as_input(item)) for key, item in value.items), _as_input(value.elem))
     return replace(value, step=True, device=True) if type(value) is Unknown else value

@@ -41,6 +41,7 @@ from graphsafe.scan.models import (
     containers,
     library,
     module_methods,
+    named_tuples,
     platforms,
     runtime_objects,
     tensors,
@@ -185,6 +186,8 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
         return _call_instance(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
         return runtime_objects.call_module(frame, node, value, arguments)
+    if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
+        return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
         return runtime_objects.method(frame, node, value, "forward", arguments)
     if isinstance(value, RuntimeObject) and value.kind == "tensor-method":

@@ -1,0 +1,80 @@
+"""Finds tensors of a captured block that die at the end of the capturing function although the graph outlives it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from graphsafe.scan.hazards.graph_syntax import CaptureBlock, Function, Line, is_capture, own_nodes, parents_in, place
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.symbols.index import dotted
+
+_MAKES = (
+    *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
+    *("torch.tensor", "torch.tril", "torch.triu", "torch.zeros"),
+)
+"Prefixes of the names of functions that return a new tensor."
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    makers = {name.rpartition(".")[2]: node for name, node, _ in found.functions}
+    for table in found.all:
+        for name in sorted(table.capturing - table.replaying):
+            if not isinstance(table.scope, ast.ClassDef):
+                yield from _in_function(name, table, makers)
+
+
+def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function]) -> Iterator[Line]:
+    function = table.functions[name]
+    parents = parents_in(function)
+    blocks = [block for block in table.blocks if block in parents]
+    if len(blocks) != 1 or not _outlives(function, blocks[0], parents):
+        return
+    block = blocks[0]
+    last = block.end_lineno or block.lineno
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
+    for text in sorted(text for text in table.inputs if text.isidentifier()):
+        bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
+        uses = [node for node in names if node.id == text]
+        stored = [node for node in uses if isinstance(node.ctx, ast.Store)]
+        if len(bound) != 1 or len(stored) != 1 or bound[0].lineno > block.lineno or not _makes(bound[0].value, makers):
+            continue
+        read = [node for node in uses if node not in stored]
+        if all(node in parents and node.lineno <= last and _is_given(node, parents, captured) for node in read):
+            yield Line(name, "freed", bound[0], text)
+
+
+def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Return whether the graph outlives the function: an attribute holds it, or it is returned."""
+    calls = [item.context_expr for item in block.items if is_capture(item)]
+    graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
+    if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):
+        return False
+    returned = [node.value for node in parents if isinstance(node, ast.Return) and node.value is not None]
+    return graph.startswith("self.") or any(place(one) == graph for value in returned for one in _expressions(value))
+
+
+def _expressions(node: ast.expr) -> Iterator[ast.expr]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.expr))
+
+
+def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
+    """Return whether an expression makes a tensor that nothing else holds: `torch.arange(n)`, or a call of a function
+    of the file that computes its result."""
+    name = dotted(value.func) or "" if isinstance(value, ast.Call) else ""
+    if name.startswith(_MAKES):
+        return True
+    maker = makers.get(name.removeprefix("self.")) if name else None
+    if maker is None or maker.decorator_list:
+        return False
+    returned = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
+    return bool(returned) and all(isinstance(one, ast.BinOp) for one in returned)
+
+
+def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:
+    """Return whether a use passes the tensor to a function that the captured block also calls, as a warm-up does."""
+    parent = parents[node]
+    if isinstance(parent, (ast.BinOp, ast.keyword)):
+        return isinstance(parent, ast.BinOp) or _is_given(parent, parents, captured)
+    return isinstance(parent, ast.Call) and ast.unparse(parent.func) in captured
