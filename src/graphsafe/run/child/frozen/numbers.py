@@ -182,7 +182,7 @@ class _Walk:
 
     def _use(self, node: ast.expr, scope: Scope, place: tuple[str, int, int], kind: Kind) -> None:
         origin = scope.origin(node)
-        if type(origin.value) is float or (type(origin.value) is int and isinstance(node, ast.expr)):
+        if type(origin.value) in (int, float):
             self._add(node, origin, "number" if type(origin.value) is float else kind, place)
 
     def _add(self, node: ast.expr, origin: Origin, kind: Kind, place: tuple[str, int, int]) -> None:
