@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -171,7 +172,7 @@ def test_a_ledger_names_the_line_with_its_code(tmp_path: Path, line: str, text: 
     event = event_of(tmp_path, line, text=text)
     assert event is not None
     record = FailedRecord((), None, "cuda:0", text, event.frames, None, event, has_begun=True)
-    process = SeenProcess("0", None, {"evidence": "measured", "failed": [record.facts()]}, (), Order())
+    process = SeenProcess("0", None, {"evidence": "measured", "failed": [asdict(record)]}, (), Order())
     (finding,) = findings_of([process], load_rulebook())[0]
     assert (finding.code, finding.level, finding.region, finding.message) == (code, "error", "captured", message)
     assert finding.location is not None and finding.location.line == HEAD.count("\n") + 1

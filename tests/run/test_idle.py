@@ -156,9 +156,12 @@ def ledger(seen: Readings, *gpus: str, replays: int = 9) -> Ledger:
     """Return the ledger of a process with a graph on these GPUs, replayed for three seconds."""
     from graphsafe.report.model import CallSite
     from graphsafe.run.child.records import GraphRecord
+    from graphsafe.run.child.sight import Contents
 
     place = (CallSite(path=__file__, line=1, function="capture"),)
-    record = GraphRecord(0, 0, place, None, "default stream", "MainThread", "cuda:0", START, 0, nodes={"kernel": 1})
+    record = GraphRecord(
+        0, 0, place, None, "default stream", "MainThread", "cuda:0", START, 0, contents=Contents({"kernel": 1})
+    )
     facts = {"graphs": [record.facts()], "gpus": gpus, "ended": True}
     count = Count(replays, START, START + 3 * SECOND) if replays else Count(0, 0, 0)
     part = Part("1-a", "", START, facts, (count,), Order())

@@ -31,7 +31,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "nodes": {"kernel": 1},
         "outside": [],
         "stale": None,
-        "held_outputs": {"collected": [], "compared": [], "overwritten": [], "by": None},
+        "held_outputs": {"collected": [], "compared": [], "overwritten": None},
         "keeps_pool": False,
         "generators": {"replaced": None, "reseeded": [], "inside": []},
         "copy_of": None,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.loops import same_loop
+from graphsafe.run.child.source import same_loop
 from graphsafe.run.child.steps import Stack, Step, Steps
 from tests.conftest import ValidReport
 from tests.run.test_run import PROGRAMS, expected, ledger_in, run

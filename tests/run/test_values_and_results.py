@@ -20,7 +20,7 @@ from graphsafe.run.child.cuda.sight import CudaSight, _filled, _is_used
 from graphsafe.run.child.names import storage_number, user_frames_now
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
-from graphsafe.run.child.sight import Touch
+from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
 from tests.run.test_run import PROGRAMS, expected, run
 
@@ -66,7 +66,7 @@ class Replayed:
         self.out = torch.ones(4)
         self.record = GraphRecord(number, 3 * number, (), None, "", "", "", 0, 0)
         own = storage_number(self.out)
-        self.record.owns = lambda tensor: storage_number(tensor) == own
+        self.record.contents = Contents(owns=lambda tensor: storage_number(tensor) == own)
 
     def run(self, x: float) -> torch.Tensor:
         frame = sys._getframe(1)
@@ -106,8 +106,7 @@ def test_a_buffer_that_two_graphs_fill_is_told_at_the_second_statement() -> None
     draft, target = Replayed(results), Replayed(results, 1)
     target.out = draft.out
     for graph in (draft, target):
-        graph.record.fills = _filled([Touch.of(draft.out, "write", True, None)])
-        graph.record.owns = lambda _: False
+        graph.record.contents = Contents(fills=_filled([Touch.of(draft.out, "write", True, None)]))
     for _ in range(2):
         ours = draft.run(1.0)
         theirs = target.run(1.0)

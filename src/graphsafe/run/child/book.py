@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import asdict, replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -19,7 +19,7 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.frozen.numbers import Frozen
-from graphsafe.run.child.keys import Key, Stale
+from graphsafe.run.child.keys import Key
 from graphsafe.run.child.names import Name, is_called_by_trees, names_in, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
@@ -132,10 +132,9 @@ class Book:
             for one in known:
                 one.overwrites.append((record, storage))
                 self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
-        record.nodes, record.pool_bytes = contents.nodes, contents.pool_bytes
-        record.passed_over, record.fills, record.owns = contents.passed_over, contents.fills, contents.owns
-        record.pinned = contents.pinned
-        record.collectives, record.subgroups = contents.collectives, contents.collectives and has_subgroups()
+        # Storages stay alive as long as their touches
+        record.contents = replace(contents, touches=(), outputs=(), overwriters=())
+        record.subgroups = contents.collectives and has_subgroups()
         record.compare(self.graphs[:-1])
         record.keeps_pool = contents.nodes == {} and is_called_by_trees(frame)
         record.graph = weakref.ref(graph, lambda _: record.drop())
@@ -204,7 +203,7 @@ class Book:
         found = self._results.replaying(record, frames, sites)
         is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None
         if is_early and record.outputs.is_held_by_more():
-            read = self._previous.replaying(record.number, record.owns, frames)
+            read = self._previous.replaying(record.number, record.contents.owns, frames)
             if read is not None:
                 record.outputs.overwritten = Overwritten(read[0], sites, record.number, kept=read[1])
                 found = True
@@ -313,7 +312,7 @@ class Book:
             limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
-            "failed": [failure.facts() for failure in list(self.failed)],
+            "failed": list(map(asdict, self.failed)),
             "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
@@ -349,7 +348,7 @@ class Book:
 
     def _unseen_steps(self) -> str | None:
         """Return why steps without a graph cannot be seen, or None if they can or there is no graph."""
-        if all(record.nodes == {} for record in list(self.graphs)):
+        if all(record.contents.nodes == {} for record in list(self.graphs)):
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
@@ -364,7 +363,7 @@ class Book:
         found = record.key.differs(frames, others) or next(filter(None, options), None)
         if found is not None:
             at = found.at or record.key.chosen_at(frames)
-            record.stale = Stale(replace(found, at=at), user_frames()[0])
+            record.stale = replace(found, at=at, frames=user_frames()[0])
         return found is not None
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:

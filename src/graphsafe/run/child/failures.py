@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from types import FrameType
 
 from graphsafe.capture.shared.frames import absolute, function_name, is_user_file
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import file_tree
+from graphsafe.run.child.source import innermost
 
 
 def first_error(error: BaseException, handled: int) -> BaseException:
@@ -85,15 +84,9 @@ def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None
     return None if handler is None else CallSite(path, handler, function_name(users[-1].f_code))
 
 
-@functools.lru_cache(maxsize=64)
 def _handler_lines(path: str, line: int) -> int | None:
     """Return the first line of the innermost `except` clause, or `with suppress(...)`, that holds `line`."""
-    found = [
-        node
-        for node in ast.walk(file_tree(path))
-        if isinstance(node, (ast.ExceptHandler, ast.With)) and node.lineno <= line <= (node.end_lineno or line)
-    ]
-    inner = max(found, key=lambda node: node.lineno, default=None)
+    inner = innermost(path, line, ast.ExceptHandler, ast.With)
     if isinstance(inner, ast.With) and not any("suppress" in ast.unparse(item) for item in inner.items):
         return None
     return None if inner is None else inner.lineno

@@ -17,8 +17,8 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.key_source import function_of
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
+from graphsafe.run.child.source import function_of
 from graphsafe.run.part import Facts, sites
 
 _REGISTERED = "_graphsafe_registered"

@@ -112,11 +112,12 @@ def _replay(original: Any, book: Book) -> Any:
             safely(book.checking_values, record)
         if ordering is not None:
             safely(ordering, record)
-        if record.pinned is not None:
-            safely(record.pinned.replaying)
+        pinned = record.contents.pinned
+        if pinned is not None:
+            safely(pinned.replaying)
         result = original(self)
-        if record.pinned is not None:
-            safely(record.pinned.replayed)
+        if pinned is not None:
+            safely(pinned.replayed)
         if not record.draws.is_known:
             safely(record.draws.replayed)
         cells, slot = book.counters.cells, record.slot

@@ -21,10 +21,11 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.run.child.expressions import file_tree, line_with, written_in_place
+from graphsafe.run.child.frozen.origins import line_with
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.refills import Frames, Refills, Stream
 from graphsafe.run.child.sight import Touch
+from graphsafe.run.child.source import file_tree, written_in_place
 
 _SAMPLES = 16_384
 "Number of bytes of each memory that are compared."
@@ -33,17 +34,26 @@ _MOST_COPIES = 64
 
 
 @dataclass(slots=True)
-class _Input:
+class HostMemory:
+    """Host memory that a device reads."""
+
     storage: weakref.ref[torch.UntypedStorage]
     memory: range
     "The addresses that are read."
-    checksum: int
+    checksum: int = 0
+
+    @property
+    def around(self) -> range:
+        """Return the addresses of the storage; none if the memory is gone, as if the storage was resized."""
+        storage = self.storage()
+        found = range(0) if storage is None else addresses_of(storage)
+        return found if self.memory.start in found else range(0)
 
 
 class HostInputs:
     def __init__(self, refills: Refills) -> None:
         self._refills = refills
-        self._inputs: dict[int, _Input] = {}
+        self._inputs: dict[int, HostMemory] = {}
         self._left: set[int] = set()
         "Storages that a device also writes."
 
@@ -54,7 +64,7 @@ class HostInputs:
             if touch.access != "read":
                 self.leave([number])
             elif number not in self._inputs and number not in self._left:
-                self._watch(number, touch.storage, _addresses(touch.storage))
+                self._watch(number, touch.storage, addresses_of(touch.storage))
 
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
         """Record that a stream is to copy from a contiguous pinned tensor. Its number is its address, negated."""
@@ -66,7 +76,7 @@ class HostInputs:
             self._refills.copied(stream, -begin)
 
     def _watch(self, number: int, storage: torch.UntypedStorage, memory: range) -> None:
-        self._inputs[number] = _Input(weakref.ref(storage), memory, checksum(memory))
+        self._inputs[number] = HostMemory(weakref.ref(storage), memory, checksum(memory))
 
     def watched(self) -> set[int]:
         """Return the numbers of the storages whose contents are compared."""
@@ -84,20 +94,18 @@ class HostInputs:
     def look(self) -> None:
         """Compare the contents; call it before the host has waited, and before a replay."""
         for number, one in list(self._inputs.items()):
-            storage = one.storage()
-            memory = range(0) if storage is None else _addresses(storage)
-            is_there = one.memory.start in memory  # it may have been resized
-            if not is_there or (number < 0 and not self._refills.is_read(number)):
+            around = one.around
+            if not around or (number < 0 and not self._refills.is_read(number)):
                 del self._inputs[number]
                 self._refills.dropped(number)
                 continue
             now = checksum(one.memory)
             if now != one.checksum:
                 one.checksum = now
-                self._refills.host_wrote([number], functools.partial(written_at, memory))
+                self._refills.host_wrote([number], functools.partial(written_at, around))
 
 
-def _addresses(storage: torch.UntypedStorage) -> range:
+def addresses_of(storage: torch.UntypedStorage) -> range:
     begin = storage.data_ptr()
     return range(begin, begin + storage.nbytes())
 

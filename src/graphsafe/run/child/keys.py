@@ -14,15 +14,16 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any, TypeGuard
+from typing import Any
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.numbers import Frozen, frozen_in
+from graphsafe.run.child.frozen.arguments import ignores
+from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.origins import attribute_or_property
-from graphsafe.run.child.key_source import captured_statements, chosen_at, ignores, parameters
-from graphsafe.run.child.key_variables import Variable, frozen_variables, is_more
+from graphsafe.run.child.frozen.variables import Variable, is_more
 from graphsafe.run.child.names import locals_of, weak_to
+from graphsafe.run.child.source import captured_statements, chosen_at, is_read, parameters
 
 _SCALARS = (bool, int, float, str)
 
@@ -36,12 +37,7 @@ class Changed:
     now: str
     at: CallSite | None = None
     "The line that froze it or that decides whether it has a graph, if it is known; else that of the capture."
-
-
-@dataclass(frozen=True, slots=True)
-class Stale:
-    changed: Changed
-    frames: tuple[CallSite, ...]
+    frames: tuple[CallSite, ...] = ()
     "The frames of the replay."
 
 
@@ -51,7 +47,8 @@ class Key:
     def __init__(self, frames: Sequence[FrameType] = ()) -> None:
         """Read the values; `frames` are the user's frames, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
-        self.frozen, self.seeded = frozen_in(frames)
+        walk = Walk(frames)
+        self.frozen, self.seeded = walk.found, walk.seeded
         self.sizes: Sequence[int] = ()
         "The bytes of the memory outside its pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
@@ -63,14 +60,13 @@ class Key:
             given = _arguments(frame)
             if used is None:
                 body = captured_statements(frame.f_code.co_filename, frame.f_lineno)
-                names = {one.id for node in body for one in ast.walk(node) if _is_read(one)}
+                names = {one.id for node in body for one in ast.walk(node) if is_read(one)}
                 used = {name: value for name, value in given.items() if name in names}
                 self._owner = weak_to(locals_of(frame).get("self"))
             passed_on = {name: value for name, value in given.items() if name in used and _same(used[name], value)}
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
-        known = [(code, name) for code, values in self._values.items() for name in values]
-        self._variables = frozen_variables(frames, known)
+        self._variables = [one for one in walk.variables.values() if one.name not in self._values.get(one.code, ())]
         self._lines = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
         "The line of each function that led to the capture."
 
@@ -201,10 +197,6 @@ def _changed(captured: Mapping[str, Any], given: Mapping[str, Any]) -> Changed |
 
 def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
     return [other for key in keys for other in key.frozen if one.is_like(other)]
-
-
-def _is_read(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:

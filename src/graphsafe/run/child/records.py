@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.generators import Draws
-from graphsafe.run.child.keys import Key, Stale
-from graphsafe.run.child.names import Place
+from graphsafe.run.child.keys import Changed, Key
 from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
+from graphsafe.run.child.sight import Contents
 from graphsafe.run.part import Facts, sites
 
 if TYPE_CHECKING:
     import weakref
 
-    import torch
-
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.sight import Around
     from graphsafe.run.child.sim.let_go import LetGo
+
+
+_TOLD = (
+    *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),
+    *("keeps_pool", "is_again", "copy_of", "dropped"),
+)
+"The data of a graph that are facts as they are."
 
 
 @dataclass(eq=False, slots=True)
@@ -71,31 +75,20 @@ class GraphRecord:
     handled: int
     "The `id` of the exception that was being handled when the capture began."
     seconds: float = 0.0
-    nodes: Mapping[str, int] | None = None
-    "The nodes by kind; None until they are read, or if reading failed."
-    pool_bytes: int | None = None
+    contents: Contents = field(default_factory=Contents)
+    "What the graph holds, without its storages."
     uses: list[Use] = field(default_factory=list)
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)
     "Graphs whose outputs this graph's replays overwrite, each with the number of the output's storage."
-    fills: Sequence[Place] = ()
-    "Memory outside its pool that its replays write and do not read, as far as it is known."
-    owns: Callable[[torch.Tensor], bool] = lambda _: False
-    "Returns whether a tensor lies in memory of its pool that its replays use, as far as that is known."
     key: Key = field(default_factory=Key)
     stepped: SteppedOptimizers | None = None
     "Listens for steps of optimizers while the capture runs."
     options: Sequence[OptimizerOption] = ()
     "Numbers of optimizers whose step was captured."
-    passed_over: Callable[[], int] = int
-    "Returns how often an input of its size was given to another graph."
-    pinned: Around | None = None
-    "Watches the pinned memory from which the graph copies."
     draws: Draws = field(default_factory=Draws)
-    stale: Stale | None = None
+    stale: Changed | None = None
     "The first replay for which the program had another value than the graph."
-    collectives: bool = False
-    "Whether the graph contains a collective."
     subgroups: bool = False
     "Whether the process had groups of only some ranks at the capture."
     keeps_pool: bool = False
@@ -121,29 +114,19 @@ class GraphRecord:
             self.dropped = time.time_ns()
 
     def facts(self) -> Facts:
+        seen = self.contents
         return {
-            "number": self.number,
+            **{name: getattr(self, name) for name in _TOLD},
             "frames": sites(self.frames),
-            "span": self.span,
-            "stream": self.stream,
-            "thread": self.thread,
-            "device": self.device,
-            "begun": self.begun,
-            "seconds": self.seconds,
-            "nodes": None if self.nodes is None else dict(self.nodes),
-            "pool_bytes": self.pool_bytes,
+            "nodes": None if seen.nodes is None else dict(seen.nodes),
+            "pool_bytes": seen.pool_bytes,
+            "collectives": seen.collectives,
             "outside": [use.facts() for use in self.uses],
             "held_outputs": self.outputs.facts(),
-            "stale": None if self.stale is None else self._stale_facts(self.stale),
+            "stale": None if self.stale is None else asdict(self.stale),
             "key": self.key.texts(),
             "generators": self.draws.facts(self.key.seeded),
-            "passed_over": self.passed_over(),
-            "collectives": self.collectives,
-            "subgroups": self.subgroups,
-            "keeps_pool": self.keeps_pool,
-            "is_again": self.is_again,
-            "copy_of": self.copy_of,
-            "dropped": self.dropped,
+            "passed_over": seen.passed_over(),
         }
 
     def repeats(self, earlier: GraphRecord) -> bool:
@@ -154,7 +137,7 @@ class GraphRecord:
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]
-        if not self.nodes or self.nodes != earlier.nodes or not len(new) == len(old) == 1 < len(ours):
+        if not self._does_as(earlier) or not len(new) == len(old) == 1 < len(ours):
             return False
         (one,), (other,) = new, old
         same = (one.memory.bytes, one.access) == (other.memory.bytes, other.access)
@@ -169,17 +152,10 @@ class GraphRecord:
     def equals(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work with the same memory and the same values."""
         ours, theirs = ({use.memory: use.access for use in one.uses} for one in (self, earlier))
-        return bool(self.nodes) and self.nodes == earlier.nodes and ours == theirs and self.key.equals(earlier.key)
+        return self._does_as(earlier) and ours == theirs and self.key.equals(earlier.key)
 
-    def _stale_facts(self, stale: Stale) -> Facts:
-        changed = stale.changed
-        return {
-            "name": changed.name,
-            "captured": changed.captured,
-            "now": changed.now,
-            "at": None if changed.at is None else asdict(changed.at),
-            "frames": sites(stale.frames),
-        }
+    def _does_as(self, other: GraphRecord) -> bool:
+        return bool(self.contents.nodes) and self.contents.nodes == other.contents.nodes
 
 
 @dataclass(eq=False, slots=True)
@@ -197,16 +173,3 @@ class FailedRecord:
     has_begun: bool
     "False if `make_graphed_callables` failed before a capture."
     swallowed_by: CallSite | None = None
-
-    def facts(self) -> Facts:
-        return {
-            "frames": sites(self.frames),
-            "span": self.span,
-            "device": self.device,
-            "error": self.error,
-            "inner": sites(self.inner),
-            "generator": self.generator,
-            "guilty": None if self.guilty is None else asdict(self.guilty),
-            "has_begun": self.has_begun,
-            "swallowed_by": None if self.swallowed_by is None else asdict(self.swallowed_by),
-        }

@@ -1,4 +1,4 @@
-"""The protocol of a `Sight`, through which the watch sees graphs; CUDA and the simulated device implement it."""
+"""A `Sight`, through which the watch sees graphs; CUDA and the simulated device implement it."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Around(Protocol):
 class Contents:
     """The content of a graph, read when its capture ends."""
 
-    nodes: Mapping[str, int] | None
+    nodes: Mapping[str, int] | None = None
     "The nodes by kind, or None if they could not be read."
-    touches: Sequence[Touch]
-    pool_bytes: int | None
+    touches: Sequence[Touch] = ()
+    pool_bytes: int | None = None
     outputs: Sequence[torch.Tensor] = ()
     "Tensors of the program that the graph overwrites at every replay."
     overwriters: Sequence[tuple[Any, int]] = ()
@@ -82,98 +82,87 @@ class Contents:
 
 
 class Sight(Protocol):
+    """Sees the graphs of a device. A method with a body says what holds for a device that does not replace it."""
+
     graph: Any
     "The class `CUDAGraph`, whose methods every kind of capture calls."
     evidence: Literal["measured", "predicted"]
 
     def device(self) -> str:
         """Return the current device: `cuda:1`, `sim:0`."""
-        ...
 
     def stream(self) -> int:
         """Return the number of the current stream; 0 for the default one."""
-        ...
 
     def begun(self, pool: Any) -> None:
         """Take note of a capture that has begun in this thread, into `pool` or, if None, into its own pool."""
-        ...
+        return
 
     def ending(self, graph: Any) -> None:
         """Take note of a capture that is about to end; on CUDA its nodes must be read now."""
-        ...
+        return
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended. `names` holds the tensors that the program knows, by storage."""
-        ...
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
         """Return the function to call before each replay with the storages that the graph uses, or None if the order is
         not watched."""
-        ...
+        return None
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         """Return each write and replay of one storage that nothing orders, by their lines."""
-        ...
 
     def outdated(self) -> Sequence[Outdated]:
         """Return the tensors that graphs read although their source tensors have been written since they were
         computed."""
-        ...
+        return ()
 
     def replaying(self, graph: Any) -> None:
         """Look at a graph that is about to be replayed."""
-        ...
+        return
 
     def end(self) -> None:
         """Stop watching."""
-        ...
 
     def watch_steps(self, steps: Steps) -> None:
         """Call `steps` for each eager step that may be the same as a captured step."""
-        ...
 
     def unseen_steps(self) -> str | None:
         """Return the reason why eager steps cannot be seen, or None."""
-        ...
+        return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
         """Call `moving` with the number of each storage that a tensor leaves while the storage stays alive, and `lost`
         with that of each storage whose memory is freed although its address stays."""
-        ...
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when one of its results is compared with itself, and `read` for each eager
         operation."""
-        ...
+        return
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
         """Return the event that broke the capture of a graph, given its first error; None if it is unknown."""
-        ...
 
     def watch_waits(self, waits: Waits) -> None:
         """Call `waits` for each line that waits for the device."""
-        ...
 
     def is_held(self, storage: int) -> bool:
         """Return whether anything besides graphs holds this existing storage."""
-        ...
 
     def by_line(self) -> list[dict[str, Any]] | None:
         """Return bytes in graphs' pools by line (`path`, `line`, `function`, `bytes`); None if not known."""
-        ...
+        return None
 
     def draw(self) -> str | None:
         """Draw a random number and put the offset back; return the error's text if the generator is broken."""
-        ...
 
     def machine(self) -> Mapping[str, str | None]:
         """Return the data of the ledger's environment: `torch`, `cuda`, `driver`, `device`."""
-        ...
 
     def gpus(self) -> list[str]:
         """Return the known UUIDs of the GPUs that have graphs; empty for a simulated device."""
-        ...
+        return []
 
     def limits(self) -> list[tuple[str, str, str]]:
         """Return the limits of this device, each as kind, subject and reason."""
-        ...

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.loops import is_in_loop, same_loop
+from graphsafe.run.child.source import is_in_loop, same_loop
 from graphsafe.run.part import sites
 
 Key = tuple[str, str, int]
@@ -31,11 +31,9 @@ class Played(Protocol):
 
     def replays(self, graph: int) -> int:
         """Return how often a graph was replayed."""
-        ...
 
     def stacks(self, graph: int) -> Collection[Stack]:
         """Return some calls that led to the graph's replays."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

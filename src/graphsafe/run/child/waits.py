@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.run.part import sites
 
 _KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "extent", "hidden-sync"})
 
@@ -39,12 +39,7 @@ class Waits:
     def facts(self) -> list[dict[str, Any]]:
         return [
             {
-                "frames": sites(event.frames),
-                "span": event.span,
-                "kind": event.kind,
-                "op": event.op,
-                "via": event.via,
-                "data": dict(event.data),
+                **asdict(event),
                 "count": count,
                 "ms": milliseconds,
                 "turns": self._turns(seen),

@@ -195,21 +195,22 @@ class _Findings(Writer):
         graphs = {graph.facts["number"]: graph for graph in self.process.graphs}
         for graph in self.process.graphs:
             held = graph.facts["held_outputs"]
-            other = None if held["by"] is None else graphs.get(held["by"]["graph"])
-            if other is None or held["overwritten"][-1:] == held["compared"][-1:]:
+            found = held["overwritten"]
+            other = None if found is None else graphs.get(found["by"])
+            if other is None or held["compared"][-1:] == [found["read"]]:
                 continue
-            replay = held["by"]["replay"]
-            again = f"a replay{f' at {at(replay[-1])}' if replay else ''}"
+            replay = last(found["replay"])
+            again = "a replay" if replay is None else f"a replay at {at(replay)}"
             own = f"Before, {again} has written over it."
             pooled = f"Before, {again} of {named(other)} has written over it: both use the same memory of one pool."
             because = f"Here the program reads a result of {named(graph)}. {own if other is graph else pooled}"
-            frame = held["overwritten"][-1]
+            frame = found["read"]
             expr = text_at(site(frame), None)
-            if held["by"]["later"]:
-                expr = held["by"]["kept"]
+            if found["later"]:
+                expr = found["kept"]
                 because = (
                     f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
-                    f"{at(held['by']['later'][-1])} reads: both write the same buffer."
+                    f"{at(found['later'])} reads: both write the same buffer."
                 )
             names = list(dict.fromkeys((graph.name, other.name)))
             data = {"graph": graph.name, "graphs": names, "how": "overwritten"}

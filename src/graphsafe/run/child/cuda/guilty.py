@@ -17,7 +17,7 @@ import torch
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.classify import node_at
 from graphsafe.capture.shared.frames import is_user_file, message_of, traceback_frames
-from graphsafe.run.child.names import locals_of
+from graphsafe.run.child.frozen.origins import MISSING, Scope, running_in
 
 _REPEATED = "previous error"
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")
@@ -27,7 +27,6 @@ _COMPARES = frozenset({"min", "max", "any", "all", "sorted"})
 _PRINTS = frozenset({"print", "str", "repr", "format"})
 _TO_HOST = frozenset({"torch.Tensor.cpu", "torch.Tensor.numpy"})
 _LITERALS = frozenset({"torch.tensor", "torch.as_tensor"})
-_NOTHING: Any = object()
 
 Act = tuple[StepEventKind, str | None, Mapping[str, Any]]
 "The kind of an event, the torch call around it, and its data."
@@ -50,7 +49,7 @@ def raised_by(error: BaseException) -> StepEvent | None:
     kind, via, data = _UNKNOWN
     if "captur" in message_of(error):
         with torch._C.DisableTorchFunction():
-            kind, via, data = _act(node_at(frames, span), running, frame)
+            kind, via, data = _act(node_at(frames, span), running, running_in(frame))
     return StepEvent(kind, via or "", frames, span, via, data=data)
 
 
@@ -68,18 +67,18 @@ def _instruction(frame: FrameType, offset: int) -> str:
     return next((one.opname for one in dis.get_instructions(frame.f_code) if one.offset == offset), "")
 
 
-def _act(node: ast.AST | None, running: str, frame: FrameType) -> Act:
+def _act(node: ast.AST | None, running: str, scope: Scope) -> Act:
     if running.startswith(_ASKS):
         return "read", "torch.Tensor.__bool__", {}
     if running.startswith(_FORMATS):
         return "read", "torch.Tensor.__format__", {}
     if isinstance(node, ast.Call):
-        return _call(node, frame)
-    return _index(node, frame) if isinstance(node, ast.Subscript) else _UNKNOWN
+        return _call(node, scope)
+    return _index(node, scope) if isinstance(node, ast.Subscript) else _UNKNOWN
 
 
-def _call(node: ast.Call, frame: FrameType) -> Act:
-    if isinstance(node.func, ast.Name) and not isinstance(_value(node.func, frame), torch.nn.Module):
+def _call(node: ast.Call, scope: Scope) -> Act:
+    if isinstance(node.func, ast.Name) and not isinstance(scope.origin(node.func).value, torch.nn.Module):
         name = node.func.id
         if name in _CASTS:
             return "read", f"torch.Tensor.{_CASTS[name]}", {}
@@ -87,7 +86,7 @@ def _call(node: ast.Call, frame: FrameType) -> Act:
             return "read", "torch.Tensor.__bool__", {}
         if name in _PRINTS:
             return "read", "torch.Tensor.__repr__", {}
-    via = _called(node.func, frame)
+    via = _called(node.func, scope)
     if via is None:
         return _UNKNOWN
     if via in _TO_HOST:
@@ -95,31 +94,31 @@ def _call(node: ast.Call, frame: FrameType) -> Act:
     if via in ("torch.Tensor.item", "torch.Tensor.tolist"):
         return "read", via, {}
     if via in _LITERALS:
-        return "copy-to-device", via, {"literal": not isinstance(_value(node.args[0], frame), torch.Tensor)}
+        return "copy-to-device", via, {"literal": not isinstance(scope.origin(node.args[0]).value, torch.Tensor)}
     if via in ("torch.Tensor.to", "torch.Tensor.cuda", "torch.Tensor.copy_"):
-        return _copy(node, via, frame)
+        return _copy(node, via, scope)
     return "hidden-sync", via, {}
 
 
-def _copy(node: ast.Call, via: str, frame: FrameType) -> Act:
+def _copy(node: ast.Call, via: str, scope: Scope) -> Act:
     """Return the direction of a copy if names in the source show where the copied tensor lies."""
     given = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if via == "torch.Tensor.to" and "cpu" in given:
         return "copy-to-host", via, {}
     receiver = node.func.value if isinstance(node.func, ast.Attribute) else node.func
-    source = _value(node.args[0] if via == "torch.Tensor.copy_" and node.args else receiver, frame)
+    source = scope.origin(node.args[0] if via == "torch.Tensor.copy_" and node.args else receiver).value
     if via == "torch.Tensor.cuda" or (isinstance(source, torch.Tensor) and source.is_cpu):
         return "copy-to-device", via, {}
     return _UNKNOWN
 
 
-def _index(node: ast.Subscript, frame: FrameType) -> Act:
+def _index(node: ast.Subscript, scope: Scope) -> Act:
     stores = isinstance(node.ctx, ast.Store)
     via = f"torch.Tensor.__{'setitem' if stores else 'getitem'}__"
     if any(isinstance(part, ast.Slice) for part in ast.walk(node.slice)):
         return ("copy-to-device" if stores else "extent"), via, {}
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-    values = [_value(part, frame) for part in parts]
+    values = [scope.origin(part).value for part in parts]
     if any(isinstance(part, ast.Compare) for part in parts) or any(_is_mask(value) for value in values):
         return "extent", via, {"mask": True}
     if stores:
@@ -134,34 +133,21 @@ def _is_mask(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.dtype in (torch.bool, torch.uint8)
 
 
-def _called(function: ast.expr, frame: FrameType) -> str | None:
+def _called(function: ast.expr, scope: Scope) -> str | None:
     """Return the name of the torch function that is called, as the op table spells it.
 
     A method of an unknown object counts as a tensor's method: one of the program's own methods would have a frame.
     """
-    value = _value(function, frame)
+    value = scope.origin(function).value
     if isinstance(function, ast.Name):
         name = getattr(value, "__name__", None)
         return None if name is None else f"{getattr(value, '__module__', None) or 'torch'}.{name}"
     if not isinstance(function, ast.Attribute):
         return None
-    receiver = _value(function.value, frame)
+    receiver = scope.origin(function.value).value
     if isinstance(receiver, ModuleType):
         return f"{receiver.__name__}.{function.attr}"
-    if receiver is _NOTHING or isinstance(receiver, torch.Tensor):
+    if receiver is MISSING or isinstance(receiver, torch.Tensor):
         return f"torch.Tensor.{function.attr}"
     known = (kind for kind in (torch.cuda.Event, torch.cuda.Stream) if isinstance(receiver, kind))
     return next((f"torch.cuda.{kind.__name__}.{function.attr}" for kind in known), None)
-
-
-def _value(expression: ast.expr, frame: FrameType) -> Any:
-    """Return the value of a name, or of an attribute of one, without running the program's code."""
-    if isinstance(expression, ast.Name):
-        name = expression.id
-        values = locals_of(frame)
-        return values.get(name, frame.f_globals.get(name, frame.f_builtins.get(name, _NOTHING)))
-    if isinstance(expression, ast.Attribute):
-        attributes = getattr(_value(expression.value, frame), "__dict__", {})
-        tables = (attributes, attributes.get("_parameters", {}), attributes.get("_buffers", {}))
-        return next((table[expression.attr] for table in tables if expression.attr in table), _NOTHING)
-    return _NOTHING

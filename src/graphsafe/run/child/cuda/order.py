@@ -21,11 +21,11 @@ import torch
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import file_tree, written_in_place
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name
 from graphsafe.run.child.refills import Frames, Refills, Stream
 from graphsafe.run.child.sight import Touch
+from graphsafe.run.child.source import innermost, written_in_place
 
 _MOST = 256
 "Number of inputs whose versions are compared."
@@ -157,8 +157,7 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
     Only statements up to `line` count, or all if the block begins on `line`, since Python ends a `with` on its first
     line.
     """
-    blocks = [one for one in ast.walk(file_tree(path)) if isinstance(one, _BLOCKS) and _holds(one, line)]
-    block = max(blocks, key=lambda one: one.lineno, default=None)
+    block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():
         names = frozenset(map(ast.unparse, written_in_place(node)))
@@ -166,10 +165,3 @@ def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
         if names and block is not None and (block.lineno == line or at <= line):
             found[at] = found.get(at, frozenset()) | names
     return found
-
-
-_BLOCKS = (ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
-
-
-def _holds(node: Any, line: int) -> bool:
-    return bool(node.lineno <= line <= (node.end_lineno or line))

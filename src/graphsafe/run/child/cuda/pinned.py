@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.run.child.host_inputs import checksum, written_at
+from graphsafe.run.child.host_inputs import HostMemory, addresses_of, checksum, written_at
 from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Touch
 
@@ -24,14 +23,6 @@ _FIRST = range(16, 32)
 "These replays are watched: before them, looks at the graph's memory slow the host down."
 _SOMETIMES = 128
 "Later, one of this many replays is watched."
-
-
-@dataclass(slots=True)
-class _Input:
-    storage: weakref.ref[torch.UntypedStorage]
-    memory: range
-    "The addresses that are read."
-    checksum: int = 0
 
 
 class PinnedReads:
@@ -61,11 +52,9 @@ class PinnedReads:
         if recorded is None:
             return
         for one in self._inputs:
-            storage = one.storage()
-            is_there = storage is not None and one.memory.start in _addresses(storage)
-            if storage is None or not is_there or checksum(one.memory) == one.checksum or recorded.query():
-                continue
-            self._tell(written_at(_addresses(storage)), user_frames()[0], int(storage._cdata))
+            storage, around = one.storage(), one.around
+            if storage is not None and around and checksum(one.memory) != one.checksum and not recorded.query():
+                self._tell(written_at(around), user_frames()[0], int(storage._cdata))
 
     def replayed(self) -> None:
         """Record an event after some replays."""
@@ -73,8 +62,7 @@ class PinnedReads:
         if self._count not in _FIRST and self._count % _SOMETIMES:
             return
         for one in self._inputs:
-            storage = one.storage()
-            if storage is None or one.memory.start not in _addresses(storage):
+            if not one.around:
                 return
             one.checksum = checksum(one.memory)
         event = self._event()
@@ -82,18 +70,14 @@ class PinnedReads:
         self._recorded = event
 
 
-def _read(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> list[_Input]:
+def _read(storage: torch.UntypedStorage, nodes: Sequence[GraphNode]) -> list[HostMemory]:
     """Return the parts of a host storage that a graph's copies read; none if the graph waits or signals inside."""
     if storage.device.type != "cpu" or any("event" in node.kind for node in nodes):
         return []
     found = []
     for node in nodes:
-        if node.kind == "memcpy" and node.words[0] in _addresses(storage):
+        if node.kind == "memcpy" and node.words[0] in addresses_of(storage):
             width, height, depth = node.launch
             memory = range(node.words[0], node.words[0] + width * max(height, 1) * max(depth, 1))
-            found.append(_Input(weakref.ref(storage), memory))
+            found.append(HostMemory(weakref.ref(storage), memory))
     return found
-
-
-def _addresses(storage: torch.UntypedStorage) -> range:
-    return range(storage.data_ptr(), storage.data_ptr() + storage.nbytes())

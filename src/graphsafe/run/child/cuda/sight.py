@@ -39,14 +39,13 @@ from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines
 from graphsafe.run.child.cuda.streams import current_stream
 from graphsafe.run.child.cuda.waits import watch_waits
 from graphsafe.run.child.names import storage_number
-from graphsafe.run.child.sight import Contents, Reading, Touch
+from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
 if TYPE_CHECKING:
     from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
-    from graphsafe.run.child.sim.derived import Outdated
 
 _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
@@ -56,7 +55,7 @@ _SHARED = (0, 0)
 "The id of the allocator's ordinary pool, which belongs to no graph."
 
 
-class CudaSight:
+class CudaSight(Sight):
     evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
@@ -168,13 +167,6 @@ class CudaSight:
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         return list(self._unordered.values()) if self._order is None else self._order.refills.found()
 
-    def outdated(self) -> Sequence[Outdated]:
-        """Return nothing: eager operations cannot be seen on a GPU."""
-        return ()
-
-    def replaying(self, graph: Any) -> None:
-        """Do nothing: operations are not seen."""
-
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()
@@ -208,9 +200,6 @@ class CudaSight:
         resize_._torchdynamo_disable = True  # type: ignore[attr-defined]
         torch.UntypedStorage.resize_ = resize_  # type: ignore[assignment, method-assign]
         self._end_moves = end
-
-    def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Do nothing: eager operations cannot be seen on a GPU."""
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
         return raised_by(error)

@@ -1,25 +1,26 @@
-"""Finds numbers and flags of the program that captured code used, and that may have other values at a replay.
+"""Finds numbers, flags and variables that captured code used and that may have other values at a replay.
 
 The captured statements are followed into the functions of the program that they call, on the branches that ran. A
 number counts if an operation on tensors is given it, if a slice ends there, or if a loop runs so often; a flag counts
-if a branch with operations depends on it.
+if a branch with operations depends on it. A variable counts if its value is used other than as an index or in a text.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal
 
 import torch
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, scope_of
+from graphsafe.run.child.frozen.variables import Variable
 from graphsafe.run.child.generators import SEEDING
-from graphsafe.run.child.key_source import captured_statements
 from graphsafe.run.child.names import elements_of
+from graphsafe.run.child.source import captured_statements, is_read
 
 _MOST_NODES = 20_000
 "The largest number of syntax nodes that are followed in one capture."
@@ -27,6 +28,8 @@ _MOST = 256
 _DEEPEST = 12
 _LONGEST = 64
 "The largest number of turns of a loop that are followed one by one."
+_SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
+"Functions whose result does not tell each number of a list."
 
 Kind = Literal["number", "size", "flag"]
 
@@ -70,23 +73,19 @@ class Frozen:
         return (self.text, self.place) == (other.text, other.place)
 
 
-def frozen_in(frames: Sequence[FrameType]) -> tuple[list[Frozen], CallSite | None]:
-    """Return the values that the capture froze in the first of `frames`, and a line of captured code that seeds a
-    generator. The other frames are its callers."""
-    walk = _Walk()
-    if frames:
-        frame = frames[0]
-        body = captured_statements(frame.f_code.co_filename, frame.f_lineno)
-        if body:
-            walk.block(body, scope_of(frames), 0)
-    return walk.found, walk.seeded
+class Walk:
+    """Follows the captured statements of the first of `frames`; the others are its callers."""
 
-
-class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, frames: Sequence[FrameType] = ()) -> None:
         self.found: list[Frozen] = []
+        self.variables: dict[tuple[CodeType, str], Variable] = {}
+        "The variables of the frames that captured code uses."
         self.seeded: CallSite | None = None
+        "A line that seeds a generator."
         self._left = _MOST_NODES
+        body = captured_statements(frames[0].f_code.co_filename, frames[0].f_lineno) if frames else ()
+        if body:
+            self.block(body, scope_of(frames), 0)
 
     def block(self, body: Sequence[ast.stmt], scope: Scope, depth: int) -> bool:
         """Follow statements; return whether the last one leaves the block."""
@@ -145,40 +144,53 @@ class _Walk:
         self._left -= 1
         if self._left < 0 or isinstance(node, (ast.Lambda, ast.JoinedStr)):
             return
-        if isinstance(node, ast.Call):
-            self._call(node, scope, place, depth)
-        elif isinstance(node, ast.IfExp):
+        if isinstance(node, ast.IfExp):
             self._visit(node.test, scope, place, depth)
             for (one,) in self._branch(node, [[node.body], [node.orelse]], scope):
                 self._visit(one, scope, place, depth)
-            return
         elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)) and len(node.generators) == 1:
             only = node.generators[0]
+            self._visit(only.iter, scope, place, depth)
             for turn in self._turns(only.target, only.iter, scope, place):
                 self._visit(node.elt, turn, place, depth)
-            return
+        else:
+            for part in self._parts(node, scope, place, depth):
+                self._visit(part, scope, place, depth)
+
+    def _parts(self, node: ast.AST, scope: Scope, place: tuple[str, int, int], depth: int) -> Iterable[ast.AST]:
+        """Note what an expression itself uses; return its parts that may use more."""
+        if isinstance(node, ast.Call):
+            return self._call(node, scope, place, depth)
+        if isinstance(node, ast.Subscript):
+            indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else (node.slice,)
+            if not isinstance(scope.origin(node.value).value, (list, tuple, dict)):
+                for one in indices:
+                    self._use(one, scope, place, "number")
+            return [node.value, *(one for one in indices if not is_read(one))]
+        if is_read(node):
+            self.variables.update(((one.code, one.name), one) for one in scope.origin(node).variables)
         elif isinstance(node, ast.Slice) and node.upper is not None:
             self._use(node.upper, scope, place, "size")
-        elif isinstance(node, ast.Subscript) and not isinstance(scope.origin(node.value).value, (list, tuple, dict)):
-            for one in node.slice.elts if isinstance(node.slice, ast.Tuple) else (node.slice,):
-                self._use(one, scope, place, "number")
         elif isinstance(node, (ast.BinOp, ast.Compare)):
             parts = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.left, *node.comparators]
             if any(_may_be_tensor(one, scope) for one in parts):
                 for one in parts:
                     self._use(one, scope, place, "number")
-        for child in ast.iter_child_nodes(node):
-            self._visit(child, scope, place, depth)
+        return ast.iter_child_nodes(node)
 
-    def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> None:
+    def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> list[ast.expr]:
+        """Follow a call; return the parts that it uses itself."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in SEEDING and self.seeded is None:
             self.seeded = CallSite(scope.path, call.lineno, None)
+        given = [*call.args, *(one.value for one in call.keywords)]
         inner = scope.bound(call) if depth < _DEEPEST else None
         if inner is not None:
             self.block(*inner, depth + 1)
         elif _is_operation(call.func, scope):
-            for one in (*call.args, *(each.value for each in call.keywords)):
+            for one in given:
                 self._use(one, scope, place, "size")
+        is_passed_on = inner is not None or (isinstance(call.func, ast.Name) and call.func.id in _SUMMARIES)
+        return [call.func, *(one for one in given if not (is_passed_on and is_read(one)))]
 
     def _use(self, node: ast.expr, scope: Scope, place: tuple[str, int, int], kind: Kind) -> None:
         origin = scope.origin(node)

@@ -1,4 +1,5 @@
-"""Evaluates expressions of captured code without running it, so that they can be evaluated again before a replay.
+"""Evaluates expressions of the program without running its code, and those of captured code so that they can be
+evaluated again before a replay.
 
 An origin is a value, and a way to look it up again: from a weakly held object, a global of a module, or a variable of a
 closure, through attributes, elements and arithmetic.
@@ -13,17 +14,19 @@ import operator
 import sys
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import is_user_file
-from graphsafe.run.child.expressions import file_tree
-from graphsafe.run.child.key_source import function_of, given_by, parameters
+from graphsafe.capture.shared.frames import call_site, is_user_file
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.frozen.variables import Variable, variables_of
 from graphsafe.run.child.names import attributes_of, elements_of, locals_of, weak_to
+from graphsafe.run.child.source import file_tree, function_of, given_by, lines_of, parameters
 
 PLAIN = (bool, int, float, str, type(None))
 MISSING: Any = object()
@@ -59,6 +62,8 @@ class Origin:
     owner: Any = None
     "The object of which the value is an attribute."
     attribute: str = ""
+    variables: tuple[Variable, ...] = ()
+    "The variables of the capturing functions that hold it, or, of a partial call, its arguments."
 
     @classmethod
     def of(cls, value: Any) -> Origin:
@@ -70,14 +75,21 @@ class Scope:
     """The names that a function sees while a capture runs it."""
 
     def __init__(
-        self, given: Mapping[str, Origin], assigned: Mapping[str, ast.expr], space: Mapping[str, Any], path: str
+        self,
+        given: Mapping[str, Origin],
+        assigned: Mapping[str, ast.expr],
+        space: Mapping[str, Any],
+        path: str,
+        variables: tuple[Variable, ...] = (),
     ) -> None:
+        """`variables` are those of the capturing functions."""
         self._given, self._assigned, self._space, self.path = given, assigned, space, path
+        self.variables = variables
         self._known: dict[str, Origin] = {}
         "The origins of assigned variables."
 
     def with_name(self, name: str, origin: Origin) -> Scope:
-        return Scope({**self._given, name: origin}, self._assigned, self._space, self.path)
+        return Scope({**self._given, name: origin}, self._assigned, self._space, self.path, self.variables)
 
     def origin(self, node: ast.expr, depth: int = 0) -> Origin:
         """Return the origin of an expression; its value is `MISSING` if it is not known."""
@@ -127,8 +139,10 @@ class Scope:
         given = [self.origin(one, depth) for one in node.args]
         if name == "getattr" and len(given) == 2:
             return _computed(node, attribute, given)
-        if name in _PURE and name not in self._space and not node.keywords:
+        if name in _PURE and self._space.get(name) in (None, _PURE[name]) and not node.keywords:
             return _computed(node, _PURE[name], given, (*PLAIN, list, tuple, dict))
+        if self.origin(node.func, depth).value is functools.partial:
+            return Origin(MISSING, variables=tuple(known for one in given for known in one.variables))
         return self._returned(self.bound(node, depth), depth)
 
     def _returned(self, ran: tuple[Sequence[ast.stmt], Scope] | None, depth: int) -> Origin:
@@ -149,36 +163,58 @@ class Scope:
             else:
                 given.append(self.origin(one, depth))
         named = {one.arg: self.origin(one.value, depth) for one in call.keywords if one.arg is not None}
-        return called(function.value, given, named)
+        return called(function.value, given, named, self.variables)
 
 
-def called(value: Any, given: Sequence[Origin], named: Mapping[str, Origin]) -> tuple[Sequence[ast.stmt], Scope] | None:
-    """Return the statements that a call of `value` runs, if it is a function of the program or a module."""
-    kind = type(value)
+def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]] | None:
+    """Return the Python function that a call of `value` runs, with the first arguments and the named ones that `value`
+    itself adds; None if there is none."""
+    kind = type(value)  # `isinstance` could run the object's `__class__` property
+    if kind is FunctionType:
+        inner = attributes_of(value).get("__wrapped__")
+        is_around = type(inner) is FunctionType and not is_user_file(value.__code__.co_filename)
+        return callee(inner) if is_around else (value, (), {})  # as of `@torch.no_grad()`
+    first, named = (value,), {}
     if kind is functools.partial:
-        known = {name: Origin.of(one) for name, one in value.keywords.items()}
-        return called(value.func, [*map(Origin.of, value.args), *given], {**known, **named})
-    if kind is MethodType:
-        return called(value.__func__, [Origin.of(value.__self__), *given], named)
-    is_module = issubclass(kind, torch.nn.Module)
-    if kind is not FunctionType:
-        run = inspect.getattr_static(kind, "forward" if is_module else "__call__", None)
-        return called(run, [Origin.of(value), *given], named) if type(run) is FunctionType else None
-    inner = attributes_of(value).get("__wrapped__")
-    if type(inner) is FunctionType and not is_user_file(value.__code__.co_filename):
-        return called(inner, given, named)  # as of `@torch.no_grad()`
-    code = value.__code__
+        run, first, named = value.func, value.args, value.keywords
+    elif kind is MethodType:
+        run, first = value.__func__, (value.__self__,)
+    else:
+        run = inspect.getattr_static(kind, "forward" if issubclass(kind, torch.nn.Module) else "__call__", None)
+        if type(run) is not FunctionType:
+            return None
+    known = callee(run)
+    return None if known is None else (known[0], (*known[1], *first), {**known[2], **named})
+
+
+def called(
+    value: Any, given: Sequence[Origin], named: Mapping[str, Origin], variables: tuple[Variable, ...] = ()
+) -> tuple[Sequence[ast.stmt], Scope] | None:
+    """Return the statements that a call of `value` runs, if it is a function of the program or a module."""
+    known = callee(value)
+    if known is None:
+        return None
+    function, first, own = known
+    given = [*map(Origin.of, first), *given]
+    named = {**{name: Origin.of(one) for name, one in own.items()}, **named}
+    code = function.__code__
     is_layer = code.co_name == "forward" and given and issubclass(type(given[0].value), torch.nn.Module)
     is_ours = is_user_file(code.co_filename) or is_layer
-    function = (_lambda_of(code) or function_of(code)) if is_ours else None
-    if function is None:
+    tree = (_lambda_of(code) or function_of(code)) if is_ours else None
+    if tree is None:
         return None
-    names, stored = parameters(code), _stored(function)
+    names, stored = parameters(code), _stored(tree)
     bound = {**dict(zip(names, given, strict=False)), **{name: one for name, one in named.items() if name in names}}
     bound = {name: one for name, one in bound.items() if name not in stored}
-    bound |= dict(_cells(value, stored))
-    body = [_returning(function)] if isinstance(function, ast.Lambda) else function.body
-    return body, Scope(bound, _assigned(function, names), value.__globals__, code.co_filename)
+    bound |= {name: one for name, one in _cells(function, variables) if name not in stored}
+    body = [_returning(tree)] if isinstance(tree, ast.Lambda) else tree.body
+    return body, Scope(bound, _assigned(tree, names), function.__globals__, code.co_filename, variables)
+
+
+def running_in(frame: FrameType) -> Scope:
+    """Return the scope of a running function, in which every variable has its present value."""
+    given = {name: Origin.of(value) for name, value in locals_of(frame).items()}
+    return Scope(given, {}, ChainMap(frame.f_globals, frame.f_builtins), frame.f_code.co_filename)
 
 
 def scope_of(frames: Sequence[FrameType]) -> Scope:
@@ -186,26 +222,51 @@ def scope_of(frames: Sequence[FrameType]) -> Scope:
     frame = frames[0]
     code, shown = frame.f_code, locals_of(frame)
     function = function_of(code)
+    outer = scope_of(frames[1:]) if len(frames) > 1 else _NOWHERE
+    own = {name: variables_of(frame, name, value) for name, value in shown.items()}
+    variables = (*(one for known in own.values() for one in known), *outer.variables)
     given = {name: Origin.of(value) for name, value in shown.items()}
     if function is None:
         is_module = shown.keys() == frame.f_globals.keys()
         return Scope({} if is_module else given, {}, frame.f_globals, code.co_filename)
     stored = _stored(function)
     passed = given_by(frames[1], code) if len(frames) > 1 else {}
-    passed = {name: one for name, one in passed.items() if name in parameters(code) and name not in stored}
-    outer = scope_of(frames[1:]) if any(not isinstance(one, ast.Constant) for one in passed.values()) else None
     inner = Scope(given, {}, frame.f_globals, code.co_filename)
-    known = [(name, outer.origin(one)) for name, one in passed.items() if outer is not None]
-    known += [(name, inner.origin(one)) for name, one in _assigned(function, parameters(code)).items() if name in shown]
-    given |= {name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown[name])}
-    return Scope(given, {}, frame.f_globals, code.co_filename)
+    known = [(name, inner.origin(one)) for name, one in _assigned(function, parameters(code)).items()]
+    for name, expression in passed.items():
+        if name in parameters(code) and name not in stored:
+            known.append((name, outer.origin(expression)))
+            own[name] = (*own.get(name, ()), *known[-1][1].variables)
+    given |= {name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name))}
+    given = {name: replace(one, variables=own.get(name, ())) for name, one in given.items()}
+    return Scope(given, {}, frame.f_globals, code.co_filename, variables)
+
+
+def line_with(
+    frames: Sequence[FrameType],
+    expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
+    is_meant: Callable[[Any], bool],
+) -> CallSite | None:
+    """Return the first line of the running functions with an expression whose value satisfies `is_meant`.
+
+    `expressions` returns the expressions of a file to try, with their lines.
+    """
+    for frame in frames:
+        code = frame.f_code
+        lines, scope = lines_of(code), running_in(frame)
+        for expression, line in expressions(code.co_filename):
+            if line in lines and is_meant(scope.origin(expression).value):
+                return call_site(code, line)
+    return None
 
 
 def attribute(value: Any, name: str) -> Any:
     """Return an attribute without running the program's code."""
     if value is MISSING or value is None or type(name) is not str:
         return MISSING
-    for table in (attributes_of(value), attributes_of(value).get("_modules") or {}):
+    own = attributes_of(value)
+    tables = ("_modules", "_parameters", "_buffers") if issubclass(type(value), torch.nn.Module) else ()
+    for table in (own, *(own.get(one) or {} for one in tables)):
         if name in table:
             return table[name]
     kind = value if isinstance(value, type) else type(value)
@@ -266,8 +327,8 @@ def _item(values: Any, index: Any) -> Any:
         return MISSING
 
 
-def _cells(function: FunctionType, stored: frozenset[str]) -> Iterator[tuple[str, Origin]]:
-    """Yield the variables of a function's closure."""
+def _cells(function: FunctionType, variables: Sequence[Variable]) -> Iterator[tuple[str, Origin]]:
+    """Yield the variables of a function's closure; `variables` may have those of the function around it."""
     held = weakref.ref(function)
 
     def look(at: int) -> Any:
@@ -277,9 +338,10 @@ def _cells(function: FunctionType, stored: frozenset[str]) -> Iterator[tuple[str
         except ValueError:  # the variable has no value yet
             return MISSING
 
+    around = [one for one in variables if function.__code__ in one.code.co_consts]
     for at, name in enumerate(function.__code__.co_freevars):
-        if name not in stored:
-            yield name, Origin(look(at), functools.partial(look, at), name)
+        same = tuple(one for one in around if one.name == name)
+        yield name, Origin(look(at), functools.partial(look, at), name, variables=same)
 
 
 @functools.lru_cache(maxsize=256)
@@ -323,6 +385,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 _UNKNOWN = Origin(MISSING)
+_NOWHERE = Scope({}, {}, {}, "")
 _RULES: dict[type[ast.AST], Any] = {
     ast.Constant: lambda _, node, __: Origin(node.value, None, repr(node.value)),
     ast.Name: Scope._name,

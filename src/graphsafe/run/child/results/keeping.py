@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import base_of, file_tree, line_with
+from graphsafe.run.child.frozen.origins import line_with
 from graphsafe.run.child.names import elements_of, storage_number
+from graphsafe.run.child.source import base_of, file_tree
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST = 64

@@ -23,11 +23,11 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import file_tree, statement_at
 from graphsafe.run.child.names import Place, locals_of, place_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import Overwritten
 from graphsafe.run.child.results.overwritten import reads_in
+from graphsafe.run.child.source import block_with, innermost
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,8 @@ class Results:
         found = False
         for variable in before if given else ():
             beside = [one for one in given if variable.frame == one.frame and variable.calls & one.calls]
-            frame = next(
-                (one for one in frames if (held := variable.tensor(one)) is not None and record.owns(held)), None
-            )
+            held = ((one, variable.tensor(one)) for one in frames)
+            frame = next((one for one, out in held if out is not None and record.contents.owns(out)), None)
             if not beside or frame is None or (variable.frame, variable.name) in again:
                 continue
             stale = _Stale(variable, record, sites, record)
@@ -117,7 +116,7 @@ class Results:
             else:
                 self._overwritten(stale, call_site(frame.f_code, line))
                 found = True
-        if record.fills:
+        if record.contents.fills:
             self._stale += self._filled_again(record, given, frames, sites)
         return found or (not self._is_reading_told and self._read_later(frames))
 
@@ -147,7 +146,7 @@ class Results:
             for frame in frames if beside else ():
                 tensor = variable.tensor(frame)
                 place = None if tensor is None else place_of(tensor)
-                if place is not None and _overlap(place, owner.fills) and _overlap(place, record.fills):
+                if place is not None and all(_overlap(place, each.contents.fills) for each in (owner, record)):
                     at = call_site(frame.f_code, frame.f_lineno)
                     yield _Stale(variable, owner, sites, record, at, beside)
 
@@ -184,7 +183,7 @@ def _given_now(frame: FrameType) -> Iterator[_Variable]:
 
 @functools.lru_cache(maxsize=1024)
 def _assigned(path: str, line: int) -> tuple[tuple[str, ...], frozenset[str]]:
-    statement = statement_at(path, line)
+    statement = innermost(path, line, ast.stmt)
     if not isinstance(statement, ast.Assign):
         return (), frozenset()
     inside = [one for target in statement.targets for one in ast.walk(target)]
@@ -222,18 +221,15 @@ def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | 
     return None
 
 
-def _after(path: str, line: int) -> list[ast.stmt]:
+def _after(path: str, line: int) -> Sequence[ast.stmt]:
     """Return the statements that follow the one of `line` in its block."""
-    statement = statement_at(path, line)
-    for node in ast.walk(file_tree(path)):
-        for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            if isinstance(block, list) and statement in block:
-                return block[block.index(statement) + 1 :]
-    return []
+    statement = innermost(path, line, ast.stmt)
+    block = block_with(path, statement)
+    return block[block.index(statement) + 1 :] if block else ()
 
 
 @functools.lru_cache(maxsize=1024)
 def _used(path: str, line: int) -> frozenset[str]:
     """Return the variables whose values the statement of a line uses."""
-    statement = statement_at(path, line)
+    statement = innermost(path, line, ast.stmt)
     return frozenset(name for name, _ in reads_in(statement, with_statements=False)) if statement else frozenset()

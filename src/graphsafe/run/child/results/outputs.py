@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -98,19 +98,10 @@ class Outputs:
         return found
 
     def facts(self) -> dict[str, Any]:
-        found = self.overwritten
         return {
             "collected": sites(self.collected),
             "compared": sites(self.compared),
-            "overwritten": [] if found is None else sites([found.read]),
-            "by": None
-            if found is None
-            else {
-                "graph": found.by,
-                "replay": sites(found.replay),
-                "later": sites([] if found.later is None else [found.later]),
-                "kept": found.kept,
-            },
+            "overwritten": None if self.overwritten is None else asdict(self.overwritten),
         }
 
 

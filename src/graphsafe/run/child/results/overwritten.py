@@ -22,11 +22,11 @@ from graphsafe.capture.shared.trees import tree_of
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
-from graphsafe.run.child.expressions import lines_of
 from graphsafe.run.child.monitoring import taken_tool
 from graphsafe.run.child.names import locals_of, storage_number
 from graphsafe.run.child.results.keeping import PUTS
 from graphsafe.run.child.results.outputs import Overwritten
+from graphsafe.run.child.source import lines_of
 
 if TYPE_CHECKING:
     from graphsafe.run.child.records import GraphRecord

@@ -17,11 +17,18 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.expressions import base_of, file_tree, lines_of, statement_at
-from graphsafe.run.child.key_source import beside, function_of, parameters
-from graphsafe.run.child.loops import loop_around
 from graphsafe.run.child.names import Name, names_in
 from graphsafe.run.child.results.overwritten import reads_in
+from graphsafe.run.child.source import (
+    base_of,
+    beside,
+    file_tree,
+    function_of,
+    innermost,
+    lines_of,
+    loop_around,
+    parameters,
+)
 
 _ENOUGH = 2
 "A name must hold the output at this many replays."
@@ -104,7 +111,7 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
 
 def _not_after(function: Any, path: str, replay: int) -> set[int]:
     """Return lines of the statement that replays, and of branches that exclude it."""
-    statement = statement_at(path, replay)
+    statement = innermost(path, replay, ast.stmt)
     inside = () if statement is None or hasattr(statement, "body") else ast.walk(statement)
     return {getattr(one, "lineno", 0) for one in (*beside(function, replay), *inside)}
 

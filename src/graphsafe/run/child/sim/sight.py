@@ -35,7 +35,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
-from graphsafe.run.child.sight import Contents, Reading, Touch
+from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
 from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
 from graphsafe.run.child.sim.let_go import Weights
@@ -49,7 +49,7 @@ _COMPARE = frozenset(f"aten::{name}" for name in ("sub", "gt", "lt", "ge", "le",
 "Operations that are pointless if both arguments are the same tensor."
 
 
-class SimSight:
+class SimSight(Sight):
     graph = CUDAGraph
     evidence: Literal["measured", "predicted"] = "predicted"
 
@@ -77,12 +77,6 @@ class SimSight:
 
     def stream(self) -> int:
         return self._world.stream().number
-
-    def begun(self, pool: Any) -> None:
-        """Do nothing: a simulated graph can be read after its capture."""
-
-    def ending(self, graph: Any) -> None:
-        """Do nothing, as in `begun`."""
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended; the pool's size is not simulated."""
@@ -157,10 +151,6 @@ class SimSight:
         counted = holders(storage)
         return counted is None or counted > held
 
-    def by_line(self) -> list[dict[str, Any]] | None:
-        """Return None: a pool's size is not simulated."""
-        return None
-
     def draw(self) -> str | None:
         try:
             generators.check(self._world.generators[self._world.device], capturing=False)
@@ -170,9 +160,6 @@ class SimSight:
 
     def machine(self) -> Mapping[str, str | None]:
         return {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
-
-    def gpus(self) -> list[str]:
-        return []
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot vouch for it"
@@ -203,9 +190,6 @@ class SimSight:
                 steps.eager(step.keys, step.shapes, step.recorded, lambda: frames)
 
         self._world.ran = ran
-
-    def unseen_steps(self) -> None:
-        """Return None: all operations are seen."""
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None]:
         def replaying(uses: Mapping[int, Access]) -> None:

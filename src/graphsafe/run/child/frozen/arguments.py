@@ -1,0 +1,56 @@
+"""Tells whether a replaying function uses an argument: one that does not use it cannot choose a graph by it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from types import FrameType
+
+from graphsafe.run.child.frozen.origins import Scope, callee, running_in
+from graphsafe.run.child.source import beside, function_of, given_to, is_read, parameters
+
+
+def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
+    """Return whether a function ignores its argument `name` (or an attribute of it): the function only writes it into a
+    tensor or passes it to functions that ignore it. Branches beside the running one do not count."""
+    function = function_of(frame.f_code)
+    if function is None:
+        return False
+    scope = running_in(frame)
+    harmless = set(map(id, beside(function, frame.f_lineno)))
+    for call in (one for one in ast.walk(function) if isinstance(one, ast.Call)):
+        for one in call.args:
+            if _is_argument(one, name, attribute) and _is_ignored(call, one, scope, attribute):
+                harmless.update(map(id, ast.walk(one)))
+    return all(id(node) in harmless for node in _reads(function, name, attribute))
+
+
+def _is_argument(node: ast.expr, name: str, attribute: str | None) -> bool:
+    """Return whether an expression is the variable, or its attribute."""
+    node = node.value if isinstance(node, ast.Attribute) and node.attr == attribute else node
+    return is_read(node) and node.id == name
+
+
+def _is_ignored(call: ast.Call, argument: ast.expr, scope: Scope, attribute: str | None) -> bool:
+    # `fill_` and similar methods write into a tensor
+    if isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_"):
+        return True
+    known = callee(scope.origin(call.func).value)
+    if known is None:
+        return False
+    code = known[0].__code__
+    given = given_to(call, parameters(code)[len(known[1]) :])
+    parameter = next((name for name, one in given.items() if one is argument), None)
+    function = function_of(code)
+    whole = attribute if isinstance(argument, ast.Name) else None
+    return function is not None and parameter is not None and not any(_reads(function, parameter, whole))
+
+
+def _reads(function: ast.AST, name: str, attribute: str | None) -> Iterator[ast.AST]:
+    """Yield the reads of a variable, or of an attribute of it; the whole object is read where it is passed on."""
+    others = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and attribute not in (None, node.attr):
+            others.add(id(node.value))
+        elif is_read(node) and node.id == name and id(node) not in others:
+            yield node

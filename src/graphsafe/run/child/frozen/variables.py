@@ -1,0 +1,74 @@
+"""Variables of the functions that led to a capture, whose numbers, or lists of numbers, captured code used.
+
+`limit = bucket(length)` may be a variable of the function that makes graphs on demand: `graphs[n] = capture(n, limit)`.
+It must be assigned once, in the loop (or else the function) that both captures and replays. A whole number, and each
+number of a list, may be padded, so it has to be larger than at the capture.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+from graphsafe.run.child.names import locals_of
+from graphsafe.run.child.source import function_of, loop_around, parameters
+
+_NUMBERS = (bool, int, float)
+_LONGEST = 4096
+"The largest number of elements of a list that is compared."
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    code: CodeType
+    name: str
+    value: Any
+    line: int
+    "The line that led to the capture."
+
+    def now(self, frame: FrameType) -> Any:
+        """Return the variable's value in a running call of the same function, or None if the call cannot tell."""
+        if not _is_comparable(self.code, self.name, self.line, frame.f_lineno):
+            return None
+        return _frozen(locals_of(frame).get(self.name))
+
+
+def variables_of(frame: FrameType, name: str, value: Any) -> tuple[Variable, ...]:
+    """Return a running function's variable; none if it holds no number and no list of numbers."""
+    known = _frozen(value)
+    return () if known is None else (Variable(frame.f_code, name, known, frame.f_lineno),)
+
+
+def is_more(now: Any, captured: Any) -> bool:
+    """Return whether a value differs from the captured one in a way that padding does not explain."""
+    if type(now) is not type(captured):
+        return False
+    if type(captured) is tuple:
+        return len(now) > len(captured) or any(map(is_more, now, captured))
+    return bool(now > captured) if type(captured) is int else bool(now != captured and now == now)
+
+
+def _frozen(value: Any) -> Any:
+    """Return a number, or the numbers of a list as a tuple; None for any other value."""
+    if type(value) in _NUMBERS:
+        return value
+    if type(value) in (list, tuple) and 0 < len(value) <= _LONGEST and all(type(one) in _NUMBERS for one in value):
+        return tuple(value)
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_comparable(code: CodeType, name: str, captured: int, replayed: int) -> bool:
+    """Return whether a variable has one meaning at the lines that led to the capture and to the replay."""
+    function = function_of(code)
+    if function is None:
+        return False
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name]
+    stores = [node.lineno for node in names if not isinstance(node.ctx, ast.Load)]
+    if name in parameters(code):
+        return not stores
+    loops = {loop_around(code.co_filename, line) for line in (*stores, captured, replayed)}
+    return len(stores) == len(loops) == 1 and stores[0] < min(captured, replayed)

@@ -1,0 +1,193 @@
+"""The program's source: the functions, loops, statements and calls of its files, as syntax trees."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator, Sequence
+from types import CodeType, FrameType
+from typing import Any, TypeGuard
+
+from graphsafe.capture.shared.frames import function_name
+from graphsafe.capture.shared.trees import tree_of
+from graphsafe.report.model import CallSite
+from graphsafe.report.source import file_lines
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_BLOCKS = ("body", "orelse", "finalbody")
+
+
+@functools.lru_cache(maxsize=16)
+def file_tree(path: str) -> ast.Module:
+    """Return the syntax tree of a file of the program."""
+    return tree_of(file_lines(path))
+
+
+def base_of(expression: ast.expr) -> ast.expr:
+    """Return the expression without its indices: `self.rows` of `self.rows[0][1:]`."""
+    return base_of(expression.value) if isinstance(expression, ast.Subscript) else expression
+
+
+def written_in_place(node: ast.AST) -> Sequence[ast.expr]:
+    """Return the expressions that a node writes in place: `x.copy_(y)`, `x[:n] = y`, `x += y`, `out=x`, and NumPy's
+    `np.copyto(x, y)` and `x.fill(0)`."""
+    if isinstance(node, ast.Call):
+        outs = [one.value for one in node.keywords if one.arg == "out"]
+        method = node.func
+        if isinstance(method, ast.Attribute):
+            if method.attr == "fill" or (method.attr.endswith("_") and not method.attr.endswith("__")):
+                outs.append(base_of(method.value))
+            elif method.attr == "copyto":
+                outs += map(base_of, node.args[:1])
+        return outs
+    if isinstance(node, ast.Assign):
+        return [base_of(target) for target in node.targets if isinstance(target, ast.Subscript)]
+    return [base_of(node.target)] if isinstance(node, ast.AugAssign) else ()
+
+
+@functools.lru_cache(maxsize=1024)
+def _holding(path: str, line: int) -> Sequence[ast.AST]:
+    """Return the syntax nodes that hold a line, outer ones first."""
+    found: list[ast.AST] = []
+    todo: list[ast.AST] = [file_tree(path)]
+    for node in todo:
+        for child in ast.iter_child_nodes(node):
+            first, last = getattr(child, "lineno", None), getattr(child, "end_lineno", None)
+            if first is None or first <= line <= (last or line):
+                todo.append(child)
+                found += [] if first is None else [child]
+    return found
+
+
+def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
+    """Return the innermost syntax node of these kinds that holds a line, or None."""
+    return next((one for one in reversed(_holding(path, line)) if isinstance(one, kinds)), None)
+
+
+def block_with(path: str, statement: ast.stmt) -> Sequence[ast.stmt]:
+    """Return the block that holds a statement."""
+    parts = (getattr(node, name, None) for node in ast.walk(file_tree(path)) for name in _BLOCKS)
+    return next((one for one in parts if isinstance(one, list) and statement in one), ())
+
+
+def lines_of(code: CodeType) -> set[int]:
+    return {line for _, _, line in code.co_lines() if line is not None}
+
+
+@functools.lru_cache(maxsize=256)
+def function_of(code: CodeType) -> Function | None:
+    """Return the syntax tree of a function; None if the file does not contain it."""
+    for node in ast.walk(file_tree(code.co_filename)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == code.co_name:
+            first = node.decorator_list[0] if node.decorator_list else node
+            if first.lineno == code.co_firstlineno:
+                return node
+    return None
+
+
+def parameters(code: CodeType) -> tuple[str, ...]:
+    """Return the names of a function's parameters, without `*args` and `**kwargs`."""
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+@functools.lru_cache(maxsize=64)
+def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
+    """Return the statements inside `with torch.cuda.graph(...)`, or those from `capture_begin` to `capture_end`; none
+    for a capture written in another way."""
+    for node in reversed(_holding(path, line)):
+        if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
+            return node.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            break
+        if isinstance(node, ast.stmt):
+            block = block_with(path, node)
+            last = block.index(node)
+            begun = [at for at, one in enumerate(block[:last]) if _is_call_of(one, "capture_begin")]
+            if begun:
+                return block[begun[-1] + 1 : last + 1]
+    return ()
+
+
+def _is_call_of(statement: ast.stmt, name: str) -> bool:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and _name(call.func) == name
+
+
+def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
+    """Return the expressions that a call in `outer` passes as parameters of the function `inner`."""
+    function = function_of(outer.f_code)
+    nodes = () if function is None else ast.walk(function)
+    name = inner.co_name
+    if name == "__init__":
+        name = (function_name(inner) or "").removesuffix(".__init__").rpartition(".")[2]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) == name]
+    here = [call for call in calls if call.lineno <= outer.f_lineno <= (call.end_lineno or call.lineno)]
+    if len(here) != 1:
+        return {}
+    names, first = parameters(inner), here[0].args[0] if here[0].args else None
+    is_bound = names[:1] == ("self",) and not (isinstance(first, ast.Name) and first.id == "self")
+    return given_to(here[0], names[1:] if is_bound else names)
+
+
+def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
+    """Return the expressions that a call passes as the parameters `names`."""
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        return {}
+    given = dict(zip(names, call.args, strict=False))
+    return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
+
+
+def is_read(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+
+
+def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
+    """Yield the nodes of branches that exclude the one that holds a line."""
+    for node in (one for one in ast.walk(function) if isinstance(one, ast.If)):
+        arms = [arm for arm in (node.body, node.orelse) if arm]
+        held = [arm for arm in arms if arm[0].lineno <= line <= (arm[-1].end_lineno or arm[-1].lineno)]
+        for arm in arms if held else ():
+            yield from (each for one in arm if arm is not held[0] for each in ast.walk(one))
+
+
+def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
+    """Return the line of a function that led to a capture, if a condition stands before it and not before the line that
+    led to a replay: there the function decides whether it has a graph."""
+    function = function_of(code)
+    for node in ast.walk(function) if function is not None else ():
+        if isinstance(node, (ast.If, ast.ExceptHandler)):
+            first, last = node.lineno, node.end_lineno or node.lineno
+            if first <= captured <= last and not first <= replayed <= last:
+                return captured
+    return None
+
+
+def _name(function: ast.expr) -> str | None:
+    if isinstance(function, ast.Name):
+        return function.id
+    return function.attr if isinstance(function, ast.Attribute) else None
+
+
+def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
+    """Return whether the innermost loop around the call stack `one` also contains the call stack `other` (both
+    outermost first). A check, a benchmark or a warm-up has its own loop."""
+    for depth in reversed(range(len(one))):
+        loop = loop_around(one[depth].path, one[depth].line)
+        if loop is not None:
+            if depth >= len(other) or one[:depth] != other[:depth]:
+                return False
+            return one[depth].path == other[depth].path and loop[0] <= other[depth].line <= loop[1]
+    return False
+
+
+def is_in_loop(stack: Sequence[CallSite]) -> bool:
+    return any(loop_around(one.path, one.line) is not None for one in stack)
+
+
+@functools.lru_cache(maxsize=1024)
+def loop_around(path: str, line: int) -> tuple[int, int] | None:
+    """Return the first and last line of the innermost loop around a line, in the function that holds it."""
+    found = innermost(path, line, *_LOOPS, *_FUNCTIONS)
+    return (found.lineno, found.end_lineno or found.lineno) if isinstance(found, _LOOPS) else None
