@@ -10,10 +10,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.failures import is_watched
 from graphsafe.run.child.generators import register
@@ -26,35 +28,31 @@ _RECORD = "_graphsafe_record"
 "The attribute of a graph that holds its record."
 
 
-class Hooks:
-    """The wrapped methods, in place from creation until `remove`."""
+def hooked(book: Book) -> AbstractContextManager[None]:
+    """Wrap the methods as long as the context lasts."""
+    graph = book.sight.graph
+    wraps = (
+        (graph, "capture_begin", _capture_begin),
+        (graph, "capture_end", _capture_end),
+        (graph, "replay", _replay),
+        (graph, "reset", _reset),
+        (graph, "register_generator_state", _register_generator_state),
+        (torch.cuda, "make_graphed_callables", _make_graphed_callables),
+    )
+    book.sight.watch_results(
+        lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
+        lambda storages: book.safely(book.reading, storages),
+    )
+    return replaced(*((owner, name, _wrapped(owner, name, wrap, book)) for owner, name, wrap in wraps))
 
-    def __init__(self, book: Book) -> None:
-        graph = book.sight.graph
-        self._originals: list[tuple[Any, str, Any]] = []
-        self._wrap(graph, "capture_begin", _capture_begin, book)
-        self._wrap(graph, "capture_end", _capture_end, book)
-        self._wrap(graph, "replay", _replay, book)
-        self._wrap(graph, "reset", _reset, book)
-        self._wrap(graph, "register_generator_state", _register_generator_state, book)
-        self._wrap(torch.cuda, "make_graphed_callables", _make_graphed_callables, book)
-        book.sight.watch_results(
-            lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
-            lambda storages: book.safely(book.reading, storages),
-        )
 
-    def remove(self) -> None:
-        for owner, name, original in self._originals:
-            setattr(owner, name, original)
-
-    def _wrap(self, owner: Any, name: str, make: Callable[[Any, Book], Any], book: Book) -> None:
-        original = getattr(owner, name)
-        self._originals.append((owner, name, original))
-        wrapper = make(original, book)
-        wrapper._torchdynamo_disable = True
-        wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
-        wrapper.__doc__ = original.__doc__
-        setattr(owner, name, wrapper)
+def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Book], Any], book: Book) -> Any:
+    original = getattr(owner, name)
+    wrapper = wrap(original, book)
+    wrapper._torchdynamo_disable = True
+    wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
+    wrapper.__doc__ = original.__doc__
+    return wrapper
 
 
 def _capture_begin(original: Any, book: Book) -> Any:

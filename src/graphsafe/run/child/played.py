@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from graphsafe.capture.device.sim import SimDevice
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.rulebook.book import load_rulebook
 
 
@@ -20,16 +21,8 @@ def played(index: int, count: int) -> Iterator[World]:
     Threads that already run are not affected.
     """
     device = SimDevice(index, load_rulebook().ops, count)
-    put: list[tuple[Any, str, Any]] = []
-    with device.entered():
-        for owner, name, value in _replacements():
-            put.append((owner, name, getattr(owner, name)))
-            setattr(owner, name, value)
-        try:
-            yield device.world
-        finally:
-            for owner, name, before in reversed(put):
-                setattr(owner, name, before)
+    with device.entered(), replaced(*_replacements()):
+        yield device.world
 
 
 def _replacements() -> Iterator[tuple[Any, str, Any]]:

@@ -17,7 +17,7 @@ import torch
 
 from graphsafe.run import part
 from graphsafe.run.child.book import Book
-from graphsafe.run.child.hooks import Hooks
+from graphsafe.run.child.hooks import hooked
 from graphsafe.run.child.optimizer_options import watch_loads
 from graphsafe.run.child.process_groups import rank
 from graphsafe.run.counters import Counters, slot_of
@@ -54,10 +54,11 @@ class Watch:
             torch.nn.modules.module.register_module_buffer_registration_hook,
         ):
             self._entered.callback(register(self.book.registering).remove)
-        self._entered.callback(watch_loads(self.book.leaving))
+        self._entered.enter_context(watch_loads(self.book.leaving))
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)
-        self._hooks = Hooks(self.book)
+        self._entered.callback(self.book.end)
+        self._entered.enter_context(hooked(self.book))
         self._writer: threading.Thread | None = None
         self._changed = threading.Event()
         self._writing = threading.RLock()
@@ -67,8 +68,6 @@ class Watch:
         self._is_finalized = False
 
     def remove(self) -> None:
-        self._hooks.remove()
-        self.book.end()
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, value_read
@@ -19,7 +17,7 @@ from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.naming import all_named, at, by, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
-from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, last, line_key
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped, last, line_key
 from graphsafe.run.parent.writer import Writer
 from graphsafe.run.part import POOL
 
@@ -61,16 +59,16 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
 class _Findings(Writer):
     def lost_memory(self) -> None:
         """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
-        groups: dict[tuple[Any, ...], list[tuple[SeenGraph, Facts, int]]] = defaultdict(list)
-        for graph in self.process.graphs:
-            for use in graph.facts["outside"]:
-                since = 0 if use["lost_after"] is None else graph.count.replays - use["lost_after"]
-                if use["status"] != "alive" and since > 0:
-                    place = use["frames"] or graph.facts["frames"]
-                    groups[(line_key(place), use["status"])].append((graph, use, since))
-        for (_, status), uses in groups.items():
+        lost_uses = [
+            (graph, use, graph.count.replays - use["lost_after"])
+            for graph in self.process.graphs
+            for use in graph.facts["outside"]
+            if use["status"] != "alive" and use["lost_after"] is not None and use["lost_after"] < graph.count.replays
+        ]
+        places = {id(use): line_key(use["frames"] or graph.facts["frames"]) for graph, use, _ in lost_uses}
+        for uses in grouped(lost_uses, lambda one: (places[id(one[1])], one[1]["status"])):
             graph, use, _ = uses[0]
-            lost = last(use["frames"])
+            status, lost = use["status"], last(use["frames"])
             names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
             graphs = list({one.name: one for one, _, _ in uses}.values())
             since = max(number for _, _, number in uses)
@@ -95,12 +93,8 @@ class _Findings(Writer):
 
     def keys(self) -> None:
         """Add replays at which the program has another value than the graph froze."""
-        by_line: dict[tuple[Any, ...], SeenGraph] = {}
-        for graph in self.process.graphs:
-            stale = graph.facts["stale"]
-            if stale is not None and graph.facts["frames"]:
-                by_line.setdefault((*line_key(graph.facts["frames"]), stale["name"]), graph)
-        for graph in by_line.values():
+        stale_graphs = [one for one in self.process.graphs if one.facts["stale"] is not None and one.facts["frames"]]
+        for graph, *_ in grouped(stale_graphs, lambda one: (line_key(one.facts["frames"]), one.facts["stale"]["name"])):
             stale = graph.facts["stale"]
             replay = f"the replay at {at(stale['frames'][-1])}" if stale["frames"] else "a replay"
             value = f"{stale['captured']} at capture and {stale['now']} at {replay}"
@@ -111,25 +105,18 @@ class _Findings(Writer):
 
     def generators(self) -> None:
         """Add generators that were replaced after the capture, and seeds that are set before each replay."""
-        replaced: dict[tuple[Any, ...], SeenGraph] = {}
-        seeded: dict[tuple[Any, ...], SeenGraph] = {}
-        for graph in self.process.graphs:
-            told = graph.facts["generators"]
-            if told["replaced"] is not None and told["replaced"]["frames"]:
-                replaced.setdefault(line_key(told["replaced"]["frames"]), graph)
-            for how in ("reseeded", "inside"):
-                if told[how]:
-                    seeded.setdefault((how, *line_key(told[how])), graph)
-        for graph in replaced.values():
-            told = graph.facts["generators"]["replaced"]
+        told = [(one, one.facts["generators"]) for one in self.process.graphs]
+        replaced = [(graph, one["replaced"]) for graph, one in told if one["replaced"] and one["replaced"]["frames"]]
+        for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
             because = (
                 f"It replaced the one that was registered: {named(graph)} still draws from that, whatever its seed."
             )
-            data = {"graph": graph.name, "generator": told["name"]}
-            words, frame = {"expr": told["name"]}, told["frames"][-1]
+            data = {"graph": graph.name, "generator": one["name"]}
+            words, frame = {"expr": one["name"]}, one["frames"][-1]
             self.add("GS502", frame, words, data, because=because, device=graph.facts["device"], certain=False)
-        for (how, *_), graph in seeded.items():
-            frame = graph.facts["generators"][how][-1]
+        seeded = [(how, one[how], graph) for graph, one in told for how in ("reseeded", "inside") if one[how]]
+        for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
+            frame = frames[-1]
             expr, device = text_at(site(frame), None), graph.facts["device"]
             text = {
                 "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
@@ -148,10 +135,7 @@ class _Findings(Writer):
 
     def outdated(self) -> None:
         """Add writes after which a graph still reads tensors computed from the old values."""
-        by_line: dict[tuple[Any, ...], list[Facts]] = defaultdict(list)
-        for one in self.process.facts.get("outdated", ()):
-            by_line[line_key(one["frames"])].append(one)
-        for same in by_line.values():
+        for same in grouped(self.process.facts.get("outdated", ()), lambda one: line_key(one["frames"])):
             source, what = same[0]["source"], listed(dict.fromkeys(f"`{one['what']}`" for one in same), most=3)
             replays = max(one["replays"] for one in same)
             value = f"{count(replays, 'replay')} read {what}, computed from the old values and not again"
@@ -177,13 +161,9 @@ class _Findings(Writer):
         """Add results that are kept although every replay overwrites them."""
         ways = {"collected": "holds results of earlier replays", "compared": "compares a result with itself"}
         for how, does in ways.items():
-            by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
-            for graph in self.process.graphs:
-                frames = graph.facts["held_outputs"][how]
-                if frames:
-                    by_line[line_key(frames)].append(graph)
-            for graphs in by_line.values():
-                frame = graphs[0].facts["held_outputs"][how][-1]
+            told = [(one.facts["held_outputs"][how], one) for one in self.process.graphs]
+            for same in grouped((one for one in told if one[0]), lambda one: line_key(one[0])):
+                frame, graphs = same[0][0][-1], [graph for _, graph in same]
                 because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
                 data = {"graph": graphs[0].name, "graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
@@ -244,11 +224,8 @@ class _Findings(Writer):
 
     def _never_replayed(self, graphs: Iterable[SeenGraph]) -> None:
         """Add graphs that were never replayed, one finding per line."""
-        by_line: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
-        for graph in graphs:
-            if graph.facts["nodes"]:
-                by_line[line_key(graph.facts["frames"])].append(graph)
-        for siblings in by_line.values():
+        working = (one for one in graphs if one.facts["nodes"])
+        for siblings in grouped(working, lambda one: line_key(one.facts["frames"])):
             same = [graph for graph in siblings if not graph.count.replays and not _awaits_its_turn(graph, siblings)]
             if not same:
                 continue

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graphsafe.report.model import Limit
 from graphsafe.run.parent.naming import named
-from graphsafe.run.parent.seen import SeenGraph, SeenProcess
+from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped
 
 Run = tuple[int, int]
 "The index of a graph in its process, and how many times it was replayed in a row."
@@ -44,12 +43,9 @@ def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
 
     Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
     """
-    launched: dict[str | None, list[SeenProcess]] = defaultdict(list)
-    for process in seen:
-        if process.facts.get("rank") is not None and process.graphs:
-            launched[process.started_by].append(process)
+    known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []
-    for ranks in launched.values():
+    for ranks in grouped(known, lambda one: one.started_by):
         first, *others = sorted(ranks, key=lambda process: process.rank)
         parted = []
         for other in others:

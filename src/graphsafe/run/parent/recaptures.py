@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from graphsafe.run.parent.seen import SeenGraph
+from graphsafe.run.parent.seen import SeenGraph, grouped
 
 _ENOUGH = 4
 """The smallest number of repeated captures of one line to report.
@@ -43,11 +41,9 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     captures. Captures that differ only in one tensor of equal size may also be replayed later, if each capture came
     after the first replay of the previous one.
     """
-    lines: dict[tuple[Any, ...], list[SeenGraph]] = defaultdict(list)
-    for graph in graphs:
-        if graph.facts["nodes"] and graph.facts["frames"]:
-            lines[tuple(tuple(frame.values()) for frame in graph.facts["frames"])].append(graph)
-    return [found for same in lines.values() if (found := _of_line(same)) is not None]
+    known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
+    lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))
+    return [found for same in lines if (found := _of_line(same)) is not None]
 
 
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from graphsafe.run.counters import Count, Order
 from graphsafe.run.part import Part
 
 Facts = Mapping[str, Any]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,14 @@ def last(frames: Sequence[Facts]) -> Facts | None:
 def line_key(frames: Sequence[Facts]) -> tuple[Any, ...]:
     """Return a key that is equal for all stacks that end on the same line."""
     return tuple(frames[-1].values()) if frames else ()
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
+    """Return the items in groups of the same key, in the order of the first ones."""
+    found: dict[Any, list[Item]] = {}
+    for one in items:
+        found.setdefault(key(one), []).append(one)
+    return list(found.values())
 
 
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:

@@ -29,6 +29,7 @@ from graphsafe.capture.device.cuda.nodes import (
 )
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.protocol import NotComparable
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.calls import Calls
@@ -74,8 +75,7 @@ class CudaSight(Sight):
         self._step: Step | None = None
         "The step that was captured last."
         self._order: CudaOrder | None = None
-        self._end_waits: Callable[[], None] = lambda: None
-        self._end_moves: Callable[[], None] = lambda: None
+        self._entered = contextlib.ExitStack()
         self._before: frozenset[int] = frozenset()
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
@@ -170,8 +170,7 @@ class CudaSight(Sight):
     def end(self) -> None:
         if self._calls is not None:
             self._calls.close()
-        self._end_waits()
-        self._end_moves()
+        self._entered.close()
 
     def watch_steps(self, steps: Steps) -> None:
         if torch.version.hip is None:
@@ -194,19 +193,15 @@ class CudaSight(Sight):
                     moving(int(storage._cdata))
             return original(storage, *args, **kwargs)
 
-        def end() -> None:
-            torch.UntypedStorage.resize_ = original  # type: ignore[method-assign]
-
         resize_._torchdynamo_disable = True  # type: ignore[attr-defined]
-        torch.UntypedStorage.resize_ = resize_  # type: ignore[assignment, method-assign]
-        self._end_moves = end
+        self._entered.enter_context(replaced((torch.UntypedStorage, "resize_", resize_)))
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
         return raised_by(error)
 
     def watch_waits(self, waits: Waits) -> None:
         self._order = CudaOrder(current_stream)
-        self._end_waits = watch_waits(waits, self._order)
+        self._entered.enter_context(watch_waits(waits, self._order))
 
     def is_held(self, storage: int) -> bool:
         """Return True: graphs hold no storages, so the program holds every storage that exists."""

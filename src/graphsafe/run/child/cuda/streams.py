@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import torch
 import torch.cuda._gpu_trace as gpu_trace
 
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.refills import Stream
 
@@ -22,10 +24,10 @@ def key_of(pointer: int) -> Stream:
     return (0 if pointer else torch.cuda.current_device()), pointer
 
 
-def watch_streams(order: CudaOrder) -> Callable[[], None]:
+def watch_streams(order: CudaOrder) -> AbstractContextManager[None]:
     """Begin to report to `order`.
 
-    The returned function ends the reports, except those of events, which last as long as the process.
+    The returned context ends the reports, except those of events, which last as long as the process.
     """
     _watch_events(order)
     hooks = [
@@ -33,16 +35,9 @@ def watch_streams(order: CudaOrder) -> Callable[[], None]:
         (torch.cuda.Stream, "query", _asked(torch.cuda.Stream.query, order, _stream_done)),
         (torch.cuda, "set_stream", _switching(torch.cuda.set_stream, order)),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in hooks]
-    for owner, name, hook in hooks:
+    for _, _, hook in hooks:
         hook._torchdynamo_disable = True
-        setattr(owner, name, hook)
-
-    def end() -> None:
-        for owner, name, original in before:
-            setattr(owner, name, original)
-
-    return end
+    return replaced(*hooks)
 
 
 def _watch_events(order: CudaOrder) -> None:

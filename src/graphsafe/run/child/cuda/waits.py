@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import FrameType
 from typing import Any
 
@@ -24,10 +25,10 @@ from graphsafe.run.child.cuda.streams import key_of, watch_streams
 from graphsafe.run.child.waits import Waits
 
 
-def watch_waits(waits: Waits, order: CudaOrder) -> Callable[[], None]:
+def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
     """Begin to report waits.
 
-    PyTorch's trace stays on until the process ends; the returned function ends everything else.
+    PyTorch's trace stays on until the process ends; the returned context ends everything else.
     """
     inside = threading.local()
 

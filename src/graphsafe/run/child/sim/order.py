@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from graphsafe.capture.device.sim.effects import op_name, table_entry, written_b
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import World
+from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import storage_numbers
 from graphsafe.run.child.refills import Refills
@@ -19,21 +21,21 @@ _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-de
 "Kinds of events in which the host waits for the current stream, unless they are asked not to block."
 
 
-def watch_order(world: World, refills: Refills, host: HostInputs) -> Callable[[], None]:
-    """Begin to report; the returned function ends it."""
+def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractContextManager[None]:
+    """Report as long as the returned context lasts."""
 
     def waited(stream: Stream | None = None, event: Event | None = None) -> None:
         host.look()
         refills.host_waited(None if stream is None else _key(stream), event)
 
-    undo = [
+    changes = [
         _after(Stream, "wait_event", lambda stream, event: refills.waited(_key(stream), event)),
         _after(Event, "record", lambda event, stream=None: refills.recorded(event, _key(stream or world.stream()))),
         _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
     for name in ("query", "synchronize"):  # a query that answers True orders like a wait
-        undo.append(_after(Event, name, lambda event: waited(event=event)))
-        undo.append(_after(Stream, name, waited))
+        changes.append(_after(Event, name, lambda event: waited(event=event)))
+        changes.append(_after(Stream, name, waited))
     emit, host_wait = world.emit, world.host_wait
 
     def emitted(kind: Any, op: str, *args: Any, **data: Any) -> None:
@@ -46,14 +48,7 @@ def watch_order(world: World, refills: Refills, host: HostInputs) -> Callable[[]
         if op in ("torch.cuda.synchronize", "torch.accelerator.synchronize"):
             waited()
 
-    world.emit, world.host_wait = emitted, told  # type: ignore[method-assign]
-
-    def end() -> None:
-        world.emit, world.host_wait = emit, host_wait  # type: ignore[method-assign]
-        for put_back in undo:
-            put_back()
-
-    return end
+    return replaced(*changes, (world, "emit", emitted), (world, "host_wait", told))
 
 
 def note_writes(
@@ -103,8 +98,8 @@ def _key(stream: Stream) -> tuple[int, int]:
     return stream.device_index, stream.number
 
 
-def _after(owner: Any, name: str, tell: Callable[..., None]) -> Callable[[], None]:
-    """Call `tell` after a method, with its arguments; the returned function restores the method."""
+def _after(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:
+    """Return a change of a method, which then calls `tell` with its arguments after it has run."""
     original = getattr(owner, name)
 
     def told(*args: Any, **kwargs: Any) -> Any:
@@ -112,5 +107,4 @@ def _after(owner: Any, name: str, tell: Callable[..., None]) -> Callable[[], Non
         tell(*args, **kwargs)
         return result
 
-    setattr(owner, name, told)
-    return lambda: setattr(owner, name, original)
+    return owner, name, told

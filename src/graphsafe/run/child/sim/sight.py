@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Literal
 
 import torch
@@ -63,7 +64,8 @@ class SimSight(Sight):
         self._asked = Asked()
         self._weights = Weights()
         self._host = HostInputs(self._refills)
-        self._end_order = watch_order(world, self._refills, self._host)
+        self._order = ExitStack()
+        self._order.enter_context(watch_order(world, self._refills, self._host))
         self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
@@ -222,7 +224,7 @@ class SimSight(Sight):
             self._refills.replayed((stream.device_index, stream.number), {**uses, own: "write"}, user_frames()[0])
 
     def end(self) -> None:
-        self._end_order()
+        self._order.close()
         self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
