@@ -21,7 +21,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.arguments import ignores
 from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.origins import attribute_or_property
-from graphsafe.run.child.frozen.variables import Variable, is_more
+from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import locals_of, weak_to
 from graphsafe.run.child.source import captured_statements, chosen_at, is_read, parameters
 
@@ -99,7 +99,9 @@ class Key:
         """
         keys = list(others)
         found = self._differs(frames) or self._frozen_differs(frames, keys)
-        larger = next(self._variables_now(frames), None)
+        variables = ((one, one.now(frames)) for one in self._variables)
+        more = (Changed(one.name, _shown(one.value), _shown(now)) for one, now in variables if is_more(now, one.value))
+        larger = next(more, None)
         # If another graph has just these values, the program chose this one on purpose
         is_chosen = found is not None or larger is None or any(other.fits(frames) for other in keys)
         return found if is_chosen else larger
@@ -113,8 +115,8 @@ class Key:
 
     def fits(self, frames: Sequence[FrameType]) -> bool:
         """Return whether all values are the same at a replay under `frames`."""
-        now = [(one.value, value) for one in self._variables for value in _values(one, frames)]
-        is_same = self._differs(frames) is None and all(_same(*pair) for pair in now)
+        variables = ((one.value, one.now(frames)) for one in self._variables)
+        is_same = self._differs(frames) is None and all(now is None or _same(then, now) for then, now in variables)
         return is_same and not any(one.differs(one.present) for one in self.frozen)
 
     def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Key]) -> Changed | None:
@@ -155,12 +157,6 @@ class Key:
                     yield now
             if objects:
                 return
-
-    def _variables_now(self, frames: Sequence[FrameType]) -> Iterator[Changed]:
-        for one in self._variables:
-            for now in _values(one, frames):
-                if is_more(now, one.value):
-                    yield Changed(one.name, _shown(one.value), _shown(now))
 
     def _differs(self, frames: Sequence[FrameType]) -> Changed | None:
         for frame in frames if self._values else ():
@@ -204,14 +200,6 @@ def _arguments(frame: FrameType) -> dict[str, Any]:
     names = parameters(frame.f_code)
     shown = locals_of(frame) if names else {}
     return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}
-
-
-def _values(variable: Variable, frames: Sequence[FrameType]) -> Iterator[Any]:
-    """Yield the value of a variable in the innermost call of its function."""
-    frame = next((one for one in frames if one.f_code is variable.code), None)
-    value = None if frame is None else variable.now(frame)
-    if value is not None:
-        yield value
 
 
 def _shown(value: Any) -> str:

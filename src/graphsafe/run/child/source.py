@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
@@ -85,6 +85,34 @@ def function_of(code: CodeType) -> Function | None:
             if first.lineno == code.co_firstlineno:
                 return node
     return None
+
+
+@functools.lru_cache(maxsize=256)
+def lambda_of(code: CodeType) -> ast.Lambda | None:
+    """Return the syntax tree of a lambda, if it is the only one of its line."""
+    nodes = ast.walk(file_tree(code.co_filename)) if code.co_name == "<lambda>" else ()
+    found = [one for one in nodes if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno]
+    return found[0] if len(found) == 1 else None
+
+
+@functools.lru_cache(maxsize=256)
+def stored_in(function: ast.AST) -> frozenset[str]:
+    nodes = (one for one in ast.walk(function) if isinstance(one, ast.Name))
+    return frozenset(one.id for one in nodes if not isinstance(one.ctx, ast.Load))
+
+
+@functools.lru_cache(maxsize=256)
+def assigned_in(function: ast.AST, given: tuple[str, ...]) -> Mapping[str, ast.expr]:
+    """Return the variables that one statement assigns, and nothing else, with what they are assigned."""
+    nodes = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
+    found: dict[str, ast.expr] = {}
+    for one in (each for each in ast.walk(function) if isinstance(each, ast.Assign)):
+        for target in one.targets:
+            pairs = [(target, one.value)]
+            if isinstance(target, ast.Tuple) and isinstance(one.value, ast.Tuple):
+                pairs = list(zip(target.elts, one.value.elts, strict=False))
+            found |= {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
+    return {name: value for name, value in found.items() if nodes.count(name) == 1 and name not in given}
 
 
 def parameters(code: CodeType) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import weakref
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import CodeType, FrameType, FunctionType, MethodType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.variables import Variable, variables_of
 from graphsafe.run.child.names import attributes_of, elements_of, locals_of, weak_to
-from graphsafe.run.child.source import file_tree, function_of, given_by, lines_of, parameters
+from graphsafe.run.child.source import assigned_in, function_of, given_by, lambda_of, lines_of, parameters, stored_in
 
 PLAIN = (bool, int, float, str, type(None))
 MISSING: Any = object()
@@ -200,15 +200,15 @@ def called(
     code = function.__code__
     is_layer = code.co_name == "forward" and given and issubclass(type(given[0].value), torch.nn.Module)
     is_ours = is_user_file(code.co_filename) or is_layer
-    tree = (_lambda_of(code) or function_of(code)) if is_ours else None
+    tree = (lambda_of(code) or function_of(code)) if is_ours else None
     if tree is None:
         return None
-    names, stored = parameters(code), _stored(tree)
+    names, stored = parameters(code), stored_in(tree)
     bound = {**dict(zip(names, given, strict=False)), **{name: one for name, one in named.items() if name in names}}
     bound = {name: one for name, one in bound.items() if name not in stored}
     bound |= {name: one for name, one in _cells(function, variables) if name not in stored}
     body = [_returning(tree)] if isinstance(tree, ast.Lambda) else tree.body
-    return body, Scope(bound, _assigned(tree, names), function.__globals__, code.co_filename, variables)
+    return body, Scope(bound, assigned_in(tree, names), function.__globals__, code.co_filename, variables)
 
 
 def running_in(frame: FrameType) -> Scope:
@@ -228,16 +228,18 @@ def scope_of(frames: Sequence[FrameType]) -> Scope:
     given = {name: Origin.of(value) for name, value in shown.items()}
     if function is None:
         is_module = shown.keys() == frame.f_globals.keys()
-        return Scope({} if is_module else given, {}, frame.f_globals, code.co_filename)
-    stored = _stored(function)
+        return Scope({} if is_module else given, {}, frame.f_globals, code.co_filename, variables)
+    stored = stored_in(function)
     passed = given_by(frames[1], code) if len(frames) > 1 else {}
     inner = Scope(given, {}, frame.f_globals, code.co_filename)
-    known = [(name, inner.origin(one)) for name, one in _assigned(function, parameters(code)).items()]
+    known = [(name, inner.origin(one)) for name, one in assigned_in(function, parameters(code)).items()]
     for name, expression in passed.items():
         if name in parameters(code) and name not in stored:
             known.append((name, outer.origin(expression)))
             own[name] = (*own.get(name, ()), *known[-1][1].variables)
-    given |= {name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name))}
+    given |= {
+        name: one for name, one in known if isinstance(one.value, PLAIN) and _same(one.value, shown.get(name, MISSING))
+    }
     given = {name: replace(one, variables=own.get(name, ())) for name, one in given.items()}
     return Scope(given, {}, frame.f_globals, code.co_filename, variables)
 
@@ -342,34 +344,6 @@ def _cells(function: FunctionType, variables: Sequence[Variable]) -> Iterator[tu
     for at, name in enumerate(function.__code__.co_freevars):
         same = tuple(one for one in around if one.name == name)
         yield name, Origin(look(at), functools.partial(look, at), name, variables=same)
-
-
-@functools.lru_cache(maxsize=256)
-def _lambda_of(code: CodeType) -> ast.Lambda | None:
-    """Return the syntax tree of a lambda, if it is the only one of its line."""
-    nodes = ast.walk(file_tree(code.co_filename)) if code.co_name == "<lambda>" else ()
-    found = [one for one in nodes if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno]
-    return found[0] if len(found) == 1 else None
-
-
-@functools.lru_cache(maxsize=256)
-def _stored(function: ast.AST) -> frozenset[str]:
-    nodes = (one for one in ast.walk(function) if isinstance(one, ast.Name))
-    return frozenset(one.id for one in nodes if not isinstance(one.ctx, ast.Load))
-
-
-@functools.lru_cache(maxsize=256)
-def _assigned(function: ast.AST, given: tuple[str, ...]) -> Mapping[str, ast.expr]:
-    """Return the variables that one statement assigns, and nothing else, with what they are assigned."""
-    nodes = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
-    found: dict[str, ast.expr] = {}
-    for one in (each for each in ast.walk(function) if isinstance(each, ast.Assign)):
-        for target in one.targets:
-            pairs = [(target, one.value)]
-            if isinstance(target, ast.Tuple) and isinstance(one.value, ast.Tuple):
-                pairs = list(zip(target.elts, one.value.elts, strict=False))
-            found |= {name.id: value for name, value in pairs if isinstance(name, ast.Name)}
-    return {name: value for name, value in found.items() if nodes.count(name) == 1 and name not in given}
 
 
 def _returning(function: ast.Lambda) -> ast.stmt:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
@@ -29,9 +30,10 @@ class Variable:
     line: int
     "The line that led to the capture."
 
-    def now(self, frame: FrameType) -> Any:
-        """Return the variable's value in a running call of the same function, or None if the call cannot tell."""
-        if not _is_comparable(self.code, self.name, self.line, frame.f_lineno):
+    def now(self, frames: Sequence[FrameType]) -> Any:
+        """Return the value in the innermost running call of the function; None if no call can tell it."""
+        frame = next((one for one in frames if one.f_code is self.code), None)
+        if frame is None or not _is_comparable(self.code, self.name, self.line, frame.f_lineno):
             return None
         return _frozen(locals_of(frame).get(self.name))
 
