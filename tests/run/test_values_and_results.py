@@ -38,6 +38,7 @@ TOLD = {
         "beta": ("1.0", "0.5"),
     },
     "previous.py": {},
+    "requests.py": {"scale": ("0.5", "0.25"), "reach": ("2", "6")},
     "generators.py": {},
 }
 

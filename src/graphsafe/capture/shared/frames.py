@@ -95,7 +95,8 @@ def _site(filename: str, line: int, name: str) -> CallSite:
 
 
 @functools.lru_cache(maxsize=4096)
-def _position(code: CodeType, instruction: int) -> Span | None:
+def position_in(code: CodeType, instruction: int) -> Span | None:
+    """Return the span of the expression that an instruction runs; None before Python 3.11."""
     if sys.version_info < (3, 11) or instruction < 0:
         return None
     instruction = _tested(code, instruction)
@@ -126,7 +127,7 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
         code = frame.f_code
         if is_user_file(code.co_filename):
             if not found:
-                span = _position(code, frame.f_lasti)
+                span = position_in(code, frame.f_lasti)
             found.append(call_site(code, frame.f_lineno))
         frame = frame.f_back
     return tuple(reversed(found)), span
@@ -160,7 +161,7 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, .
     while traceback is not None:
         code = traceback.tb_frame.f_code
         if is_user_file(code.co_filename):
-            span = _position(code, traceback.tb_lasti)
+            span = position_in(code, traceback.tb_lasti)
             found.append(call_site(code, traceback.tb_lineno))
         traceback = traceback.tb_next
     return tuple(found), span

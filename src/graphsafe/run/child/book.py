@@ -26,6 +26,7 @@ from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
 from graphsafe.run.child.results.later_replay import Results
+from graphsafe.run.child.results.meeting import Meetings
 from graphsafe.run.child.results.outputs import Outputs, Overwritten
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
@@ -65,6 +66,7 @@ class Book:
         self._reads: Reads | None = None
         self._results = Results(is_reading_told=sight.evidence == "predicted")
         self._previous = Previous()
+        self._meetings = Meetings()
         self._frozen: dict[str, list[Frozen]] = {}
         "The numbers that captured code used, by file, if eager operations are seen."
         self._memories: dict[int, Memory] = {}
@@ -201,6 +203,8 @@ class Book:
         """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
+        if record.outputs.overwritten is None:
+            found |= self._meetings.replaying(record, frames, sites)
         is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None
         if is_early and record.outputs.is_held_by_more():
             read = self._previous.replaying(record.number, record.contents.owns, frames)

@@ -63,7 +63,7 @@ class Outputs:
         Call it with torch functions disabled."""
         if self.collected or not self._tensors:
             return False
-        held = self._holders()
+        held = self.holders()
         if self._before is None:
             self._before = self._held = held
         elif held > self._held:
@@ -78,7 +78,7 @@ class Outputs:
 
     def is_held_by_more(self) -> bool:
         """Return whether more variables or attributes hold the outputs than at the first look."""
-        return self._before is not None and self._holders() > self._before
+        return self._before is not None and self.holders() > self._before
 
     def storages(self) -> frozenset[int]:
         """Return the numbers of the storages that every replay overwrites. Call it with torch functions disabled."""
@@ -88,7 +88,7 @@ class Outputs:
         line = keeping_line(self.storages(), frames)
         return user_frames()[0] if line is None else (line,)
 
-    def _holders(self) -> int:
+    def holders(self) -> int:
         """Return the number of Python references to the tensors, and of tensors that share their memory."""
         found = 0
         for reference in self._tensors:

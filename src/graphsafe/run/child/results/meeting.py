@@ -1,0 +1,98 @@
+"""Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`.
+
+Both calls give the same memory, which the second replay writes over before the expression uses the first result. That
+result counts if something holds the graph's outputs once more at the second replay than at the first: a copy is none.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from types import CodeType, FrameType
+
+from graphsafe.capture.shared.frames import call_site, position_in
+from graphsafe.report.model import CallSite, Span
+from graphsafe.run.child.records import GraphRecord
+from graphsafe.run.child.results.outputs import Overwritten
+from graphsafe.run.child.source import file_tree, function_of
+
+_KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
+"Statements that only keep the elements of a tuple or of a list."
+_ENOUGH = 2
+"How often the first result must be held: an attribute that holds the last result gets it once more only at first."
+
+
+class Meetings:
+    """The replays of each graph in calls whose results wait for those of other calls."""
+
+    def __init__(self) -> None:
+        self._first: dict[GraphRecord, dict[int, tuple[Span, int]]] = {}
+        "Graph -> the `id` of a frame -> the place of its call, and the number of the outputs' holders."
+        self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
+
+    def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
+        """Note the replay; return whether it writes over a result that waits for its own. Call it with torch functions
+        disabled."""
+        before, self._first[record] = self._first.get(record, {}), {}
+        held = record.outputs.holders()
+        for frame in frames:
+            place = position_in(frame.f_code, frame.f_lasti)
+            waiting = {} if place is None else _waiting(frame.f_code)
+            if place is not None and place in waiting:
+                self._first[record][id(frame)] = place, held
+            first, holders = before.get(id(frame), (None, held))
+            line = waiting[first].get(place) if first in waiting and held > holders else None
+            if line is not None:
+                read = call_site(frame.f_code, line)
+                self._times[record, read] += 1
+                if self._times[record, read] == _ENOUGH:
+                    record.outputs.overwritten = Overwritten(read, sites, record.number)
+                    return True
+        return False
+
+
+@functools.lru_cache(maxsize=256)
+def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
+    """Return the places of calls whose results wait for those of later calls of the same function, with the places of
+    these and the line of the expression that uses both."""
+    tree = file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
+    found: dict[Span | None, dict[Span | None, int]] = {}
+    nodes = [] if tree is None else list(ast.walk(tree))
+    kept = {id(one.value) for one in nodes if isinstance(one, _KEPT) and isinstance(one.value, (ast.Tuple, ast.List))}
+    for node in nodes:
+        parts = [] if id(node) in kept else _operands(node)
+        for at, part in enumerate(parts):
+            later = [one for other in parts[at + 1 :] for one in ast.walk(other) if isinstance(one, ast.Call)]
+            for call in _unchanged(part):
+                same = [one for one in later if ast.unparse(one.func) == ast.unparse(call.func)]
+                for one in same:
+                    found.setdefault(_place(call), {})[_place(one)] = getattr(node, "lineno", 0)
+    return found
+
+
+def _operands(node: ast.AST) -> Sequence[ast.expr]:
+    """Return the parts of an expression that are all evaluated before it uses them, in this order."""
+    if isinstance(node, ast.Call):
+        first = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*first, *node.args, *(one.value for one in node.keywords)]
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return node.elts
+    return [node.left, *node.comparators] if isinstance(node, ast.Compare) and len(node.ops) == 1 else ()
+
+
+def _unchanged(node: ast.expr) -> Iterator[ast.Call]:
+    """Yield the calls whose results are part of a value as they are, or as views."""
+    if isinstance(node, ast.Call):
+        yield node
+    elif isinstance(node, (ast.Starred, ast.Subscript)):
+        yield from _unchanged(node.value)
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        yield from (call for one in node.elts for call in _unchanged(one))
+
+
+def _place(node: ast.Call) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
