@@ -41,7 +41,7 @@ counts: dict[int, int] = {}
 def graphs() -> Iterator[tuple[Graph, Graph]]:
     """An earlier graph, which writes over the output of a later one."""
     counts.clear()
-    reads = Reads(lambda record: counts.get(record.number, 0), lambda: None)
+    reads = Reads(lambda number: counts.get(number, 0), lambda: None)
     earlier, later = Graph(0, reads), Graph(1, reads)
     number = storage_number(later.out)
     assert number is not None

@@ -112,7 +112,7 @@ def test_a_buffer_that_two_graphs_fill_is_told_at_the_second_statement() -> None
         ours = draft.run(1.0)
         theirs = target.run(1.0)
         ratio = ours / theirs
-    assert read_at(draft) == 9 and ratio.sum() == 4
+    assert read_at(draft) == 8 and ratio.sum() == 4
     read = draft.record.outputs.overwritten
     assert read is not None and read.kept == "ours" and read.later is not None
 

@@ -130,11 +130,9 @@ class Book:
             record.key.sizes = sorted(use.memory.bytes for use in record.uses)
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
-            known = [one for one in self.graphs if one.graph is not None and one.graph() is earlier]
-            for one in known:
+            for one in (one for one in self.graphs if one.graph is not None and one.graph() is earlier):
                 one.overwrites.append((record, storage))
-                self._reads = self._reads or Reads(self._count, lambda: self._tell(False))
-        # Storages stay alive as long as their touches
+                self._reads = self._reads or Reads(self.replays, lambda: self._tell(False))
         record.contents = replace(contents, touches=(), outputs=(), overwriters=())
         record.subgroups = contents.collectives and has_subgroups()
         record.compare(self.graphs[:-1])
@@ -203,8 +201,8 @@ class Book:
         """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""
         frames, sites = self._running()
         found = self._results.replaying(record, frames, sites)
-        if record.outputs.overwritten is None:
-            found |= self._meetings.replaying(record, frames, sites)
+        if not found and record.outputs.overwritten is None:
+            found = self._meetings.replaying(record, frames, sites)
         is_early = 0 < record.looks <= _SEARCHED and record.outputs.overwritten is None
         if is_early and record.outputs.is_held_by_more():
             read = self._previous.replaying(record.number, record.contents.owns, frames)
@@ -250,7 +248,7 @@ class Book:
 
     def comparing(self, record: GraphRecord | None) -> None:
         """Record that the running line compares a graph's result with itself."""
-        if record is not None and not record.outputs.compared and self.counters.read(record.slot).replays > 1:
+        if record is not None and not record.outputs.compared and self.replays(record.number) > 1:
             record.outputs.compared = user_frames()[0]
             self._tell(False)
 
@@ -343,12 +341,9 @@ class Book:
         if self._reads is not None:
             self._reads.close()
 
-    def _count(self, record: GraphRecord) -> int:
-        return self.counters.read(record.slot).replays
-
     def _replays(self) -> int:
         """Return how many replays of all graphs this process has made."""
-        return sum(self.counters.read(record.slot).replays for record in list(self.graphs))
+        return sum(self.replays(record.number) for record in list(self.graphs))
 
     def _unseen_steps(self) -> str | None:
         """Return why steps without a graph cannot be seen, or None if they can or there is no graph."""
@@ -387,7 +382,7 @@ class Book:
         for record, use in self._users.get(memory, ()):
             record.suspect = True
             if use.lost_after is None:
-                use.lost_after = self.counters.read(record.slot).replays
+                use.lost_after = self.replays(record.number)
 
     def _look(self, record: GraphRecord) -> None:
         record.suspect = False

@@ -76,7 +76,7 @@ class GraphRecord:
     "The `id` of the exception that was being handled when the capture began."
     seconds: float = 0.0
     contents: Contents = field(default_factory=Contents)
-    "What the graph holds, without its storages."
+    "The contents of the graph, without storages, which a touch keeps alive."
     uses: list[Use] = field(default_factory=list)
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)

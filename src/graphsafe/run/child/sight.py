@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import torch
 
     from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.cuda.pinned import PinnedReads
     from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.derived import Outdated
@@ -43,6 +42,14 @@ class Touch:
         return Touch(tensor.untyped_storage(), access, certain, text, made)
 
 
+class Around(Protocol):
+    """Is called before and after each replay of a graph."""
+
+    def replaying(self) -> None: ...
+
+    def replayed(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Contents:
     """The content of a graph, read when its capture ends."""
@@ -68,7 +75,7 @@ class Contents:
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
     "Whether the graph contains a collective."
-    pinned: PinnedReads | None = None
+    pinned: Around | None = None
     "Watches the pinned memory from which it copies, if the device's order of writes and replays is not followed."
     problem: str | None = None
     "The reason why the nodes could not be read."

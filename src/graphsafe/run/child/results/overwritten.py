@@ -59,10 +59,10 @@ class _Watched:
 class Reads:
     """Watches a process's results.
 
-    `replays` returns how often a graph was replayed; `tell` is called when a read is found.
+    `replays` returns how often the graph of this number was replayed; `tell` is called when a read is found.
     """
 
-    def __init__(self, replays: Callable[[GraphRecord], int], tell: Callable[[], None]) -> None:
+    def __init__(self, replays: Callable[[int], int], tell: Callable[[], None]) -> None:
         self._replays = replays
         self._tell = tell
         self._watched: dict[CodeType, list[_Watched]] = {}
@@ -85,7 +85,7 @@ class Reads:
         if self._tool is None or record.looks >= _TRIES:
             return
         for owner, storage in record.overwrites:
-            count = self._replays(owner)
+            count = self._replays(owner.number)
             if not count or owner.dropped is not None or owner.outputs.overwritten is not None:
                 continue
             for frame in frames:
@@ -124,7 +124,7 @@ class Reads:
         before = self._watched.get(code, [])
         still = []
         for one in before:
-            if one.owner.outputs.overwritten is not None or self._replays(one.owner) != one.count:
+            if one.owner.outputs.overwritten is not None or self._replays(one.owner.number) != one.count:
                 continue
             if one.running is not None:
                 read = call_site(code, one.running)
