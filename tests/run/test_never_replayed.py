@@ -20,8 +20,11 @@ def captured(number: int, line: int, kernels: int, replays: int) -> SeenGraph:
     return SeenGraph(made.name, made.facts, Count(replays, 1, 2) if replays else Count(0, 0, 0))
 
 
-def told(*graphs: SeenGraph) -> list[tuple[int, Any]]:
-    findings, _ = findings_of([SeenProcess("0", None, {"ended": True}, graphs, Order())], load_rulebook())
+def told(*graphs: SeenGraph, eager: int = 0) -> list[tuple[int, Any]]:
+    """Return lines and graphs of the findings, where steps of the first graph's work also ran eagerly."""
+    step = {"sizes": {"99": eager}, "captured": {"4": [0]}, "off": {}, "off_at": [], "place": []}
+    facts = {"ended": True, "steps": [step] if eager else []}
+    findings, _ = findings_of([SeenProcess("0", None, facts, graphs, Order())], load_rulebook())
     return [(one.location.line, one.data["graphs"]) for one in findings if one.code == "GS618"]
 
 
@@ -44,3 +47,9 @@ def test_a_size_is_told_after_a_hundred_replays_for_each_that_is_like_it() -> No
 
 def test_graphs_of_which_none_is_replayed_are_told_once() -> None:
     assert told(captured(0, 10, 4, 0), captured(1, 10, 5, 0), captured(2, 11, 9, 5)) == [(3, ["1", "2"])]
+
+
+def test_steps_that_run_eagerly_are_chances_too() -> None:
+    barely = captured(0, 10, 4, 2), captured(1, 10, 5, 0)
+    assert told(*barely, eager=150) == []
+    assert told(*barely, eager=300) == [(3, ["2"])]

@@ -17,12 +17,12 @@ from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.naming import all_named, at, by, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
-from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped, last, line_key
+from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, grouped, last, line_key
 from graphsafe.run.parent.writer import Writer
 from graphsafe.run.part import POOL
 
 _CHANCE = 100
-"A graph without a replay counts as useless after this many replays for each graph of its line."
+"A graph without a replay counts as useless after its step ran so often for each graph of its line."
 _SELDOM = 0.1
 "If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
 
@@ -226,7 +226,9 @@ class _Findings(Writer):
         """Add graphs that were never replayed, one finding per line."""
         working = (one for one in graphs if one.facts["nodes"])
         for siblings in grouped(working, lambda one: line_key(one.facts["frames"])):
-            same = [graph for graph in siblings if not graph.count.replays and not _awaits_its_turn(graph, siblings)]
+            same = [
+                graph for graph in siblings if not graph.count.replays and not self._awaits_its_turn(graph, siblings)
+            ]
             if not same:
                 continue
             frame = last(same[0].facts["frames"])
@@ -235,12 +237,34 @@ class _Findings(Writer):
             words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
+    def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
+        """Return whether an unreplayed graph is one of several for the same work, which ran seldom so far, and some of
+        it by the others.
+
+        At most one input of its size went to another of them. Graphs do the same work if the same calls led to their
+        captures or if they have the same nodes.
+        """
+        facts = graph.facts
+        if facts["passed_over"] > 1:
+            return False
+        like = [
+            one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]
+        ]
+        numbers = {one.facts["number"] for one in like}
+        steps = self.process.facts.get("steps") or ()
+        eager = [
+            one["sizes"]
+            for one in steps
+            if not numbers.isdisjoint(n for same in one["captured"].values() for n in same)
+        ]
+        replays = sum(one.count.replays for one in like)
+        return replays > 0 and replays + max((sum(one.values()) for one in eager), default=0) < _CHANCE * len(like)
+
     def turned_off(self) -> None:
         """Add steps that ran without a graph although the same call formerly replayed a graph of their size."""
         for step in self.process.facts.get("steps") or ():
             off: Mapping[str, int] = step["off"]
-            steps, captured = sum(off.values()), step["captured"]
-            replays = {size: sum(self.replays_of.get(one, 0) for one in captured[size]) for size in captured}
+            steps, captured, replays = sum(off.values()), step["captured"], self._replays_by_size(step)
             if steps <= _SELDOM * (sum(replays[size] for size in off) + steps):
                 continue
             data = {"steps": steps, "sizes": dict(off), "captured_sizes": list(map(int, captured)), "replays": replays}
@@ -257,10 +281,7 @@ class _Findings(Writer):
         told = set()
         for step in self.process.facts.get("steps") or ():
             sizes: Mapping[str, int] = step["sizes"]
-            replays = {
-                size: sum(self.replays_of.get(one, 0) for one in graphs) for size, graphs in step["captured"].items()
-            }
-            steps = sum(sizes.values())
+            steps, replays = sum(sizes.values()), self._replays_by_size(step)
             if steps <= _SELDOM * (sum(replays.values()) + steps):
                 continue
             frame = last(step["place"])
@@ -281,6 +302,9 @@ class _Findings(Writer):
             expr = f"{count(steps, 'step')} of size {listed(sizes, most=6)}"
             words = {"expr": expr, "value": f"captured are {listed(step['captured'], most=12)}"}
             self.add("GS616", frame, words, data, because=advice(covered.sizes, covered.waste), number=steps)
+
+    def _replays_by_size(self, step: Facts) -> dict[str, int]:
+        return {size: sum(self.replays_of.get(one, 0) for one in same) for size, same in step["captured"].items()}
 
     def parted(self, parting: Parting) -> None:
         """Add ranks that replay different graphs, if the graphs contain a collective: then a rank waits for another one
@@ -312,16 +336,3 @@ class _Findings(Writer):
             words = {"expr": text_at(site(frame), span), "value": value_read(code)}
             data = {"op": wait["op"], "ms": wait["ms"]}
             self.add(code, frame, words, data, because=took, level="warning", number=wait["count"], span=span)
-
-
-def _awaits_its_turn(graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-    """Return whether an unreplayed graph is one of several for the same work, whose others have few replays so far.
-
-    At most one input of its size went to another of them. Graphs do the same work if the same calls led to their
-    captures or if they have the same nodes.
-    """
-    facts = graph.facts
-    if facts["passed_over"] > 1:
-        return False
-    like = [one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]]
-    return 0 < sum(one.count.replays for one in like) < _CHANCE * len(like)

@@ -49,21 +49,16 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
     """Return what is wrong with the captures of one line."""
     copied = {graph.facts["copy_of"] for graph in same}
-    in_turn = [pair for pair in pairwise(same) if _is_used_up(*pair)]
+    in_turn = [(one, later) for one, later in pairwise(same) if 0 < one.count.last <= later.facts["begun"]]
     again = Recapture((*(one for one, _ in in_turn), same[-1]))
     over = [one for one, later in in_turn if one.facts["number"] in copied or _is_over(one, later, same[-1])]
     mostly = len(over) >= _ENOUGH - 1 and 2 * len(over) >= len(in_turn)
     if len(again.graphs) >= _ENOUGH and (mostly or again.replays < _REPLAYS * len(again.graphs)):
         return again
-    anew = [pair for pair in pairwise(same) if pair[1].facts["is_again"] and _is_served(*pair)]
+    repeated = [(one, later) for one, later in pairwise(same) if later.facts["is_again"]]
+    anew = [(one, later) for one, later in repeated if 0 < one.count.first <= later.facts["begun"]]
     each = Recapture(tuple({graph.name: graph for pair in anew for graph in pair}.values()), for_inputs=True)
     return each if len(each.graphs) >= _ENOUGH and each.replays < _REPLAYS_EACH * len(each.graphs) else None
-
-
-def _is_used_up(one: SeenGraph, later: SeenGraph) -> bool:
-    """Return whether the last replay of a graph came before the next capture of its line."""
-    begun: int = later.facts["begun"]
-    return 0 < one.count.last <= begun
 
 
 def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
@@ -71,9 +66,3 @@ def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
     arguments. A graph for other arguments may be replayed again, and at exit a program drops all of them."""
     dropped, begun = graph.facts["dropped"], last.facts["begun"]
     return (dropped is not None and bool(dropped <= begun)) or graph.facts["key"] == later.facts["key"]
-
-
-def _is_served(one: SeenGraph, later: SeenGraph) -> bool:
-    """Return whether a graph was replayed before the next capture of its line."""
-    begun: int = later.facts["begun"]
-    return 0 < one.count.first <= begun
