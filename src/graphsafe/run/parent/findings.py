@@ -226,9 +226,8 @@ class _Findings(Writer):
         """Add graphs that were never replayed, one finding per line."""
         working = (one for one in graphs if one.facts["nodes"])
         for siblings in grouped(working, lambda one: line_key(one.facts["frames"])):
-            same = [
-                graph for graph in siblings if not graph.count.replays and not self._awaits_its_turn(graph, siblings)
-            ]
+            idle = [graph for graph in siblings if not graph.count.replays]
+            same = [graph for graph in idle if not self._awaits_its_turn(graph, siblings)]
             if not same:
                 continue
             frame = last(same[0].facts["frames"])
@@ -244,21 +243,14 @@ class _Findings(Writer):
         At most one input of its size went to another of them. Graphs do the same work if the same calls led to their
         captures or if they have the same nodes.
         """
-        facts = graph.facts
-        if facts["passed_over"] > 1:
-            return False
-        like = [
-            one for one in siblings if facts["frames"] == one.facts["frames"] or facts["nodes"] == one.facts["nodes"]
-        ]
-        numbers = {one.facts["number"] for one in like}
-        steps = self.process.facts.get("steps") or ()
-        eager = [
-            one["sizes"]
-            for one in steps
-            if not numbers.isdisjoint(n for same in one["captured"].values() for n in same)
-        ]
-        replays = sum(one.count.replays for one in like)
-        return replays > 0 and replays + max((sum(one.values()) for one in eager), default=0) < _CHANCE * len(like)
+        calls, nodes = graph.facts["frames"], graph.facts["nodes"]
+        like = [one for one in siblings if one.facts["frames"] == calls or one.facts["nodes"] == nodes]
+        numbers, replays = {one.facts["number"] for one in like}, sum(one.count.replays for one in like)
+        eager = [0]
+        for step in self.process.facts.get("steps") or ():
+            if any(not numbers.isdisjoint(graphs) for graphs in step["captured"].values()):
+                eager.append(sum(step["sizes"].values()) + sum(step["off"].values()))
+        return graph.facts["passed_over"] <= 1 and replays > 0 and replays + max(eager) < _CHANCE * len(like)
 
     def turned_off(self) -> None:
         """Add steps that ran without a graph although the same call formerly replayed a graph of their size."""
