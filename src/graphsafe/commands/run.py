@@ -61,7 +61,7 @@ def run(
     """
     if not program:
         raise RequestError("run: no program; write it after `--`: graphsafe run -- python serve.py")
-    from graphsafe.run.devices import parsed_devices
+    from graphsafe.run.parent.launch import parsed_devices
 
     watched = parsed_devices(devices)
     files = [output for output in outputs if output.file is not None]

@@ -14,8 +14,8 @@ from graphsafe.report.ledger.model import Ledger
 from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.run.child import watch as watches
 from graphsafe.run.child.watch import Watch
-from graphsafe.run.devices import parsed_devices
 from graphsafe.run.parent.idle import Readings
+from graphsafe.run.parent.launch import parsed_devices
 from graphsafe.run.parent.merge import ledger_of
 from graphsafe.run.part import Options
 

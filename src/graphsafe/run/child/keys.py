@@ -10,7 +10,6 @@ object that takes the argument and ignores it.
 from __future__ import annotations
 
 import ast
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -23,7 +22,7 @@ from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.origins import attribute_or_property
 from graphsafe.run.child.frozen.variables import is_more
 from graphsafe.run.child.names import locals_of, weak_to
-from graphsafe.run.child.source import captured_statements, chosen_at, is_read, parameters
+from graphsafe.run.child.source import chosen_at, is_read, parameters
 
 _SCALARS = (bool, int, float, str)
 
@@ -54,16 +53,12 @@ class Key:
         self._fitted: set[tuple[CodeType, str, int]] = set()
         "Variables of functions that led to a replay and held an object with the captured value."
         self._codes = {frame.f_code for frame in frames}
-        self._owner: weakref.ref[Any] | None = None
-        used: Mapping[str, Any] | None = None
-        for frame in frames:
-            given = _arguments(frame)
-            if used is None:
-                body = captured_statements(frame.f_code.co_filename, frame.f_lineno)
-                names = {one.id for node in body for one in ast.walk(node) if is_read(one)}
-                used = {name: value for name, value in given.items() if name in names}
-                self._owner = weak_to(locals_of(frame).get("self"))
-            passed_on = {name: value for name, value in given.items() if name in used and _same(used[name], value)}
+        self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
+        read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
+        used = {name: value for frame in frames[:1] for name, value in _arguments(frame).items() if name in read}
+        for frame in frames if used else ():
+            given = _arguments(frame).items()
+            passed_on = {name: value for name, value in given if name in used and _same(used[name], value)}
             if passed_on:
                 self._values.setdefault(frame.f_code, passed_on)
         self._variables = [one for one in walk.variables.values() if one.name not in self._values.get(one.code, ())]

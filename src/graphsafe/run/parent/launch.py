@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from graphsafe.capture.request import parse_device
 from graphsafe.errors import RequestError
 from graphsafe.run import part
 from graphsafe.run.parent.idle import Readings, sampling
@@ -29,6 +30,15 @@ class Ran:
     parts: tuple[Part, ...]
     readings: Readings
     "The GPUs' busy percentages during the run."
+
+
+def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
+    """Check the texts of `--device` and return the devices; none means all GPUs. Raises RequestError."""
+    devices = tuple(dict.fromkeys(map(parse_device, texts))) or ("cuda",)
+    if len({device.startswith("sim") for device in devices}) > 1:
+        named = " ".join(f"--device {device}" for device in devices)
+        raise RequestError(f"{named}: a program runs on GPUs or plays simulated devices; name one kind")
+    return devices
 
 
 def check_present(devices: Sequence[str]) -> None:

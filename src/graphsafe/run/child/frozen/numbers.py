@@ -83,9 +83,9 @@ class Walk:
         self.seeded: CallSite | None = None
         "A line that seeds a generator."
         self._left = _MOST_NODES
-        body = captured_statements(frames[0].f_code.co_filename, frames[0].f_lineno) if frames else ()
-        if body:
-            self.block(body, scope_of(frames), 0)
+        self.body = captured_statements(frames[0].f_code.co_filename, frames[0].f_lineno) if frames else ()
+        if self.body:
+            self.block(self.body, scope_of(frames), 0)
 
     def block(self, body: Sequence[ast.stmt], scope: Scope, depth: int) -> bool:
         """Follow statements; return whether the last one leaves the block."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,8 +57,8 @@ class SimSight(Sight):
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._compared: Callable[[object], None] = _nothing
-        self._read: Reading = _nothing
+        self._compared: Callable[[object], None] = lambda _: None
+        self._read: Reading = lambda _: None
         self._world.stepping = True
         self._refills = Refills()
         self._derived = Derived()
@@ -70,9 +71,10 @@ class SimSight(Sight):
         "For each graph: storage -> the number of the graph's tensors that hold it."
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
         "For each graph: a number below zero, and whether it has temporary memory, which later graphs of its pool use."
-        self._makers = [_Makers() for _ in self._world.ledgers]
-        for ledger, makers in zip(self._world.ledgers, self._makers, strict=True):
-            ledger.told = makers.tell
+        self._makers: list[dict[int, CallSite]] = [{} for _ in self._world.ledgers]
+        "For each device: block -> the line that allocated it."
+        for ledger, lines in zip(self._world.ledgers, self._makers, strict=True):
+            ledger.told = functools.partial(_made, lines)
 
     def device(self) -> str:
         return f"sim:{self._world.device}"
@@ -144,7 +146,7 @@ class SimSight(Sight):
         if number in found:
             before = found[number]
             access = before.access if before.access == access else "both"
-        made = None if tag is None else self._makers[tag.index].lines.get(id(tag))
+        made = None if tag is None else self._makers[tag.index].get(id(tag))
         found[number] = Touch.of(tensor, access, True, made)
 
     def is_held(self, storage: int) -> bool:
@@ -282,17 +284,12 @@ class SimSight(Sight):
         self._world.sink = seen
 
 
-class _Makers:
-    """Maps each block on a device to the line that allocated it."""
-
-    def __init__(self) -> None:
-        self.lines: dict[int, CallSite] = {}
-
-    def tell(self, event: MemoryEvent) -> None:
-        if event.place is not None:
-            self.lines[event.block] = event.place
-        elif not event.nbytes:
-            self.lines.pop(event.block, None)
+def _made(lines: dict[int, CallSite], event: MemoryEvent) -> None:
+    """Note the line that allocated a block of a device."""
+    if event.place is not None:
+        lines[event.block] = event.place
+    elif not event.nbytes:
+        lines.pop(event.block, None)
 
 
 def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tuple[Place, ...]:
@@ -300,10 +297,6 @@ def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tupl
     others = storage_numbers(read)
     alone = [one for one in filled if storage_number(one) not in others]
     return tuple({place for one in alone if (place := place_of(one)) is not None})
-
-
-def _nothing(_: object) -> None:
-    """Do nothing."""
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
