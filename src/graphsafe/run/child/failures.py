@@ -15,6 +15,7 @@ from types import FrameType
 
 from graphsafe.capture.shared.frames import absolute, function_name, is_user_file
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import frames_from
 from graphsafe.run.child.source import innermost
 
 
@@ -35,7 +36,8 @@ class _Witness:
     """Calls `tell`, when destroyed, with the line of the handler that ended the exception."""
 
     def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
-        self._stack = _identities(frame)
+        self._stack = [(id(one), id(one.f_code)) for one in frames_from(frame)][::-1]
+        "The identities of the frames, outermost first."
         self._tell = tell
 
     def __del__(self) -> None:
@@ -57,24 +59,10 @@ def is_watched(error: BaseException) -> bool:
     return hasattr(error, "_graphsafe_witness")
 
 
-def _identities(frame: FrameType | None) -> list[tuple[int, int]]:
-    """Return the identities of the stack's frames, outermost first."""
-    found = []
-    while frame is not None:
-        found.append((id(frame), id(frame.f_code)))
-        frame = frame.f_back
-    return found[::-1]
-
-
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
     """Return the line of the innermost frame that still exists of those where the exception was raised, if it is in a
     handler."""
-    now: list[FrameType] = []
-    at: FrameType | None = frame
-    while at is not None:
-        now.append(at)
-        at = at.f_back
-    pairs = zip(now[::-1], before, strict=False)
+    pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
     common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
     users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]
     if not users:

@@ -113,23 +113,21 @@ def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
     return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
 
 
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers, outwards."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def user_frames_now(frame: FrameType | None) -> list[FrameType]:
     """Return the frames of the user's code from `frame` outwards."""
-    found = []
-    while frame is not None:
-        if is_user_file(frame.f_code.co_filename):
-            found.append(frame)
-        frame = frame.f_back
-    return found
+    return [one for one in frames_from(frame) if is_user_file(one.f_code.co_filename)]
 
 
 def is_called_by_trees(frame: FrameType | None) -> bool:
     """Return whether Inductor's trees of graphs are among the callers."""
-    while frame is not None:
-        if frame.f_code.co_filename.endswith("cudagraph_trees.py"):
-            return True
-        frame = frame.f_back
-    return False
+    return any(one.f_code.co_filename.endswith("cudagraph_trees.py") for one in frames_from(frame))
 
 
 def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]]:

@@ -154,17 +154,16 @@ def _sight(options: Options, stack: ExitStack) -> Sight:
     """Return the `Sight` of the device; a simulated device stays entered as long as `stack`."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
-    if world is not None:  # a test may already have entered the simulated device
-        from graphsafe.run.child.sim.sight import SimSight
-
-        return SimSight(world)
-    if options.is_simulated:
+    if options.is_simulated and world is None:  # a test may already have entered the simulated device
         from graphsafe.run.child.played import played
-        from graphsafe.run.child.sim.sight import SimSight
 
         current, *others = options.indices or (0,)
         devices = max([int(os.environ.get("LOCAL_WORLD_SIZE", "1")), *(other + 1 for other in others)])
-        return SimSight(stack.enter_context(played(current, devices)))
+        world = stack.enter_context(played(current, devices))
+    if world is not None:
+        from graphsafe.run.child.sim.sight import SimSight
+
+        return SimSight(world)
     from graphsafe.run.child.cuda.sight import CudaSight
 
     return CudaSight(options.stacks, options.only)

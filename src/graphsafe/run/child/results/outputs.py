@@ -80,12 +80,9 @@ class Outputs:
         """Return whether more variables or attributes hold the outputs than at the first look."""
         return self._before is not None and self.holders() > self._before
 
-    def storages(self) -> frozenset[int]:
-        """Return the numbers of the storages that every replay overwrites. Call it with torch functions disabled."""
-        return storage_numbers(tensor for reference in self._tensors if (tensor := reference()) is not None)
-
     def _kept_at(self, frames: Sequence[FrameType]) -> tuple[CallSite, ...]:
-        line = keeping_line(self.storages(), frames)
+        tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
+        line = keeping_line(storage_numbers(tensors), frames)
         return user_frames()[0] if line is None else (line,)
 
     def holders(self) -> int:
