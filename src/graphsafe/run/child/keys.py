@@ -71,14 +71,11 @@ class Key:
 
     def equals(self, other: Key) -> bool:
         """Return whether both captures froze the same values."""
-        ours, theirs = (
-            (
-                {(one.text, one.place, one.value) for one in key.frozen},
-                {(one.code, one.name, one.value) for one in key._variables},
-            )
-            for key in (self, other)
-        )
-        return ours == theirs and self._values == other._values
+        return self._all() == other._all()
+
+    def _all(self) -> tuple[object, ...]:
+        frozen = {(one.text, one.place, one.value) for one in self.frozen}
+        return frozen, {(one.code, one.name, one.value) for one in self._variables}, self._values
 
     def texts(self) -> dict[str, str]:
         """Return the arguments with their values, inner functions first."""

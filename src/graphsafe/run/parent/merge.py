@@ -117,11 +117,8 @@ def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
 
 def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
     lines = facts.get("by_line")
-    return (
-        None
-        if lines is None
-        else tuple({"location": location(site(one), None), "bytes": one["bytes"]} for one in lines)
-    )
+    found = ({"location": location(site(one), None), "bytes": one["bytes"]} for one in lines or ())
+    return None if lines is None else tuple(found)
 
 
 def _graph(graph: SeenGraph) -> Graph:
