@@ -57,8 +57,6 @@ def _holders(generator: torch._C.Generator, frames: Sequence[FrameType]) -> Iter
 class Draws:
     """The draws of one graph."""
 
-    __slots__ = ("_before", "_drawing", "_last", "_same", "is_known", "replaced", "reseeded")
-
     def __init__(self) -> None:
         self._before: list[tuple[torch._C.Generator, State | None]] = []
         self._drawing: list[torch._C.Generator] = []

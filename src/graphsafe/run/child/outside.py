@@ -6,15 +6,14 @@ import contextlib
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import OutsideStatus
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
-
-if TYPE_CHECKING:
-    import torch
 
 
 class Memory:
@@ -22,20 +21,6 @@ class Memory:
 
     `suspect` is called when the storage, or a tensor by which it was named, is freed.
     """
-
-    __slots__ = (
-        "__weakref__",
-        "_suspect",
-        "_watched",
-        "address",
-        "bytes",
-        "frames",
-        "made",
-        "names",
-        "number",
-        "status",
-        "text",
-    )
 
     def __init__(
         self,

@@ -7,16 +7,15 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import storage_numbers, user_frames_now
 from graphsafe.run.child.results.keeping import keeping_line
 from graphsafe.run.part import sites
-
-if TYPE_CHECKING:
-    import torch
 
 _MOST = 8
 "The largest number of a graph's outputs that are watched."
@@ -43,8 +42,6 @@ class Overwritten:
 
 
 class Outputs:
-    __slots__ = ("_before", "_grown", "_held", "_tensors", "collected", "compared", "overwritten")
-
     def __init__(self, tensors: Sequence[torch.Tensor] = ()) -> None:
         self._tensors = [weakref.ref(tensor) for tensor in tensors[:_MOST]]
         self._before: int | None = None
@@ -103,7 +100,5 @@ class Outputs:
 
 
 def _sharers(tensor: torch.Tensor) -> int:
-    import torch
-
     count: Any = getattr(torch._C, "_storage_Use_Count", None)
     return 0 if count is None else int(count(tensor.untyped_storage()._cdata))
