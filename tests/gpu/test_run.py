@@ -229,6 +229,42 @@ def test_waits_are_told_with_what_they_cost(tmp_path: Path, valid_report: ValidR
     assert {one["location"]["line"] for one in ledger["findings"]} >= {13}
 
 
+WAITING = """
+import torch
+
+x = torch.ones(64, device="cuda")
+index = torch.tensor([1, 2])
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = x * 2
+for _ in range(4):
+    graph.replay()
+    LINE
+print("done")
+"""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="expressions have columns from Python 3.11 on")
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("y.sum().item()", "GS101"),
+        ("while not (y > 0).all(): pass", "GS102"),
+        ("y.cpu()", "GS103"),
+        ("print(y)", "GS104"),
+        ("y.nonzero()", "GS201"),
+        ("y[y > 1]", "GS202"),
+        ("y[index]", "GS302"),
+        ("torch.cuda.current_stream().synchronize()", "GS105"),
+    ],
+)
+def test_a_wait_is_named_by_its_expression(tmp_path: Path, valid_report: ValidReport, line: str, code: str) -> None:
+    ledger, _ = watched(tmp_path, valid_report, WAITING.replace("LINE", line), "--waits")
+    at = WAITING.splitlines().index("    LINE") + 1
+    assert {(one["code"], one["location"]["line"]) for one in ledger["findings"]} == {(code, at)}
+    assert internal(ledger) == []
+
+
 COST = """
 import statistics, sys, time, torch
 

@@ -34,7 +34,7 @@ class Programs:
         labels = self.labels
 
         def watched(name: str) -> Any:
-            file = place / f"{name}.json"
+            file = place / f"{name.replace('/', '-')}.json"
             words = (*options, *labels[name].get("options", ()), "-o", str(file), "--", sys.executable, name)
             command = [sys.executable, "-m", "graphsafe", "run", *words]
             environment = {**os.environ, "OMP_NUM_THREADS": "1"}

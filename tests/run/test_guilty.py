@@ -13,17 +13,20 @@ import pytest
 import torch
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.classify import code_of_failure
+from graphsafe.capture.shared.classify import code_of, code_of_failure
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.rulebook.book import load_rulebook
-from graphsafe.run.child.cuda.guilty import raised_by
+from graphsafe.run.child.cuda.guilty import raised_by, waiting
 from graphsafe.run.child.failures import first_error
+from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.records import FailedRecord
 from graphsafe.run.counters import Order
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.seen import SeenProcess
 
 REFUSED = "CUDA error: operation not permitted when stream is capturing\nSearch for `cudaErrorStreamCaptureUnsupported'"
-REFUSING = """
+DEVICE = """
+import sys
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -35,10 +38,18 @@ class Refusing(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         raise RuntimeError(self.text)
 
+class Waiting(TorchFunctionMode):
+    "Waits in each call that a GPU does not only queue."
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func not in allowed:
+            self.events.append(waiting(user_frames_now(sys._getframe())[0], *user_frames(), "cudaStreamSynchronize"))
+        return func(*args, **(kwargs or {}))
+
 allowed = {torch.Tensor.sum, torch.Tensor.__gt__, torch.Tensor.gt, torch.Tensor.any}
 """
-names: dict[str, Any] = {}
-exec(compile(REFUSING, "<device>", "exec"), names)
+names: dict[str, Any] = {"waiting": waiting, "user_frames": user_frames, "user_frames_now": user_frames_now}
+exec(compile(DEVICE, "<device>", "exec"), names)
 _files = itertools.count()
 
 HEAD = """import torch
@@ -52,20 +63,25 @@ def step(x, mask, host, zero, holder):
 """
 
 
-def event_of(folder: Path, *lines: str, text: str = REFUSED) -> StepEvent | None:
-    """What the last line is blamed for, in a file of its own."""
+def step_of(folder: Path, *lines: str) -> tuple[Any, tuple[Any, ...]]:
+    """A function of these lines, in a file of its own, and its arguments."""
     path = folder / f"step{next(_files)}.py"
     path.write_text(HEAD + "".join(f"    {line}\n" for line in lines), encoding="utf-8")
     module: dict[str, Any] = {"__name__": "step"}
     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module)
     x, holder = torch.zeros(4, 4), module["Holder"]()
     holder.mask, holder.host = x > 0, torch.zeros(4)
-    given = x, x > 0, torch.zeros(4), torch.tensor(0), holder
+    return module["step"], (x, x > 0, torch.zeros(4), torch.tensor(0), holder)
+
+
+def event_of(folder: Path, *lines: str, text: str = REFUSED) -> StepEvent | None:
+    """What the last line is blamed for."""
+    step, given = step_of(folder, *lines)
     mode = names["Refusing"]()
     mode.text = text
     try:
         with mode:
-            module["step"](*given)
+            step(*given)
     except Exception as error:
         return raised_by(error)
     raise AssertionError("nothing was refused")
@@ -109,6 +125,28 @@ LINES = [
     ("torch.relu(x)", "GS607"),
     ("x.to(torch.float16)", "GS607"),
 ]
+
+
+WAITS = [
+    ("x.sum().item()", "GS101"),
+    ("while x.sum() > 0: pass", "GS102"),
+    ("x.cpu()", "GS103"),
+    ("torch.nonzero(x)", "GS201"),
+    ("x[mask]", "GS202"),
+    ("x[[0, 1]]", "GS302"),
+]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="expressions have columns from Python 3.11 on")
+@pytest.mark.parametrize(("line", "code"), WAITS)
+def test_a_wait_is_named_by_its_expression(tmp_path: Path, line: str, code: str) -> None:
+    step, given = step_of(tmp_path, line)
+    mode = names["Waiting"]()
+    mode.events = []
+    with mode:
+        step(*given)
+    assert [code_of(event, load_rulebook().ops) for event in mode.events] == [code]
+    assert mode.events[0].frames[-1].line == HEAD.count("\n") + 1
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="expressions have columns from Python 3.11 on")

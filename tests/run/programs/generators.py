@@ -54,6 +54,19 @@ def restored():
         graph.replay()
 
 
+def begin():
+    torch.cuda.manual_seed(3)  # expect: GS503
+
+
+def seeded_by_a_helper():
+    """The seed before the loop is no fault."""
+    torch.manual_seed(11)
+    graph, _ = captured(lambda: torch.rand(4, device=DEVICE))
+    for _ in range(12):
+        begin()
+        graph.replay()
+
+
 def seeded_by_request():
     """Each request begins with the same seed, and its replays draw other numbers."""
     graph, _ = captured(lambda: torch.rand(4, device=DEVICE))
@@ -92,6 +105,7 @@ with torch.no_grad():
     Replacing().serve([1, 2, 3])
     Noise().serve([1, 2, 3], lambda source, seed: source.rng.manual_seed(seed))
     restored()
+    seeded_by_a_helper()
     seeded_by_request()
     seeded_by_step()
     without_draws()

@@ -48,6 +48,32 @@ def refilled_too_early(step):
         step()
 
 
+def uploaded_to_a_slot(step):
+    """Nothing orders the upload after the copy that takes the slot's last content."""
+    stage, slot, uploads = torch.empty(4, 8, pin_memory=True), ones(), torch.cuda.Stream()
+    for value in range(4):
+        uploads.synchronize()
+        stage.fill_(value)
+        with torch.cuda.stream(uploads):
+            slot.copy_(stage, non_blocking=True)  # expect: GS714
+        torch.cuda.current_stream().wait_stream(uploads)
+        step.x.copy_(slot)
+        step()
+
+
+def uploaded_in_turn(step):
+    stage, slot, uploads = torch.empty(4, 8, pin_memory=True), ones(), torch.cuda.Stream()
+    for value in range(4):
+        uploads.synchronize()
+        stage.fill_(value)
+        uploads.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(uploads):
+            slot.copy_(stage, non_blocking=True)
+        torch.cuda.current_stream().wait_stream(uploads)
+        step.x.copy_(slot)
+        step()
+
+
 def waited_for(step):
     stage, copied = torch.empty(4, 8, pin_memory=True), torch.cuda.Event()
     for value in range(4):
@@ -161,9 +187,41 @@ def loaded_beside_the_old_one():
     server = Rebound(layer)
     server.graph.replay()
     state = {"weight": layer.weight}
-    layer.weight = torch.full((8,), 3.0).to("cuda")
+    layer.weight = torch.full((8,), 3.0).to("cuda")  # expect: GS711
     server.graph.replay()
     return state
+
+
+class Masked:
+    def __init__(self):
+        self.x, self.graph = ones(8), torch.cuda.CUDAGraph()
+        self.state = ones(8)
+
+    def capture(self):
+        mask = torch.zeros(8, 8, device="cuda")  # expect: GS711
+        with torch.cuda.graph(self.graph):
+            self.out = self.x + mask
+
+    def carried(self):
+        self.state = self.state * 0.5 + self.x  # expect: GS711
+
+    def capture_carried(self):
+        with torch.cuda.graph(self.graph):
+            self.carried()
+
+
+def a_variable_that_the_graph_outlives():
+    masked = Masked()
+    masked.capture()
+    for _ in range(3):
+        masked.graph.replay()
+
+
+def a_state_that_the_capture_rebinds():
+    masked = Masked()
+    masked.capture_carried()
+    for _ in range(3):
+        masked.graph.replay()
 
 
 def copied_into_place():
@@ -574,9 +632,30 @@ def a_first_row_of_its_own():
         buckets.graphs[8 if rows > 4 else 4].replay()
 
 
+def a_path_that_grows(step):
+    path = ones(1)
+    for _ in range(20):
+        path = torch.cat([path, step()[:1]])  # expect: GS402
+    return path
+
+
+def a_path_of_full_length(step):
+    path = ones(20)
+    for at in range(20):
+        path[at].copy_(step()[0])
+    return path
+
+
+def joined_once(step):
+    return torch.cat([step()[:1].clone() for _ in range(20)])
+
+
 def main():
     step = Step()
     for run in (refilled, refilled_after_upload, refilled_too_early, waited_for, two_buffers, read_each_time):
+        run(step)
+        torch.cuda.synchronize()
+    for run in (uploaded_to_a_slot, uploaded_in_turn, a_path_that_grows, a_path_of_full_length, joined_once):
         run(step)
         torch.cuda.synchronize()
     for run in (waits_by_another_copy, copied_on_a_side_stream, new_memory_each_time, fetched_and_sent):
@@ -584,6 +663,8 @@ def main():
         torch.cuda.synchronize()
     swapped_in_a_bank()
     loaded_beside_the_old_one()
+    a_variable_that_the_graph_outlives()
+    a_state_that_the_capture_rebinds()
     copied_into_place()
     averaged_and_put_back()
     eager_for_other_adapters()

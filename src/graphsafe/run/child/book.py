@@ -20,7 +20,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.frozen.numbers import Frozen
 from graphsafe.run.child.keys import Key
-from graphsafe.run.child.names import Name, is_called_by_trees, names_in, storage_number, user_frames_now
+from graphsafe.run.child.names import Name, is_called_by_trees, names_in, names_now, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
@@ -96,6 +96,7 @@ class Book:
             begun=time.time_ns(),
             handled=handled,
             stepped=SteppedOptimizers(),
+            names=names_now(sys._getframe(1)),
         )
 
     def _is_wanted(self, what: str) -> bool:
@@ -120,7 +121,8 @@ class Book:
             self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
         with torch._C.DisableTorchFunction():
-            names = names_in(frames)
+            names = {**record.names, **names_in(frames)}
+            record.names = {}
             contents = self.sight.contents(graph, names)
             for touch in contents.touches:
                 memory = self._memory(touch, names.get(int(touch.storage._cdata), []))
@@ -318,10 +320,8 @@ class Book:
             "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
-            "outdated": [
-                {"what": one.text, "source": one.written, "frames": sites(one.frames), "replays": one.replays}
-                for one in self.sight.outdated()
-            ],
+            "outdated": [one.facts() for one in self.sight.outdated()],
+            "growing": self.sight.growing(),
             "by_line": self.safely(self.sight.by_line),
             "limits": limits,
             "evidence": self.sight.evidence,
@@ -367,9 +367,9 @@ class Book:
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         memory = self._memories.get(storage)
-        unnamed = POOL if storage >= -MOST_GRAPHS else None
-        what = unnamed if storage < 0 else "memory" if memory is None else memory.text
-        return {"write": sites(write), "replay": sites(replay), "what": what}
+        unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
+        what = unnamed if storage < 0 or memory is None else memory.text
+        return {"write": sites(write), "replay": sites(replay), "what": what, "is_pinned": storage < 0}
 
     def _memory(self, touch: Touch, names: list[Name]) -> Memory:
         number = int(touch.storage._cdata)
@@ -389,7 +389,7 @@ class Book:
         for use in record.uses:
             memory = use.memory
             if memory.status == "alive":
-                memory.look(self.sight.is_held)
+                memory.look(self.sight.is_held, self.sight.maker)
                 if memory.status == "alive":
                     use.lost_after = None
                     continue

@@ -17,8 +17,9 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.frozen.origins import callee, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
-from graphsafe.run.child.source import function_of
+from graphsafe.run.child.source import function_of, outer_loop, tree_running
 from graphsafe.run.part import Facts, sites
 
 _REGISTERED = "_graphsafe_registered"
@@ -68,7 +69,8 @@ class Draws:
         self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
         "An attribute that held a registered generator and holds another at a replay, with the calls of the replay."
         self.reseeded: tuple[CallSite, ...] = ()
-        "The calls that set the same seed before each replay."
+        "The call that sets the same seed before each replay; the calls of the replay if it is not known."
+        self.is_line_known = True
 
     def replaying(self, graph: Any, frames: Sequence[FrameType], calls: tuple[CallSite, ...]) -> bool:
         """Look at the generators before a replay under `calls`; return whether a fault is found."""
@@ -85,7 +87,7 @@ class Draws:
         self._last = states
         if self._same >= _ENOUGH and not self.reseeded:
             line = _seeding_line(frames)
-            self.reseeded = calls if line is None else (line,)
+            self.reseeded, self.is_line_known = (calls, False) if line is None else ((line,), True)
             found = True
         return found
 
@@ -99,7 +101,8 @@ class Draws:
         """Return the facts; `seeded` is a line of the captured code that seeds a generator."""
         inside = [] if seeded is None or not self._drawing else [seeded]
         replaced = None if self.replaced is None else {"name": self.replaced[0], "frames": sites(self.replaced[1])}
-        return {"replaced": replaced, "reseeded": sites(self.reseeded), "inside": sites(inside)}
+        how = "reseeded" if self.is_line_known else "between"
+        return {"replaced": replaced, "reseeded": [], "between": [], "inside": sites(inside), how: sites(self.reseeded)}
 
     def _replaced(self, registered: Sequence[Registered]) -> str | None:
         for one in registered if self._drawing else ():
@@ -127,12 +130,25 @@ def _default() -> list[torch._C.Generator]:
 
 
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the last line before the replay at which one of the running functions seeds a generator."""
-    for frame in frames:
-        function = function_of(frame.f_code)
-        calls = [] if function is None else [one for one in ast.walk(function) if isinstance(one, ast.Call)]
-        lines = [one.lineno for one in calls if isinstance(one.func, ast.Attribute) and one.func.attr in SEEDING]
-        before = [line for line in lines if line < frame.f_lineno]
-        if before:
-            return call_site(frame.f_code, max(before))
+    """Return the line that seeds a generator between replays: in a loop that leads to them, in a function that such a
+    loop calls, or in one that such a function calls."""
+    trees = [tree_running(one) for one in frames]
+    loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]
+    for at, frame in enumerate(frames):
+        repeated = loops[at] or (trees[at] if any(loops[at + 1 :]) else None)
+        calls = [one for one in ast.walk(repeated) if isinstance(one, ast.Call)] if repeated is not None else []
+        own = list(filter(_seeds, calls))
+        if own:
+            before = [one.lineno for one in own if one.lineno < frame.f_lineno]
+            return call_site(frame.f_code, max(before or [one.lineno for one in own]))
+        scope = running_in(frame)
+        for known in (callee(scope.origin(call.func).value) for call in calls):
+            tree = None if known is None else function_of(known[0].__code__)
+            inner = next(filter(_seeds, ast.walk(tree)), None) if tree is not None else None
+            if known is not None and isinstance(inner, ast.Call):
+                return call_site(known[0].__code__, inner.lineno)
     return None
+
+
+def _seeds(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SEEDING

@@ -89,6 +89,12 @@ def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
     return found
 
 
+def names_now(frame: FrameType) -> dict[int, list[Name]]:
+    """Return the names of tensors that the user's running functions know, `frame` and its callers among them."""
+    with torch._C.DisableTorchFunction():
+        return names_in(user_frames_now(frame))
+
+
 def storage_number(tensor: torch.Tensor) -> int | None:
     """Return the storage's number; `None` for a tensor that has no memory (a wrapper subclass)."""
     try:

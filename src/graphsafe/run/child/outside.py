@@ -39,6 +39,8 @@ class Memory:
         self.status: OutsideStatus = "alive"
         self.frames: tuple[CallSite, ...] = ()
         "The calls that led to the line where the memory was lost, outermost first."
+        self.instead: CallSite | None = None
+        "The line that made the tensor that has the name now."
         self._suspect = suspect
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, self._gone)]
         for name in names:
@@ -63,8 +65,9 @@ class Memory:
             self.frames = self.frames or user_frames()[0]
             self._suspect(self)
 
-    def look(self, is_held: Callable[[int], bool]) -> None:
-        """Bring `status` up to date. Call it with torch functions disabled.
+    def look(self, is_held: Callable[[int], bool], maker: Callable[[torch.Tensor], CallSite | None]) -> None:
+        """Bring `status` up to date. Call it with torch functions disabled. `maker` returns the line that made a
+        tensor.
 
         A storage without holders is lost. A storage with holders counts as lost only if a module's parameter or buffer
         is now another tensor: other variables may have been reused on purpose.
@@ -81,12 +84,15 @@ class Memory:
             own = [tensor for name, tensor in zip(self.names, now, strict=True) if name.is_parameter]
             if own and all(self._is_other(tensor) for tensor in own):
                 self.status = "moved" if moved else "rebound"
+                self.instead = None if own[0] is None else maker(own[0])
             else:
                 self.frames = ()
         elif moved:
             self.status = "moved"
         else:
-            self.status = "rebound" if any(self._is_other(tensor) for tensor in now) else "freed"
+            others = [tensor for tensor in now if tensor is not None and self._is_other(tensor)]
+            self.status = "rebound" if others else "freed"
+            self.instead = maker(others[0]) if others else None
 
     def _is_resized(self) -> bool:
         """Return whether `resize_` moved the storage to other memory."""

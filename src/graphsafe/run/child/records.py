@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import weakref
 
     from graphsafe.capture.answers.events import StepEvent
+    from graphsafe.run.child.names import Name
     from graphsafe.run.child.sim.let_go import LetGo
 
 
@@ -46,6 +47,7 @@ class Use:
     def facts(self) -> Facts:
         memory, kept = self.memory, self.let_go
         lost = memory.status != "alive"
+        instead = memory.instead if lost else None if kept is None else kept.instead
         is_kept = not lost and kept is not None and kept.is_lost
         return {
             "what": memory.text,
@@ -55,6 +57,7 @@ class Use:
             "certain": self.certain and not is_kept,
             "status": "rebound" if is_kept else memory.status,
             "frames": sites(memory.frames) if lost else [],
+            "instead": None if instead is None else asdict(instead),
             "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
         }
 
@@ -84,6 +87,8 @@ class GraphRecord:
     key: Key = field(default_factory=Key)
     stepped: SteppedOptimizers | None = None
     "Listens for steps of optimizers while the capture runs."
+    names: dict[int, list[Name]] = field(default_factory=dict)
+    "While the capture runs: the names of tensors when it began, by storage number."
     options: Sequence[OptimizerOption] = ()
     "Numbers of optimizers whose step was captured."
     draws: Draws = field(default_factory=Draws)

@@ -78,9 +78,20 @@ class Refills:
                 self._write(storage, work)
 
     def copied(self, stream: Stream, source: int) -> None:
-        """Record that a stream is to copy host memory with this number, on the user's line that runs now."""
+        """Record that a stream is to copy memory with this number, on the user's line that runs now."""
         self._work[stream] += 1
         self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
+
+    def fed(self, stream: Stream, source: int, targets: Iterable[int]) -> None:
+        """Record that a stream is to copy from `source` to `targets`. If a graph uses one of these, `source` is watched
+        like memory of the graph."""
+        if self._used.isdisjoint(targets):
+            return
+        self._used.add(source)
+        before = self._writes.get(source)
+        if before is not None and not self._is_ordered(stream, before):
+            self._tell(source, before.frames, user_frames()[0])
+        self.copied(stream, source)
 
     def is_read(self, storage: int) -> bool:
         """Return whether the host has not waited yet for what reads its memory."""

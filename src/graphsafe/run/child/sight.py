@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from graphsafe.run.child.sim.let_go import LetGo
     from graphsafe.run.child.steps import Key, Step, Steps
     from graphsafe.run.child.waits import Waits
+    from graphsafe.run.part import Facts
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
 "A function that is told of an operation's reads. Its argument returns the numbers of the storages that are read."
@@ -118,6 +119,10 @@ class Sight(Protocol):
         computed."""
         return ()
 
+    def growing(self) -> Sequence[Facts]:
+        """Return the lines that make a tensor larger between replays, again and again, as far as that is seen."""
+        return ()
+
     def replaying(self, graph: Any) -> None:
         """Look at a graph that is about to be replayed."""
         return
@@ -149,6 +154,10 @@ class Sight(Protocol):
 
     def is_held(self, storage: int) -> bool:
         """Return whether anything besides graphs holds this existing storage."""
+
+    def maker(self, tensor: torch.Tensor) -> CallSite | None:
+        """Return the line that made a tensor, if it is known now."""
+        return None
 
     def by_line(self) -> list[dict[str, Any]] | None:
         """Return bytes in graphs' pools by line (`path`, `line`, `function`, `bytes`); None if not known."""

@@ -210,6 +210,18 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     return False
 
 
+def tree_running(frame: FrameType) -> ast.AST | None:
+    """Return the syntax tree of a running function or file; None if it is not known."""
+    code = frame.f_code
+    return file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
+
+
+def outer_loop(tree: ast.AST | None, line: int) -> ast.AST | None:
+    """Return the outermost loop of a function or file around a line, or None."""
+    loops = (one for one in ast.walk(tree) if isinstance(one, _LOOPS)) if tree is not None else ()
+    return next((one for one in loops if one.lineno <= line <= (one.end_lineno or one.lineno)), None)
+
+
 def is_in_loop(stack: Sequence[CallSite]) -> bool:
     return any(loop_around(one.path, one.line) is not None for one in stack)
 

@@ -14,7 +14,8 @@ from graphsafe.report.text import count, listed
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.covering import cover
 from graphsafe.run.parent.failed_captures import failed_captures
-from graphsafe.run.parent.naming import all_named, at, by, named
+from graphsafe.run.parent.lost_memory import lost_memory
+from graphsafe.run.parent.naming import all_named, at, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, grouped, last, line_key
@@ -23,6 +24,7 @@ from graphsafe.run.part import POOL
 
 _CHANCE = 100
 "A graph without a replay counts as useless after its step ran so often for each graph of its line."
+_DEVICE_MEMORY = "device memory"
 _SELDOM = 0.1
 "If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
 
@@ -34,10 +36,11 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
     for process in seen:
         writer = _Findings(process, book)
         failed_captures(writer)
-        writer.lost_memory()
+        lost_memory(writer)
         writer.keys()
         writer.generators()
         writer.outdated()
+        writer.growing()
         writer.refills()
         writer.outputs()
         writer.overwritten()
@@ -57,40 +60,6 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
 
 
 class _Findings(Writer):
-    def lost_memory(self) -> None:
-        """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
-        lost_uses = [
-            (graph, use, graph.count.replays - use["lost_after"])
-            for graph in self.process.graphs
-            for use in graph.facts["outside"]
-            if use["status"] != "alive" and use["lost_after"] is not None and use["lost_after"] < graph.count.replays
-        ]
-        places = {id(use): line_key(use["frames"] or graph.facts["frames"]) for graph, use, _ in lost_uses}
-        for uses in grouped(lost_uses, lambda one: (places[id(one[1])], one[1]["status"])):
-            graph, use, _ = uses[0]
-            status, lost = use["status"], last(use["frames"])
-            names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
-            graphs = list({one.name: one for one, _, _ in uses}.values())
-            since = max(number for _, _, number in uses)
-            fate = f"which {by(lost)} {status}" if lost is not None else f"which was {status}"
-            value = f"the old {listed(names, most=3)}, {fate},"
-            data = {
-                "graph": graph.name,
-                "graphs": [one.name for one in graphs],
-                "what": [one["what"] for _, one, _ in uses],
-                "status": status,
-                "captured": at(graph.facts["frames"][-1]) if graph.facts["frames"] else None,
-                "lost": None if lost is None else at(lost),
-                "lost_by": [at(one) for one in use["frames"]],
-                "captured_by": [at(one) for one in graph.facts["frames"]],
-                "replays_since": since,
-            }
-            frames = use["frames"] or graph.facts["frames"]
-            words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
-            certain = any(one["certain"] for _, one, _ in uses)
-            where = last(frames)
-            self.add("GS711", where, words, data, device=graph.facts["device"], certain=certain, number=len(uses))
-
     def keys(self) -> None:
         """Add replays at which the program has another value than the graph froze."""
         stale_graphs = [one for one in self.process.graphs if one.facts["stale"] is not None and one.facts["frames"]]
@@ -114,7 +83,9 @@ class _Findings(Writer):
             data = {"graph": graph.name, "generator": one["name"]}
             words, frame = {"expr": one["name"]}, one["frames"][-1]
             self.add("GS502", frame, words, data, because=because, device=graph.facts["device"], certain=False)
-        seeded = [(how, one[how], graph) for graph, one in told for how in ("reseeded", "inside") if one[how]]
+        seeded = [
+            (how, one[how], graph) for graph, one in told for how in ("reseeded", "between", "inside") if one[how]
+        ]
         for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
             frame = frames[-1]
             expr, device = text_at(site(frame), None), graph.facts["device"]
@@ -123,7 +94,9 @@ class _Findings(Writer):
                 "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
                 "fix": "seed once, before the first replay; or give each replay another seed",
             }
-            if how == "inside":
+            if how == "between":
+                text["message"] = f"the same seed is set before each replay of {named(graph)}"
+            elif how == "inside":
                 text = {
                     "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
                     "why": "The capture records no seed. A replay moves the generator on, so each draws other numbers.",
@@ -144,6 +117,18 @@ class _Findings(Writer):
             frame = last(same[0]["frames"])
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
+    def growing(self) -> None:
+        """Add lines that make a tensor longer after each replay. Graphs do not read it, so it only takes time."""
+        for one in self.process.facts.get("growing", ()):
+            frame = last(one["frames"])
+            expr = text_at(site(one["frames"][-1]), None)
+            text = {
+                "message": f"`{expr}` makes a tensor longer after each replay, {one['times']} times",
+                "why": f"Each time all of it is allocated and copied: {one['copied']:,} bytes in all.",
+                "fix": "write into a buffer of full length, made once; or collect clones in a list and join them once",
+            }
+            self.add("GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], text=text)
+
     def refills(self) -> None:
         """Add writes that no stream orders against a replay that reads them, or against a copy of pinned memory."""
         refills = self.process.facts.get("refills", ())
@@ -152,8 +137,8 @@ class _Findings(Writer):
             replay, is_copy = last(refill["replay"]), refill["what"] is None
             reads = "asynchronous copy" if is_copy else "replay"
             reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
-            what = refill["what"] or "pinned memory"
-            words = {"expr": what if what in (POOL, "pinned memory") else f"`{what}`", "value": reader}
+            what = refill["what"] or ("pinned memory" if refill["is_pinned"] else _DEVICE_MEMORY)
+            words = {"expr": what if what in (POOL, "pinned memory", _DEVICE_MEMORY) else f"`{what}`", "value": reader}
             data = {"what": what, "replay": None if replay is None else at(replay)}
             self.add("GS714", refill["write"][-1], words, data, certain=False)
 

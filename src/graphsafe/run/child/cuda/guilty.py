@@ -1,4 +1,4 @@
-"""Finds the expression that broke a capture on a GPU, from the error that it raised there.
+"""Finds the expression that broke a capture on a GPU, from the error that it raised there, and that waits for a stream.
 
 CUDA refuses an illegal operation at once, so the user's innermost line in the first error is the guilty line. An error
 that only repeats an earlier, swallowed error names no line.
@@ -17,6 +17,7 @@ import torch
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.classify import node_at
 from graphsafe.capture.shared.frames import is_user_file, message_of, traceback_frames
+from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.frozen.origins import MISSING, Scope, running_in
 
 _REPEATED = "previous error"
@@ -51,6 +52,16 @@ def raised_by(error: BaseException) -> StepEvent | None:
         with torch._C.DisableTorchFunction():
             kind, via, data = _act(node_at(frames, span), running, running_in(frame))
     return StepEvent(kind, via or "", frames, span, via, data=data)
+
+
+def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, op: str) -> StepEvent:
+    """Return the event of a line that waits inside PyTorch, in `op`: a read or a copy, if its expression shows that,
+    else a wait. `frame` is the running function, and `places` the calls that led to the line."""
+    with torch._C.DisableTorchFunction():
+        kind, via, data = _act(node_at(places, span), _instruction(frame, frame.f_lasti), running_in(frame))
+    if via is None or via.endswith(".synchronize"):
+        return StepEvent("wait", op, places, span)
+    return StepEvent(kind, via, places, span, via, data=data)
 
 
 def _innermost(error: BaseException) -> tuple[FrameType, int] | None:

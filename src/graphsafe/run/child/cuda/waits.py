@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import FrameType
+from dataclasses import replace
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -20,9 +21,15 @@ import torch.cuda.graphs
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.frames import is_user_file, user_frames
+from graphsafe.run.child.cuda.guilty import waiting
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.streams import key_of, watch_streams
+from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.waits import Waits
+
+_STREAM = "cudaStreamSynchronize"
+_known: dict[tuple[CodeType, int], StepEvent] = {}
+"The first wait at each instruction of the program; the later ones are taken for the same."
 
 
 def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
@@ -45,8 +52,7 @@ def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
             milliseconds = None if wait is None else (time.perf_counter() - begun) * 1e3
             # Frames are read after the clock has stopped: reading them first would let the queue drain.
             if not _belongs_to_a_capture():
-                frames, span = user_frames()
-                waits.note(StepEvent("wait", op, frames, span), milliseconds)
+                waits.note(_event(op), milliseconds)
             order.quietly(known)
         finally:
             inside.now = False
@@ -54,7 +60,7 @@ def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
     def stream(pointer: int) -> None:
         # From the default stream's pointer, 0, PyTorch would make an ExternalStream for a stream of its own pool.
         waited: Any = torch.cuda.ExternalStream(pointer) if pointer else torch.cuda.default_stream()  # type: ignore[no-untyped-call]
-        told("cudaStreamSynchronize", waited.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
+        told(_STREAM, waited.synchronize, lambda: order.refills.host_waited(key_of(pointer)))
 
     def device() -> None:
         told("torch.cuda.synchronize", torch.cuda.synchronize, order.refills.host_waited)
@@ -67,6 +73,17 @@ def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
     gpu_trace.register_callback_for_device_synchronization(device)
     gpu_trace.register_callback_for_event_synchronization(event)
     return watch_streams(order)
+
+
+def _event(op: str) -> StepEvent:
+    frames, span = user_frames()
+    running = user_frames_now(sys._getframe(1)) if op == _STREAM else []
+    for frame in running[:1]:
+        at = frame.f_code, frame.f_lasti
+        if at not in _known:
+            _known[at] = waiting(frame, frames, span, op)
+        return replace(_known[at], frames=frames)
+    return StepEvent("wait", op, frames, span)
 
 
 def _belongs_to_a_capture() -> bool:

@@ -20,6 +20,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name
+from graphsafe.run.part import Facts, sites
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST = 16
@@ -42,6 +43,9 @@ class Outdated:
     "The calls that wrote the source."
     replays: int = 0
     "Number of replays since the write."
+
+    def facts(self) -> Facts:
+        return {"what": self.text, "source": self.written, "frames": sites(self.frames), "replays": self.replays}
 
 
 class Derived:

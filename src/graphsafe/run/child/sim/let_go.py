@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 
 from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
 from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, place_of, storage_number
 
 
@@ -26,12 +27,16 @@ class LetGo:
     """A tensor that a graph reads, by the names outside containers that hold it."""
 
     names: Sequence[Name]
+    capture: int
+    "The number of the graph's capture, from 1."
     replays: int = 0
     "Number of replays so far."
     lost_after: int | None = None
     "Number of replays before the first one for which the object held another tensor."
     is_meant: bool = False
     "Whether the program may know that the graph reads the old one."
+    instead: CallSite | None = None
+    "The line that made the tensor that the object holds now, if that was after the capture."
 
     @property
     def is_lost(self) -> bool:
@@ -39,10 +44,15 @@ class LetGo:
 
 
 class Weights:
-    def __init__(self) -> None:
+    def __init__(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
+        """`maker` returns the line that made a tensor, if it is known."""
+        self._maker = maker
         self._graphs: weakref.WeakKeyDictionary[Any, list[LetGo]] = weakref.WeakKeyDictionary()
         self._read: weakref.WeakSet[Tag] = weakref.WeakSet()
         "Tensors that graphs read, or that operations have read eagerly since the first capture."
+        self._captures = 0
+        self._made: weakref.WeakKeyDictionary[Tag, int] = weakref.WeakKeyDictionary()
+        "Tensors that operations have made since the first capture -> the number of captures by then."
         self._if_read: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
         self._if_written: weakref.WeakKeyDictionary[Tag, list[LetGo]] = weakref.WeakKeyDictionary()
 
@@ -51,6 +61,7 @@ class Weights:
     ) -> dict[int, LetGo]:
         """Watch what a graph reads, and return that by the storages' numbers."""
         found = {}
+        self._captures += 1
         for storage, access in touches:
             tag = tag_of_storage(storage)
             number = int(storage._cdata)
@@ -59,12 +70,14 @@ class Weights:
             if tag is not None:
                 self._reads(tag)
                 if held and access == "read":
-                    found[number] = LetGo(held)
+                    found[number] = LetGo(held, self._captures)
                     self._if_written.setdefault(tag, []).append(found[number])
         self._graphs[graph] = list(found.values())
         return found
 
-    def ran(self, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
+    def ran(
+        self, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> None:
         """Note an operation that ran eagerly."""
         if not self._graphs:
             return
@@ -72,7 +85,9 @@ class Weights:
         for tag in wrote:
             for one in self._if_written.get(tag, ()):
                 one.is_meant = True
-        for tag in set(tags_of(inputs)).difference(wrote):
+        read = set(tags_of(inputs))
+        self._made.update(dict.fromkeys(set(tags_of(outputs)).difference(read), self._captures))
+        for tag in read.difference(wrote):
             self._reads(tag)
 
     def replaying(self, graph: Any) -> None:
@@ -87,6 +102,8 @@ class Weights:
             elif others and len(others) == len(one.names):
                 tags = tags_of(others)
                 one.lost_after = one.replays - 1
+                is_later = any(self._made.get(tag, 0) >= one.capture for tag in tags_of(others))
+                one.instead = self._maker(others[0]) if is_later else None
                 one.is_meant = any(tag in self._read for tag in tags) or not all(map(_differs, one.names, others))
                 for tag in tags:
                     self._if_read.setdefault(tag, []).append(one)

@@ -73,7 +73,10 @@ def note_writes(
         host.leave(storages)
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:
-            refills.wrote(_key(world.stream(device)), storages)
+            stream = _key(world.stream(device))
+            refills.wrote(stream, storages)
+            for number in storage_numbers(args[1:2]) if op_name(func) == "aten::copy_" else ():
+                refills.fed(stream, number, storages)
     return written
 
 

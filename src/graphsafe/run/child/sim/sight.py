@@ -40,10 +40,12 @@ from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
 from graphsafe.run.child.sim.asked import Asked
 from graphsafe.run.child.sim.derived import Derived, Outdated
+from graphsafe.run.child.sim.growing import Growing
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
 from graphsafe.run.child.waits import Waits
+from graphsafe.run.part import Facts
 
 _OVERWRITE = frozenset({"aten::copy_", "aten::fill_", "aten::zero_", "aten::normal_", "aten::uniform_"})
 "Operations that write their first argument without reading it."
@@ -63,7 +65,8 @@ class SimSight(Sight):
         self._refills = Refills()
         self._derived = Derived()
         self._asked = Asked()
-        self._weights = Weights()
+        self._growing = Growing()
+        self._weights = Weights(self.maker)
         self._host = HostInputs(self._refills)
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
@@ -146,8 +149,11 @@ class SimSight(Sight):
         if number in found:
             before = found[number]
             access = before.access if before.access == access else "both"
-        made = None if tag is None else self._makers[tag.index].get(id(tag))
-        found[number] = Touch.of(tensor, access, True, made)
+        found[number] = Touch.of(tensor, access, True, self.maker(tensor))
+
+    def maker(self, tensor: torch.Tensor) -> CallSite | None:
+        tag = tag_of(tensor)
+        return None if tag is None or tag.index == HOST else self._makers[tag.index].get(id(tag))
 
     def is_held(self, storage: int) -> bool:
         """Return whether anything besides graphs holds the storage: each tensor of a graph counts as one holder."""
@@ -182,7 +188,8 @@ class SimSight(Sight):
             inputs = tensors_in(arguments)
             self._derived.ran(name, inputs, written, outputs)
             self._asked.ran(name, args)
-            self._weights.ran(inputs, written)
+            self._growing.ran(inputs, outputs)
+            self._weights.ran(inputs, written, outputs)
             if name in _COMPARE and (session := _same_result(args)) is not None:
                 self._compared(session)
             self._read(lambda: storage_numbers(inputs) - storage_numbers(outputs))  # a view reads no memory
@@ -210,7 +217,11 @@ class SimSight(Sight):
     def outdated(self) -> Sequence[Outdated]:
         return self._derived.found()
 
+    def growing(self) -> Sequence[Facts]:
+        return self._growing.facts()
+
     def replaying(self, graph: CUDAGraph) -> None:
+        self._growing.replayed()
         self._asked.replaying(graph)
         self._weights.replaying(graph)
         self._share(graph)

@@ -1,0 +1,77 @@
+"""Findings about memory that graphs go on using after the program has freed, moved or rebound it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from graphsafe.capture.shared.places import site
+from graphsafe.capture.shared.trees import tree_of
+from graphsafe.report.source import file_lines
+from graphsafe.report.text import count, listed
+from graphsafe.run.parent.naming import all_named, at, by
+from graphsafe.run.parent.seen import Facts, SeenGraph, grouped, last, line_key
+from graphsafe.run.parent.writer import Writer
+
+
+def lost_memory(writer: Writer) -> None:
+    """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
+    lost_uses = [
+        (graph, use, graph.count.replays - use["lost_after"])
+        for graph in writer.process.graphs
+        for use in graph.facts["outside"]
+        if use["status"] != "alive" and use["lost_after"] is not None and use["lost_after"] < graph.count.replays
+    ]
+    places = {id(use): _place(graph, use) for graph, use, _ in lost_uses}
+    for uses in grouped(lost_uses, lambda one: (line_key(places[id(one[1])][0]), one[1]["status"])):
+        graph, use, _ = uses[0]
+        frames, fate = places[id(use)]
+        lost = last(use["frames"])
+        names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
+        graphs = list({one.name: one for one, _, _ in uses}.values())
+        since = max(number for _, _, number in uses)
+        value = f"the old {listed(names, most=3)}, {fate},"
+        data = {
+            "graph": graph.name,
+            "graphs": [one.name for one in graphs],
+            "what": [one["what"] for _, one, _ in uses],
+            "status": use["status"],
+            "captured": at(graph.facts["frames"][-1]) if graph.facts["frames"] else None,
+            "lost": None if lost is None else at(lost),
+            "lost_by": [at(one) for one in use["frames"]],
+            "captured_by": [at(one) for one in graph.facts["frames"]],
+            "replays_since": since,
+        }
+        words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
+        certain = any(one["certain"] for _, one, _ in uses)
+        writer.add("GS711", last(frames), words, data, device=graph.facts["device"], certain=certain, number=len(uses))
+
+
+def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
+    """Return the calls of the line to name, and how the memory was lost there."""
+    frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
+    if frames and frames == captured[: len(frames)] and len(frames) < len(captured):
+        # Python frees a function's variables when it has returned, on the line of its caller.
+        returned = captured[len(frames)]
+        bound = _line_of(returned, use["what"])
+        place = {**returned, "line": bound or returned["line"]}
+        return [*frames, place], f"which {by(place)} {status} when it returned"
+    if frames:
+        return frames, f"which {by(frames[-1])} {status}"
+    if use["instead"] is not None:
+        return [use["instead"]], f"whose place a tensor of {by(use['instead'])} has taken"
+    return captured, f"which was {status}"
+
+
+def _line_of(frame: Facts, variable: str) -> int | None:
+    """Return the last line up to a running one at which its function assigns a variable; None if there is none."""
+    place = site(frame)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    around = [
+        one
+        for one in ast.walk(tree_of(file_lines(place.path)))
+        if isinstance(one, functions) and one.lineno <= place.line <= (one.end_lineno or one.lineno)
+    ]
+    names = (one for one in ast.walk(around[-1]) if isinstance(one, ast.Name)) if around else ()
+    lines = [one.lineno for one in names if one.id == variable and not isinstance(one.ctx, ast.Load)]
+    return max((line for line in lines if line <= place.line), default=None)
