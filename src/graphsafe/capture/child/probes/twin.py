@@ -15,7 +15,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,8 +32,6 @@ from graphsafe.capture.device.valueless import memory_key
 from graphsafe.report.probes.probe import ProbeStatus
 from graphsafe.report.probes.twin import Cause, Difference, Twin
 
-Values = Mapping[str, torch.Tensor]
-
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
 "The largest number of captures, enough to meet Python code that does something else in one of eight steps."
@@ -45,6 +43,14 @@ _REPEATS = 3
 "Number of replays of each graph on the same inputs, since float atomics do not differ every time."
 _MOST_TRIALS = 24
 _MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """Copies of the outputs and the changed state of one replay, and their digests."""
+
+    values: Mapping[str, torch.Tensor]
+    digests: Mapping[str, str]
 
 
 class _Before:
@@ -189,7 +195,7 @@ class _Twins:
             return []
         return effective
 
-    def _compute_different(self, ours: Sequence[Values], theirs: Sequence[Values], noise: Spread) -> bool:
+    def _compute_different(self, ours: Sequence[_Result], theirs: Sequence[_Result], noise: Spread) -> bool:
         """Return whether results of two graphs differ by more than replays of one graph do, in which sums of atomics
         differ in their last bits."""
         for replays in (ours, theirs):
@@ -199,7 +205,7 @@ class _Twins:
         apart = [self._beyond(one, other, noise) for one in ours for other in theirs]
         return bool(frozenset.intersection(*apart))
 
-    def _beyond(self, one: Values, other: Values, noise: Spread) -> frozenset[str]:
+    def _beyond(self, one: _Result, other: _Result, noise: Spread) -> frozenset[str]:
         """Return the results of which two replays lie further apart than `noise`."""
         return frozenset(
             name
@@ -207,19 +213,18 @@ class _Twins:
             if ours is not None and difference(ours, theirs).is_beyond(noise.bound(name, ours))
         )
 
-    def _unlike(self, one: Values, other: Values) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
+    def _unlike(self, one: _Result, other: _Result) -> dict[str, tuple[torch.Tensor | None, torch.Tensor | None]]:
         """Return the values that differ byte for byte, on the host; None for a value that one side lacks."""
-        device = self._session.device
-        ours, theirs = device.digests(one), device.digests(other)
+        ours, theirs = one.digests, other.digests
         names = [name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)]
         first, second = (
-            host_values(device, {name: found[name] for name in names if name in found}) for found in (one, other)
+            host_values(self._session.device, {name: found.values[name] for name in names if name in found.values})
+            for found in (one, other)
         )
         return {name: (first.get(name), second.get(name)) for name in sorted(names)}
 
-    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> Values:
-        """Return copies of the outputs and the changed state of one replay from the snapshot on the inputs of replay
-        `k`."""
+    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> _Result:
+        """Return the result of one replay from the snapshot on the inputs of replay `k`."""
         session = self._session
         snapshot.put_back()
         session.put_inputs(k)
@@ -228,7 +233,8 @@ class _Twins:
         outputs = session.outputs_of(recording.outputs).tensors
         state = {f"state {path}": snapshot.tensors[path] for path in snapshot.changed()}
         found = {**outputs, **state}
-        return dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
+        copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
+        return _Result(copies, session.device.digests(copies))
 
     def _explained(
         self, found: list[Difference], start: _Before, seed: int
