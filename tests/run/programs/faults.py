@@ -64,11 +64,11 @@ def temporary_weight():
     """The weight dies with the function that captured."""
 
     def build():
-        x, weight = torch.ones(8, device=DEVICE), torch.ones(8, device=DEVICE)
+        x, weight = torch.ones(8, device=DEVICE), torch.ones(8, device=DEVICE)  # expect: GS711
         graph, out = captured(lambda x: x + weight, x)
         return graph, x, out
 
-    graph, x, out = build()  # expect: GS711
+    graph, x, out = build()
     graph.replay()
     return x, out
 

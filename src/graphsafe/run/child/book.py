@@ -20,17 +20,17 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import first_error, swallowing_watched
 from graphsafe.run.child.frozen.numbers import Frozen
 from graphsafe.run.child.keys import Key
-from graphsafe.run.child.names import Name, is_called_by_trees, names_in, names_now, storage_number, user_frames_now
+from graphsafe.run.child.memories import Memories
+from graphsafe.run.child.names import is_called_by_trees, names_in, names_now, storage_number, user_frames_now
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
-from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.process_groups import has_subgroups
-from graphsafe.run.child.records import FailedRecord, GraphRecord, Use
+from graphsafe.run.child.records import FailedRecord, GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.results.meeting import Meetings
 from graphsafe.run.child.results.outputs import Outputs, Overwritten
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
-from graphsafe.run.child.sight import Sight, Touch
+from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
@@ -69,8 +69,7 @@ class Book:
         self._meetings = Meetings()
         self._frozen: dict[str, list[Frozen]] = {}
         "The numbers that captured code used, by file, if eager operations are seen."
-        self._memories: dict[int, Memory] = {}
-        self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
+        self.memories = Memories(sight, self.replays, tell)
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
@@ -84,7 +83,7 @@ class Book:
         if self._captures > MOST_GRAPHS:
             return None
         frames, span = user_frames()
-        stream = self.sight.stream()
+        stream, frame = self.sight.stream(), sys._getframe(1)
         return GraphRecord(
             number=self._captures - 1,
             slot=slot_of(self._captures - 1),
@@ -96,7 +95,7 @@ class Book:
             begun=time.time_ns(),
             handled=handled,
             stepped=SteppedOptimizers(),
-            names=names_now(sys._getframe(1)),
+            names={} if is_called_by_trees(frame) else names_now(frame),
         )
 
     def _is_wanted(self, what: str) -> bool:
@@ -121,14 +120,11 @@ class Book:
             self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
         with torch._C.DisableTorchFunction():
-            names = {**record.names, **names_in(frames)}
+            present = names_in(frames)
+            names = {**record.names, **present}
             record.names = {}
             contents = self.sight.contents(graph, names)
-            for touch in contents.touches:
-                memory = self._memory(touch, names.get(int(touch.storage._cdata), []))
-                use = Use(memory, touch.access, touch.certain, contents.let_go.get(memory.number))
-                record.uses.append(use)
-                self._users.setdefault(memory, []).append((record, use))
+            self.memories.captured(record, contents, names, present)
             record.key.sizes = sorted(use.memory.bytes for use in record.uses)
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
@@ -181,7 +177,7 @@ class Book:
         """
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
-            self._look(record)
+            self.memories.look(record)
             if self._reads is not None and record.overwrites:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
             if record.looks < _FIRST or self.sight.evidence == "predicted":
@@ -276,33 +272,18 @@ class Book:
     def registering(self, module: torch.nn.Module, name: str, _: Any) -> None:
         """Record that a module is about to get another parameter or buffer under an existing name."""
         old = module._parameters.get(name, module._buffers.get(name))
-        if old is not None and self._memories:
+        if old is not None and self.memories:
             with torch._C.DisableTorchFunction():
                 number = storage_number(old)
             if number is not None:
-                self.leaving(number)
-
-    def leaving(self, number: int) -> None:
-        """Record that the running line is about to move a tensor to another storage."""
-        memory = self._memories.get(number)
-        if memory is not None and memory.status == "alive":
-            memory.frames, _ = user_frames()
-            self._suspected(memory)
-
-    def losing(self, number: int) -> None:
-        """Record that the running line frees the memory of a storage, as `resize_` does."""
-        self.leaving(number)
-        memory = self._memories.get(number)
-        if memory is not None and memory.status == "alive":
-            memory.status = "moved"
-            self._tell(False)
+                self.memories.leaving(number)
 
     def look_at_all(self) -> None:
         """Bring every status up to date."""
         with torch._C.DisableTorchFunction():
             for record in list(self.graphs):
                 if record.dropped is None:
-                    self._look(record)
+                    self.memories.look(record)
 
     def facts(self) -> Facts:
         limits = [*self.sight.limits(), *self._problems]
@@ -366,33 +347,6 @@ class Book:
         return found is not None
 
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
-        memory = self._memories.get(storage)
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
-        what = unnamed if storage < 0 or memory is None else memory.text
+        what = unnamed if storage < 0 else self.memories.text(storage)
         return {"write": sites(write), "replay": sites(replay), "what": what, "is_pinned": storage < 0}
-
-    def _memory(self, touch: Touch, names: list[Name]) -> Memory:
-        number = int(touch.storage._cdata)
-        known = self._memories.get(number)
-        if known is None or known.status != "alive" or not known.is_memory_of(touch.storage):
-            known = self._memories[number] = Memory(touch.storage, names, touch.text, touch.made, self._suspected)
-        return known
-
-    def _suspected(self, memory: Memory) -> None:
-        for record, use in self._users.get(memory, ()):
-            record.suspect = True
-            if use.lost_after is None:
-                use.lost_after = self.replays(record.number)
-
-    def _look(self, record: GraphRecord) -> None:
-        record.suspect = False
-        for use in record.uses:
-            memory = use.memory
-            if memory.status == "alive":
-                memory.look(self.sight.is_held, self.sight.maker)
-                if memory.status == "alive":
-                    use.lost_after = None
-                    continue
-                self._suspected(memory)
-                record.suspect = False
-                self._tell(True)

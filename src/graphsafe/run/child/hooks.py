@@ -65,7 +65,8 @@ def _capture_begin(original: Any, book: Book) -> Any:
             setattr(self, _RECORD, None)
             book.safely(book.failing, self, record, error, sys._getframe(1))
             raise
-        book.safely(book.sight.begun, args[0] if args else kwargs.get("pool"))
+        names = {} if record is None else record.names
+        book.safely(book.sight.begun, args[0] if args else kwargs.get("pool"), names)
         return result
 
     return capture_begin

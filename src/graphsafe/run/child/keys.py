@@ -21,7 +21,7 @@ from graphsafe.run.child.frozen.arguments import ignores
 from graphsafe.run.child.frozen.numbers import Frozen, Walk
 from graphsafe.run.child.frozen.origins import attribute_or_property
 from graphsafe.run.child.frozen.variables import is_more
-from graphsafe.run.child.names import locals_of, weak_to
+from graphsafe.run.child.names import Name, locals_of, weak_to
 from graphsafe.run.child.source import chosen_at, is_read, parameters
 
 _SCALARS = (bool, int, float, str)
@@ -47,7 +47,7 @@ class Key:
         """Read the values; `frames` are the user's frames, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
         walk = Walk(frames)
-        self.frozen, self.seeded = walk.found, walk.seeded
+        self.frozen, self.seeded, self._stores = walk.found, walk.seeded, walk.stores
         self.sizes: Sequence[int] = ()
         "The bytes of the memory outside its pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
@@ -68,6 +68,11 @@ class Key:
     @property
     def has_values(self) -> bool:
         return bool(self._values or self.frozen or self._variables)
+
+    def rebinding(self, names: Sequence[Name]) -> CallSite | None:
+        """Return the captured line that assigns an attribute of one of these names, or None."""
+        attributes = (key for name in names for how, key in name.way[-1:] if how != "item")
+        return next((self._stores[one] for one in attributes if one in self._stores), None)
 
     def equals(self, other: Key) -> bool:
         """Return whether both captures froze the same values."""

@@ -92,7 +92,7 @@ class Memory:
         else:
             others = [tensor for tensor in now if tensor is not None and self._is_other(tensor)]
             self.status = "rebound" if others else "freed"
-            self.instead = maker(others[0]) if others else None
+            self.instead = self.instead or (maker(others[0]) if others else None)
 
     def _is_resized(self) -> bool:
         """Return whether `resize_` moved the storage to other memory."""

@@ -10,11 +10,14 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+
+if TYPE_CHECKING:
+    import torch
 
 Stream = tuple[int, int]
 "The device and the number of a stream."
@@ -37,7 +40,8 @@ class Refills:
         self._host: Clock = {}
         self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
-        "Storages outside graphs' pools that graphs use."
+        "Storages outside graphs' pools that graphs use, and those from which they are filled."
+        self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._reads: dict[int, _Work] = {}
         self._writes: dict[int, _Work] = {}
         self._found: dict[tuple[CallSite, CallSite | None], tuple[Frames, Frames, int]] = {}
@@ -48,6 +52,7 @@ class Refills:
     def dropped(self, storage: int) -> None:
         """Forget a storage that has died, because a new storage may get its number."""
         self._used.discard(storage)
+        self._fed.pop(storage, None)
         self._reads.pop(storage, None)
         self._writes.pop(storage, None)
 
@@ -82,16 +87,19 @@ class Refills:
         self._work[stream] += 1
         self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
 
-    def fed(self, stream: Stream, source: int, targets: Iterable[int]) -> None:
+    def fed(self, stream: Stream, source: torch.UntypedStorage, targets: Iterable[int]) -> None:
         """Record that a stream is to copy from `source` to `targets`. If a graph uses one of these, `source` is watched
-        like memory of the graph."""
+        like memory of the graph, as long as it lives."""
         if self._used.isdisjoint(targets):
             return
-        self._used.add(source)
-        before = self._writes.get(source)
+        number = int(source._cdata)
+        if number not in self._used:
+            self._used.add(number)
+            self._fed[number] = weakref.ref(source, lambda _: self.dropped(number))
+        before = self._writes.get(number)
         if before is not None and not self._is_ordered(stream, before):
-            self._tell(source, before.frames, user_frames()[0])
-        self.copied(stream, source)
+            self._tell(number, before.frames, user_frames()[0])
+        self.copied(stream, number)
 
     def is_read(self, storage: int) -> bool:
         """Return whether the host has not waited yet for what reads its memory."""

@@ -95,8 +95,9 @@ class Sight(Protocol):
     def stream(self) -> int:
         """Return the number of the current stream; 0 for the default one."""
 
-    def begun(self, pool: Any) -> None:
-        """Take note of a capture that has begun in this thread, into `pool` or, if None, into its own pool."""
+    def begun(self, pool: Any, names: Mapping[int, Sequence[Name]]) -> None:
+        """Take note of a capture that has begun in this thread, into `pool` or, if None, into its own pool. `names`
+        holds the tensors that the program knows, by storage."""
         return
 
     def ending(self, graph: Any) -> None:

@@ -48,13 +48,13 @@ class Watch:
         counters = Counters(None if folder is None else part.counters_file(folder, token))
         self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
-        sight.watch_moves(self.book.leaving, self.book.losing)
+        sight.watch_moves(self.book.memories.leaving, self.book.memories.losing)
         for register in (
             torch.nn.modules.module.register_module_parameter_registration_hook,
             torch.nn.modules.module.register_module_buffer_registration_hook,
         ):
             self._entered.callback(register(self.book.registering).remove)
-        self._entered.enter_context(watch_loads(self.book.leaving))
+        self._entered.enter_context(watch_loads(self.book.memories.leaving))
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)
         self._entered.callback(self.book.end)

@@ -56,7 +56,7 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
         bound = _line_of(returned, use["what"])
         place = {**returned, "line": bound or returned["line"]}
         return [*frames, place], f"which {by(place)} {status} when it returned"
-    if frames:
+    if frames and frames != captured:
         return frames, f"which {by(frames[-1])} {status}"
     if use["instead"] is not None:
         return [use["instead"]], f"whose place a tensor of {by(use['instead'])} has taken"

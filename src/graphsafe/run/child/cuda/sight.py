@@ -52,6 +52,7 @@ _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 "Matches kernels that communicate between GPUs: NCCL's and the engines' own."
 PoolOf = Callable[[int], "Pool | None"]
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _SHARED = (0, 0)
 "The id of the allocator's ordinary pool, which belongs to no graph."
 
@@ -76,6 +77,10 @@ class CudaSight(Sight):
         "The step that was captured last."
         self._order: CudaOrder | None = None
         self._entered = contextlib.ExitStack()
+        self._held: Sequence[torch.Tensor] = ()
+        """The memory that had a name when the capture began, kept until the nodes are read.
+
+        Captured code may let go of it, and the graph still reads it."""
         self._before: frozenset[int] = frozenset()
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
@@ -92,7 +97,10 @@ class CudaSight(Sight):
     def stream(self) -> int:
         return int(torch.cuda.current_stream().cuda_stream)
 
-    def begun(self, pool: Any) -> None:
+    def begun(self, pool: Any, names: Mapping[int, Sequence[Name]]) -> None:
+        with torch._C.DisableTorchFunction():
+            alive = [tensor for known in names.values() if (tensor := known[0].tensor()) is not None]
+            self._held = [tensor.detach() for tensor in alive if tensor.is_cuda and type(tensor) in _PLAIN]
         known = pool is not None and tuple(pool) in self._pooled
         self._before = active_addresses(tuple(pool)) if known else frozenset()
         if self._calls is not None:
@@ -113,12 +121,13 @@ class CudaSight(Sight):
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Match the nodes that `ending` has read with the tensors that the program knows."""
         nodes, self._nodes = self._nodes, ()
+        held, self._held = self._held, ()
         self._gpus |= dict.fromkeys(_current_gpu())
         segments = Segments.now()
         pool_of = _looked_up(segments)
         pool: Pool = tuple(graph.pool())
         named = [tensor for known in names.values() for name in known if (tensor := name.tensor()) is not None]
-        tensors = [tensor for tensor in named if storage_number(tensor) is not None]
+        tensors = [tensor for tensor in (*named, *held) if storage_number(tensor) is not None]
         own = [one for one in tensors if one.is_cuda and pool_of(one.data_ptr()) == pool]
         lines = makers() if self._stacks else {}
         touches = _touches(nodes, pool_of, lines, [one for one in tensors if one.is_cuda or one.is_pinned()])
@@ -197,6 +206,7 @@ class CudaSight(Sight):
         self._entered.enter_context(replaced((torch.UntypedStorage, "resize_", resize_)))
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:
+        self._held = ()
         return raised_by(error)
 
     def watch_waits(self, waits: Waits) -> None:

@@ -82,6 +82,8 @@ class Walk:
         "The variables of the frames that captured code uses."
         self.seeded: CallSite | None = None
         "A line that seeds a generator."
+        self.stores: dict[str, CallSite] = {}
+        "Attributes that captured code assigns, with the first line that does."
         self._left = _MOST_NODES
         self.body = captured_statements(frames[0].f_code.co_filename, frames[0].f_lineno) if frames else ()
         if self.body:
@@ -105,6 +107,9 @@ class Walk:
             for turn in self._turns(node.target, node.iter, scope, place):
                 self.block(node.body, turn, depth)
             return self.block(node.orelse, scope, depth)
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute):
+                self.stores.setdefault(target.attr, CallSite(scope.path, node.lineno, None))
         if isinstance(node, ast.AugAssign):
             self._use(node.value, scope, place, "number")
         for child in ast.iter_child_nodes(node):

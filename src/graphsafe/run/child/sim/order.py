@@ -75,8 +75,8 @@ def note_writes(
         if device >= 0:
             stream = _key(world.stream(device))
             refills.wrote(stream, storages)
-            for number in storage_numbers(args[1:2]) if op_name(func) == "aten::copy_" else ():
-                refills.fed(stream, number, storages)
+            if op_name(func) == "aten::copy_" and index_of(args[1]) != HOST:
+                refills.fed(stream, args[1].untyped_storage(), storages)
     return written
 
 

@@ -1,0 +1,85 @@
+"""The memory outside their pools that the graphs of a process use, and its fate."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.run.child.names import Name
+from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.records import GraphRecord, Use
+from graphsafe.run.child.sight import Contents, Sight
+
+
+class Memories:
+    """Call its methods with torch functions disabled."""
+
+    def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
+        """`replays` returns how often a graph was replayed. `tell` is called when something was lost, with True if the
+        next replay may end the process."""
+        self._sight = sight
+        self._replays = replays
+        self._tell = tell
+        self._known: dict[int, Memory] = {}
+        self._users: weakref.WeakKeyDictionary[Memory, list[tuple[GraphRecord, Use]]] = weakref.WeakKeyDictionary()
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def captured(
+        self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]], still: Iterable[int]
+    ) -> None:
+        """Watch the memory that a graph uses. `names` are by storage, also those of tensors that had one only when the
+        capture began; `still` are the storages that still have one."""
+        present = set(still)
+        for touch in contents.touches:
+            number = int(touch.storage._cdata)
+            known = self._known.get(number)
+            if known is None or known.status != "alive" or not known.is_memory_of(touch.storage):
+                own = names.get(number, ())
+                known = self._known[number] = Memory(touch.storage, own, touch.text, touch.made, self._suspected)
+                known.instead = None if number in present else record.key.rebinding(own)
+            use = Use(known, touch.access, touch.certain, contents.let_go.get(known.number))
+            record.uses.append(use)
+            self._users.setdefault(known, []).append((record, use))
+
+    def text(self, number: int) -> str | None:
+        """Return the name of a storage; None if no graph uses it."""
+        memory = self._known.get(number)
+        return None if memory is None else memory.text
+
+    def leaving(self, number: int) -> None:
+        """Record that the running line is about to move a tensor to another storage."""
+        memory = self._known.get(number)
+        if memory is not None and memory.status == "alive":
+            memory.frames, _ = user_frames()
+            self._suspected(memory)
+
+    def losing(self, number: int) -> None:
+        """Record that the running line frees the memory of a storage, as `resize_` does."""
+        self.leaving(number)
+        memory = self._known.get(number)
+        if memory is not None and memory.status == "alive":
+            memory.status = "moved"
+            self._tell(False)
+
+    def look(self, record: GraphRecord) -> None:
+        """Bring the status of a graph's memory up to date."""
+        record.suspect = False
+        for use in record.uses:
+            memory = use.memory
+            if memory.status == "alive":
+                memory.look(self._sight.is_held, self._sight.maker)
+                if memory.status == "alive":
+                    use.lost_after = None
+                    continue
+                self._suspected(memory)
+                record.suspect = False
+                self._tell(True)
+
+    def _suspected(self, memory: Memory) -> None:
+        for record, use in self._users.get(memory, ()):
+            record.suspect = True
+            if use.lost_after is None:
+                use.lost_after = self._replays(record.number)
