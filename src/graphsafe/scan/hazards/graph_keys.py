@@ -23,6 +23,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
 from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
@@ -216,8 +217,7 @@ def _number_fields(tree: ast.Module) -> Set[str]:
     """Return the fields that every declaring class of the file declares as numbers or texts."""
     declared = [
         (node.target.id, _names_number(node.annotation))
-        for cls in ast.walk(tree)
-        if isinstance(cls, ast.ClassDef)
+        for cls in inside(tree, ast.ClassDef)
         for node in cls.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.sources.node_memo import children
+from graphsafe.scan.sources.node_memo import children, inside
 from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -47,13 +47,18 @@ def captures_in(function: Function) -> list[CaptureBlock]:
     return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
 
 
+def with_statements(node: ast.AST) -> list[CaptureBlock]:
+    """Return the `with` statements in a node, at any depth, those that are not `async` first."""
+    return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]
+
+
 def captures(block: CaptureBlock) -> bool:
     return any(map(is_capture, block.items))
 
 
 def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
     """Return the calls in statements or other nodes, at any depth."""
-    return [inner for node in body for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+    return [inner for node in body for inner in inside(node, ast.Call)]
 
 
 def called_name(call: ast.Call) -> str:

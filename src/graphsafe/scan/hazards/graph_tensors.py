@@ -21,8 +21,10 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     place,
     viewed,
+    with_statements,
     written,
 )
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
@@ -133,7 +135,7 @@ def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
 def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
     found = GraphTensors(scope)
     is_class = isinstance(scope, ast.ClassDef)
-    found.blocks += [node for node in ast.walk(scope) if isinstance(node, CaptureBlock) and captures(node)]
+    found.blocks += filter(captures, with_statements(scope))
     if isinstance(scope, ast.ClassDef) and found.blocks:
         found.captured += _captured_methods(scope, found.blocks)
     for body in (*found.blocks, *found.captured):
@@ -168,10 +170,10 @@ def _captured_methods(scope: ast.ClassDef, blocks: Sequence[CaptureBlock]) -> It
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
     """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
+    functions: list[Function] = [*inside(scope, ast.FunctionDef), *inside(scope, ast.AsyncFunctionDef)]
     returning = {
         node.name
-        for node in ast.walk(scope)
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in functions
         for _, inner in own_nodes(node)
         if isinstance(inner, ast.Return) and any(block.body[-1] is inner for block in blocks)
     }

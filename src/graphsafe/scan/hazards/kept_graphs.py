@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 Key = int | str
@@ -33,7 +34,7 @@ class Bundle:
 
 def note(found: Tables) -> None:
     """Add, for each function that replays a kept graph, its names for the graph's tensors."""
-    fields = {node.name: _fields(node) for node in ast.walk(found.tree) if isinstance(node, ast.ClassDef)}
+    fields = {node.name: _fields(node) for node in inside(found.tree, ast.ClassDef)}
     bundles = [
         bundle
         for _, function, known in found.functions

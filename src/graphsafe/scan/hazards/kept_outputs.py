@@ -22,6 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     viewed,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, elements
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 _GRAPHED = "<graphed>."
@@ -177,8 +178,8 @@ def _is_unique(found: Tables, name: str) -> bool:
 def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
     """Yield the names of callables that replay graphs of PyTorch's own: `self.run = torch.compile(model,
     mode="reduce-overhead")`, `torch.cuda.make_graphed_callables(model, (x,))`."""
-    for node in ast.walk(found.tree):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call) or len(node.targets) != 1:
+    for node in inside(found.tree, ast.Assign):
+        if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
         name = _end(place(node.targets[0]) or "")
         own = any(_end(function) == name for function, _, _ in found.functions)

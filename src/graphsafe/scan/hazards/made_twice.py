@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
@@ -40,7 +41,7 @@ def fills_twice(fields: Sequence[str]) -> bool:
 
 def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
     """Yield the function, the place and the text of each such line, of the capture and of the steps."""
-    for cls in [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]:
+    for cls in inside(tree, ast.ClassDef):
         methods = [node for node in cls.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
         captures = {node.name: _made_anew(node) for node in methods if CAPTURES.search(node.name)}
         if not any(captures.values()):

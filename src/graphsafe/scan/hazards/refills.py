@@ -11,6 +11,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, Line, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.side_stream import WAITS
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 _HOST_WAITS = re.compile(r"\.(?:synchronize|query|item|tolist|cpu|numpy)\(")
@@ -23,8 +24,8 @@ def lines(found: Tables) -> Iterator[Line]:
     """Yield copies into memory that the function did not make, on a side stream that never waits for another stream."""
     waiting = {
         (dotted(call.func.value) or "").rpartition(".")[2]
-        for call in ast.walk(found.tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in WAITS
+        for call in inside(found.tree, ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS
     }
     for name, function, _ in found.functions:
         for _, block in own_nodes(function):

@@ -6,8 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place, with_statements
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted
 
 TEST = re.compile(r"(^|\.)test_\w*$")
@@ -31,24 +32,23 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
 
 def _never_replayed(function: Function) -> Iterator[ast.expr]:
     """Yield the captures of graphs that a function makes and never uses again."""
-    nodes = [*ast.walk(function)]
     made = {
         target.id
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        for node in inside(function, ast.Assign)
+        if isinstance(node.value, ast.Call)
         for target in node.targets
         # `graph = self.graphs[key] = CUDAGraph()` is found again under its other name.
         if all(isinstance(one, ast.Name) for one in node.targets)
         and isinstance(target, ast.Name)
         and (dotted(node.value.func) or "").endswith(GRAPH_ENDS)
     }
-    for item in [item for node in nodes if isinstance(node, (ast.With, ast.AsyncWith)) for item in node.items]:
+    for item in [item for block in with_statements(function) for item in block.items]:
         call = item.context_expr
         if not made or not is_capture(item) or not isinstance(call, ast.Call) or not call.args:
             continue
         graph = call.args[0]
         if isinstance(graph, ast.Name) and graph.id in made:
-            named = [node for node in nodes if isinstance(node, ast.Name) and node.id == graph.id]
+            named = [node for node in inside(function, ast.Name) if node.id == graph.id]
             if sum(isinstance(node.ctx, ast.Load) for node in named) == 1:
                 yield call
 

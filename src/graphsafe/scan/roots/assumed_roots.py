@@ -14,6 +14,7 @@ from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 from graphsafe.scan.symbols.kernels import is_kernel
 
@@ -192,10 +193,7 @@ class _Forms:
         methods = found.methods.values() if found is not None else ()
         nodes = (self._engine.project.function_node(f"{self._file.path}::{method}") for method in methods)
         return any(
-            isinstance(inner, ast.Attribute) and inner.attr == "param_groups"
-            for node in nodes
-            if node is not None
-            for inner in ast.walk(node)
+            inner.attr == "param_groups" for node in nodes if node is not None for inner in inside(node, ast.Attribute)
         )
 
     def _passed_on(self, facts: FunctionFacts, cls: str) -> Iterator[FunctionFacts]:
