@@ -12,11 +12,11 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_tex
 from graphsafe.scan.symbols.project import Project
 
 IN_TRAINING = "`if self.training`"
-SEEDED = re.compile(r"\brandom\.seed\(")
+SEEDED = re.compile(r"random\.seed(?<=\brandom\.seed)\(")
 ONCE = re.compile(r"(main|build|setup)\w*$|.*\.__init__$")
 "Functions that run before the first step."
 TRAINING = re.compile(r"(?<!not self)\.training\b")
-REGISTERED = re.compile(r"\bregister_generator_state\(\s*([\w.\[\]]+)")
+REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state)\(\s*([\w.\[\]]+)")
 
 
 def is_registered(frame: Frame, node: ast.Call) -> bool:
