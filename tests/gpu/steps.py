@@ -46,6 +46,13 @@ def nudge(numbers):
             tensor.detach().mul_(1 + torch.finfo(tensor.dtype).eps)
 
 
+def fill(numbers):
+    """Those that are zero everywhere get small values: behind a head of zeros no output shows what a graph computes."""
+    for tensor in numbers:
+        if tensor.is_floating_point() and not tensor.any():
+            tensor.detach().uniform_(-0.01, 0.01)
+
+
 def play(file, factory, role, told):
     """Fills `told` while it goes, so that what was reached before an error is kept."""
     told["at"], told["gpu"] = "build", torch.cuda.is_available()
@@ -58,6 +65,7 @@ def play(file, factory, role, told):
     kwargs, refresh = [*more, *[{}, None][len(more) :]]
     refresh = getattr(file, "CHANGE", {}).get(factory) or refresh
     module = fn if isinstance(fn, torch.nn.Module) else torch.nn.Module()
+    fill(module.parameters())
     firsts = [tensor.detach().cpu().clone() for tensor in tensors([args, kwargs])]
     told["at"] = "generator"
     torch.rand(1, device=device)
