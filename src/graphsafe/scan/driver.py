@@ -36,7 +36,16 @@ from graphsafe.scan.hazards import made_twice, replay_site
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
 from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
-from graphsafe.scan.roots.assumed_roots import BY_FORM, FACTORY, PERHAPS, PUBLIC, RESULTS, RUNS_ONCE, assumed_roots_of
+from graphsafe.scan.roots.assumed_roots import (
+    BY_FORM,
+    FACTORY,
+    PERHAPS,
+    PUBLIC,
+    RESULTS,
+    RUNS_ONCE,
+    UNCALLED,
+    assumed_roots_of,
+)
 from graphsafe.scan.roots.between_steps import changing_methods
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
@@ -301,7 +310,10 @@ class Driver:
             if step.kind == "perhaps" and not holds_device(summary.value):
                 continue
             if step.kind in ("public", "perhaps"):
-                self._note_why(step.ref, RESULTS if is_for_host(summary.value) else PUBLIC, 1)
+                if step.ref.partition("::")[0] in self._candidates.applied:
+                    self._note_why(step.ref, UNCALLED, 3)
+                else:
+                    self._note_why(step.ref, RESULTS if is_for_host(summary.value) else PUBLIC, 1)
             self._read[step] = summary
             for found in included([summary], self._looked_into):
                 for root in new_roots([found]):

@@ -33,7 +33,7 @@ from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
-from graphsafe.scan.state.first_step_tests import asks_remainder
+from graphsafe.scan.state.first_step_tests import asks_by_name, asks_remainder
 from graphsafe.scan.symbols.index import dotted
 
 Env = dict[str, Value]
@@ -148,7 +148,8 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
     _enter_branch(frame, ways, branch)
     # A branch of a loop around steps often only logs, saves or evaluates from time to time.
-    rare = bool(frame.step_loops) and branch and asks_remainder(ways.node.test)
+    asks_rarely = asks_remainder if frame.step_loops else asks_by_name
+    rare = branch and frame.hot and asks_rarely(ways.node.test)
     frame.unlikely += rare
     frame.seldom += rare
     runs_on = execute(frame, body)

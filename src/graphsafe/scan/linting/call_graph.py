@@ -45,6 +45,14 @@ class CallGraph:
             stack += found
         return frozenset(seen)
 
+    def reached_only_by(self, why: str) -> frozenset[str]:
+        """Return the functions that only roots with this reason reach."""
+        doubtful = [ref for ref, reason in self._roots.items() if reason == why]
+        if not doubtful:
+            return frozenset()
+        sure = (ref for ref in self._roots if self._roots[ref] != why)
+        return self.reached(doubtful, frozenset()) - self.reached(sure, frozenset())
+
     def callers(self, callee: str) -> frozenset[str]:
         """Return the functions that call `callee`."""
         return self._callers.get(callee, frozenset())
