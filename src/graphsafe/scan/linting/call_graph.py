@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.domain.record import Edge, Record
+from graphsafe.scan.roots.assumed_roots import UNCALLED
 
 
 class CallGraph:
     def __init__(self, record: Record) -> None:
-        self._roots = record.roots
+        self._roots: Mapping[str, str] = record.roots
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Function -> the line of each call, the called function, and the edge."
         self._callees: dict[str, dict[str, None]] = {}
@@ -23,6 +24,14 @@ class CallGraph:
                 else:
                     self._calls[caller] = [(edge.line, callee, edge)]
                     self._callees[caller] = {callee: None}
+
+        self.uncertain: frozenset[str] = frozenset()
+        "The functions that only uncertain roots reach."
+        uncalled = {ref for ref, why in record.roots.items() if why == UNCALLED}
+        if uncalled:
+            sure = self.reached(record.roots.keys() - uncalled, frozenset())
+            self.uncertain = self.reached(uncalled, frozenset()) - sure
+            self._roots = {ref: why for ref, why in record.roots.items() if ref not in uncalled - self.uncertain}
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Return the calls of a function that captures reach."""
@@ -44,14 +53,6 @@ class CallGraph:
             seen |= found
             stack += found
         return frozenset(seen)
-
-    def reached_only_by(self, why: str) -> frozenset[str]:
-        """Return the functions that only roots with this reason reach."""
-        doubtful = [ref for ref, reason in self._roots.items() if reason == why]
-        if not doubtful:
-            return frozenset()
-        sure = (ref for ref in self._roots if self._roots[ref] != why)
-        return self.reached(doubtful, frozenset()) - self.reached(sure, frozenset())
 
     def callers(self, callee: str) -> frozenset[str]:
         """Return the functions that call `callee`."""

@@ -21,7 +21,6 @@ from graphsafe.scan.linting import declared_support
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.regions import Regions
 from graphsafe.scan.linting.selection import Selection
-from graphsafe.scan.roots.assumed_roots import UNCALLED
 from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.source import Source, Unreadable
 from graphsafe.scan.sources.suppress import Comment, comments
@@ -88,10 +87,9 @@ class Linter:
         calls = CallGraph(self._record)
         captures = calls.captures(self._is_compiled)
         regions = Regions(self._project, self._record, calls, self._with_graphs)
-        uncertain = calls.reached_only_by(UNCALLED)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
-            if place.ref in uncertain:
+            if place.ref in calls.uncertain:
                 event = replace(event, confidence="possible")
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):

@@ -22,7 +22,7 @@ class Regions:
     """Finds the region of each line.
 
     A function that replays a graph is not inside a graph, nor are functions that only it calls. The same holds for
-    coroutines, which an event loop runs.
+    coroutines, which an event loop runs, and for functions that sleep.
     """
 
     def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
@@ -31,7 +31,7 @@ class Regions:
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
         hot = {*record.edges, *record.roots}
-        replaying = {ref for ref in hot if self._replays(ref) or self._is_async(ref)}
+        replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, *BY_FORM)
@@ -155,9 +155,12 @@ class Regions:
         node = self._project.function_node(ref) if file is not None and file.replays else None
         return node is not None and any(is_replay(inner) for _, inner in own_nodes(node))
 
-    def _is_async(self, ref: str) -> bool:
+    def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)
-        return facts is not None and facts.is_async
+        path = ref.partition("::")[0]
+        if facts is None or facts.is_async or b"time.sleep(" not in (self._project.files.data(path) or b""):
+            return facts is not None and facts.is_async
+        return any("time.sleep(" in line for line in self._project.source(path).lines_of(facts.line, facts.end_line))
 
     def _captured_lines(self, ref: str) -> Iterator[Lines]:
         node = self._project.function_node(ref)
