@@ -243,3 +243,29 @@ def test_public_functions_stand_around_the_modules_of_their_package(
     (folder / "library" / "pool.py").write_text(source)
     found = scan_paths([folder], load_config(folder)).findings
     assert {(f.code, f.level, f.region) for f in found if f.level != "note"} == expected
+
+
+@pytest.mark.parametrize(
+    ("begin", "pause", "region"),
+    [("def", "time.sleep(1)", "step"), ("async def", "await ready()", "step"), ("def", "time.time()", "captured")],
+)
+def test_code_that_sleeps_or_awaits_is_in_no_graph(folder: Path, begin: str, pause: str, region: str) -> None:
+    source = f"""\
+import time
+
+import torch
+from torch import nn
+
+
+{begin} fetched(x):
+    {pause}
+    return x.cpu()
+
+
+class Remote(nn.Module):
+    def forward(self, x):
+        return fetched(x)
+"""
+    (folder / "remote.py").write_text(source)
+    findings = scan_paths([folder], load_config(folder)).findings
+    assert [f.region for f in findings if f.code == "GS103"] == [region]
