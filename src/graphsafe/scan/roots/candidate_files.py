@@ -237,7 +237,8 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
     """Yield the files of packages that a script of the project uses or contains."""
     if not public:
         return
-    scripts = [path for path in files.names if _is_script(path, files.data(path) or b"")]
+    top = os.path.commonpath(files.names)
+    scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
     for package, paths in packages.items():
         named = re.compile(rb"^\s*(?:from|import) %s\b" % re.escape(Path(package).name).encode(), re.M)
         if package and any(path.startswith(f"{package}/") or named.search(files.data(path) or b"") for path in scripts):
@@ -246,7 +247,9 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
 
 def _is_script(path: str, data: bytes) -> bool:
     """Return whether a file is run as a script, and its name says that it trains or runs a model."""
-    return b"\nif __name__ ==" in data and SCRIPT.fullmatch(Path(path).stem) is not None
+    folders = Path(path).parts[:-1]
+    is_named = SCRIPT.fullmatch(Path(path).stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
+    return is_named and b"\nif __name__ ==" in data
 
 
 def may_capture(data: bytes) -> bool:
