@@ -189,8 +189,7 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # The setting cold-paths may rightly name the code around a capture, which runs once; the captured code is still
-        # hot.
+        # The setting cold-paths may rightly name the code around a capture, which runs once; captured code is hot.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))

@@ -10,7 +10,6 @@ from graphsafe.scan.roots.assumed_roots import UNCALLED
 
 class CallGraph:
     def __init__(self, record: Record) -> None:
-        self._roots: Mapping[str, str] = record.roots
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Function -> the line of each call, the called function, and the edge."
         self._callees: dict[str, dict[str, None]] = {}
@@ -25,13 +24,10 @@ class CallGraph:
                     self._calls[caller] = [(edge.line, callee, edge)]
                     self._callees[caller] = {callee: None}
 
-        self.uncertain: frozenset[str] = frozenset()
-        "The functions that only uncertain roots reach."
         uncalled = {ref for ref, why in record.roots.items() if why == UNCALLED}
-        if uncalled:
-            sure = self.reached(record.roots.keys() - uncalled, frozenset())
-            self.uncertain = self.reached(uncalled, frozenset()) - sure
-            self._roots = {ref: why for ref, why in record.roots.items() if ref not in uncalled - self.uncertain}
+        # A function that a sure root reaches has that root.
+        reached = self.reached(record.roots.keys() - uncalled, frozenset()) if uncalled else uncalled
+        self._roots = {ref: why for ref, why in record.roots.items() if ref not in uncalled & reached}
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Return the calls of a function that captures reach."""

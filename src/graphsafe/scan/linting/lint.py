@@ -89,8 +89,6 @@ class Linter:
         regions = Regions(self._project, self._record, calls, self._with_graphs)
         for place, event in self._events(wanted, regions):
             event = _captured(event, captures.get(place.ref))
-            if place.ref in calls.uncertain:
-                event = replace(event, confidence="possible")
             self._match(place, event, wanted, found, hazards)
         for place, event in declared_support.events(self._project, calls, hazards, told):
             self._match(place, event, wanted, found, hazards)

@@ -14,6 +14,8 @@ from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
+_PAUSES = b"time.sleep(", b"ray.get("
+"Calls that wait for time or for other processes, so that no graph holds them."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -22,7 +24,7 @@ class Regions:
     """Finds the region of each line.
 
     A function that replays a graph is not inside a graph, nor are functions that only it calls. The same holds for
-    coroutines, which an event loop runs, and for functions that sleep.
+    coroutines, which an event loop runs, and for functions that sleep or wait for other processes.
     """
 
     def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
@@ -158,9 +160,11 @@ class Regions:
     def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)
         path = ref.partition("::")[0]
-        if facts is None or facts.is_async or b"time.sleep(" not in (self._project.files.data(path) or b""):
+        data = self._project.files.data(path) or b""
+        if facts is None or facts.is_async or not any(call in data for call in _PAUSES):
             return facts is not None and facts.is_async
-        return any("time.sleep(" in line for line in self._project.source(path).lines_of(facts.line, facts.end_line))
+        lines = "\n".join(self._project.source(path).lines_of(facts.line, facts.end_line)).encode()
+        return any(call in lines for call in _PAUSES)
 
     def _captured_lines(self, ref: str) -> Iterator[Lines]:
         node = self._project.function_node(ref)

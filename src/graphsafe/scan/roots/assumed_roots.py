@@ -173,11 +173,13 @@ class _Forms:
         if name in ("update", "compute"):
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
-        if name in _STEPS and self._is_step(name, facts, cls):
+        is_module = self._engine.attributes.is_module(cls)
+        # A model's `sample` makes a whole result.
+        if name in _STEPS and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
             return STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
-        if is_called and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
+        if is_called and not is_module and self._takes_tensors(facts):
             return CALLABLE if name == "__call__" else WAY
         return None
 

@@ -26,7 +26,7 @@ _BESIDE_STEPS = re.compile(
 )
 "Words in the names of functions that run a model beside the steps."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
-_PROGRESS = re.compile(rb"\b(tqdm|trange|progress_bar|alive_bar)\(")
+_PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\(")
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
