@@ -26,7 +26,7 @@ _BESIDE_STEPS = re.compile(
 )
 "Words in the names of functions that run a model beside the steps."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
-_PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\(")
+_PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
@@ -96,13 +96,16 @@ class LoopRoots:
         return found
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
-        """Return the functions that show a progress bar: each takes many steps, or one that is long."""
+        """Return the functions that show progress, and calls of pipelines: each takes many steps, or a long one."""
         project = self._takers.engine.project
-        if _PROGRESS.search(project.files.data(file.path) or b"") is None:
-            return frozenset()
-        lines = [at for at, line in enumerate(project.source(file.path).lines, 1) if _PROGRESS.search(line.encode())]
-        shows = (facts for facts in file.functions.values() if any(facts.line < at <= facts.end_line for at in lines))
-        return {f"{file.path}::{facts.name}" for facts in shows}
+        shows = _PROGRESS.search(project.files.data(file.path) or b"") is not None
+        lines = enumerate(project.source(file.path).lines, 1) if shows else ()
+        found = [at for at, line in lines if _PROGRESS.search(line.encode())]
+        return {
+            f"{file.path}::{name}"
+            for name, facts in file.functions.items()
+            if name.endswith("Pipeline.__call__") or any(facts.line <= at <= facts.end_line for at in found)
+        }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
         """Yield the functions of a file that call functions with loops around steps, or make objects with such
