@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, METRIC, PUBLIC, RESULTS, UNCALLED, WAY
+from graphsafe.scan.roots.assumed_roots import BY_FORM, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph holds them."
+_HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
+"Methods of classes that keep what a step gets on the host, such as replay buffers."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -48,6 +51,7 @@ class Regions:
             # class may be a module or the engine around a module. Metrics are updated after a step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC)
             and not (why == PUBLIC and self._package(ref) in with_modules)
+            and not (why == STEP and _HOST_STORES.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
         for ref in hot:
