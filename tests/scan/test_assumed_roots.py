@@ -711,6 +711,35 @@ class Decoder:
     assert [code for code, *_ in found(tmp_path)] == ["GS103"]
 
 
+@pytest.mark.parametrize(("name", "lines"), [("DiffusionPipeline", []), ("Diffusion", [7])])
+def test_a_pipeline_that_is_a_module_runs_once(tmp_path: Path, name: str, lines: list[int]) -> None:
+    source = f"""\
+import torch
+
+
+class {name}(torch.nn.Module):
+    def __call__(self, noise: torch.Tensor, steps):
+        noise = self.solve(noise, steps)
+        return noise.cpu()
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [line for _, line, _ in found(tmp_path)] == lines
+
+
+@pytest.mark.parametrize(("base", "codes"), [("torch.nn.Module", []), ("object", ["GS101"])])
+def test_the_sample_of_a_model_makes_a_whole_result(tmp_path: Path, base: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class Flow({base}):
+    def sample(self, noise: torch.Tensor):
+        return noise[: noise.max().item()]
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 @pytest.mark.parametrize(("names", "codes"), [("b, h, q_idx, kv_idx", []), ("b, h, rows, columns", ["GS101"])])
 def test_indices_of_a_mask_for_flex_attention_are_no_tensors(tmp_path: Path, names: str, codes: list[str]) -> None:
     packaged(tmp_path, MASK_OF_DOCUMENTS.format(names, names.split(", ")[2]))

@@ -156,6 +156,9 @@ def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
                     print(loss.item())
                 if args.is_main:
                     print(loss.item())  # each step
+                if state.step - state.last >= args.save_interval:
+                    noted(loss)
+                    print(loss.item())
                 manager.keep(model)
                 launch_eval(model)
     """

@@ -269,3 +269,19 @@ class Remote(nn.Module):
     (folder / "remote.py").write_text(source)
     findings = scan_paths([folder], load_config(folder)).findings
     assert [f.region for f in findings if f.code == "GS103"] == [region]
+
+
+@pytest.mark.parametrize(("name", "codes"), [("ReplayBuffer", []), ("Rollouts", ["GS504"])])
+def test_a_replay_buffer_draws_around_graphs(folder: Path, name: str, codes: list[str]) -> None:
+    source = f"""\
+import numpy as np
+import torch
+
+
+class {name}:
+    def sample(self, batch: torch.Tensor):
+        return batch[torch.as_tensor(np.random.randint(0, 8, size=4), device=batch.device)]
+"""
+    (folder / "buffers.py").write_text(source)
+    findings = scan_paths([folder], load_config(folder)).findings
+    assert [f.code for f in findings if f.code == "GS504"] == codes
