@@ -35,6 +35,8 @@ class Regions:
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
+        self._pausing: dict[str, bool] = {}
+        "File -> whether its text holds a call that pauses."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
@@ -164,8 +166,10 @@ class Regions:
     def _pauses(self, ref: str) -> bool:
         facts = self._project.function_facts(ref)
         path = ref.partition("::")[0]
-        data = self._project.files.data(path) or b""
-        if facts is None or facts.is_async or not any(call in data for call in _PAUSES):
+        if path not in self._pausing:
+            data = self._project.files.data(path) or b""
+            self._pausing[path] = any(call in data for call in _PAUSES)
+        if facts is None or facts.is_async or not self._pausing[path]:
             return facts is not None and facts.is_async
         lines = "\n".join(self._project.source(path).lines_of(facts.line, facts.end_line)).encode()
         return any(call in lines for call in _PAUSES)

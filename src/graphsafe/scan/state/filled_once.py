@@ -75,12 +75,11 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
 
     The constructor makes tables of rotary embeddings and the like for the longest input.
     """
-    if frame.node is None or frame.owner is None:
-        return False
-    constructor = frame.project.find_method(frame.owner, "__init__")
+    called = _follows(frame.node, test.line)[2] if frame.node is not None and frame.owner is not None else ()
+    constructor = frame.project.find_method(frame.owner, "__init__") if called and frame.owner is not None else None
     made = frame.project.function_node(constructor) if constructor is not None else None
     begun = {dotted(call.func) for call in inside(made, ast.Call)} if made is not None else set()
-    return any(f"self.{name}" in begun for name in _follows(frame.node, test.line)[2])
+    return any(f"self.{name}" in begun for name in called)
 
 
 def _read_by_property(frame: Frame, name: str) -> str:
