@@ -173,10 +173,10 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value is no tensor that may be one."""
+    """Return whether a branch runs only if a value is no tensor that may be one, and no list is known to come."""
     asked = asked_for_tensor(test)
-    value = frame.evaluate_quietly(asked) if asked is not None else NONE
-    return any(type(option) in (Unknown, Tensor) for option in options(value))
+    kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
+    return not kinds.isdisjoint((Unknown, Tensor)) and Sequence not in kinds
 
 
 def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
