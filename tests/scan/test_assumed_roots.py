@@ -428,7 +428,10 @@ def test_functions_around_a_generation_run_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_hot"),
-    [("initialise", False), ("save_maps", False), ("log_images", False), ("log_prob", True), ("saved", True)],
+    [
+        *[("initialise", False), ("save_maps", False), ("log_images", False), ("log_prob", True), ("saved", True)],
+        *[("generate", False), ("cutoff_to_str", False), ("prepare_ids", False), ("prepared", True), ("to_rgb", True)],
+    ],
 )
 def test_what_sets_up_saves_or_shows_is_not_hot(tmp_path: Path, name: str, is_hot: bool) -> None:
     packaged(
@@ -674,6 +677,108 @@ def found(project: Path, cache: Path | None = None) -> list[tuple[str, int, str]
     return [(f.code, f.location.line, str(f.data["root"])) for f in findings if f.level != "note"]
 
 
+@pytest.mark.parametrize(
+    ("script", "codes"),
+    [
+        ("", ["GS202"]),
+        ("from losses.hard import Trainer\n\nif __name__ == '__main__':\n    Trainer().fit()\n", []),
+        ("from losses.hard import Trainer\n", ["GS202"]),
+    ],
+)
+def test_a_public_function_of_an_application_is_possibly_hot(tmp_path: Path, script: str, codes: list[str]) -> None:
+    """Its scripts show what runs in steps; a library's users call its functions in theirs."""
+    packaged(tmp_path, "import torch\n\n\ndef matched(x, y):\n    return x[y > 0.5]\n")
+    (tmp_path / "train.py").write_text(script)
+    assert [code for code, *_ in found(tmp_path)] == codes
+    possible = scan_paths([tmp_path], Config(root=tmp_path), confidence="possible").findings
+    assert ("GS202", 5) in {(one.code, one.location.line) for one in possible}
+
+
+def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path) -> None:
+    source = """\
+import torch
+from tqdm import tqdm
+
+
+class Decoder:
+    def __call__(self, x: torch.Tensor):
+        parts = [self.part(piece) for piece in tqdm(x.split(8))]
+        return torch.cat(parts).cpu()
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert not found(tmp_path)
+    (tmp_path / "code.py").write_text(source.replace("tqdm(x.split(8))", "x.split(8)"))
+    assert [code for code, *_ in found(tmp_path)] == ["GS103"]
+
+
+@pytest.mark.parametrize(("name", "lines"), [("DiffusionPipeline", []), ("Diffusion", [7])])
+def test_a_pipeline_that_is_a_module_runs_once(tmp_path: Path, name: str, lines: list[int]) -> None:
+    source = f"""\
+import torch
+
+
+class {name}(torch.nn.Module):
+    def __call__(self, noise: torch.Tensor, steps):
+        noise = self.solve(noise, steps)
+        return noise.cpu()
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [line for _, line, _ in found(tmp_path)] == lines
+
+
+@pytest.mark.parametrize(("base", "codes"), [("torch.nn.Module", []), ("object", ["GS101"])])
+def test_the_sample_of_a_model_makes_a_whole_result(tmp_path: Path, base: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class Flow({base}):
+    def sample(self, noise: torch.Tensor):
+        return noise[: noise.max().item()]
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(("names", "codes"), [("b, h, q_idx, kv_idx", []), ("b, h, rows, columns", ["GS101"])])
+def test_indices_of_a_mask_for_flex_attention_are_no_tensors(tmp_path: Path, names: str, codes: list[str]) -> None:
+    packaged(tmp_path, MASK_OF_DOCUMENTS.format(names, names.split(", ")[2]))
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+MASK_OF_DOCUMENTS = """\
+import torch
+
+
+def masked(lengths: torch.Tensor):
+    documents = torch.repeat_interleave(lengths, lengths, output_size=64)
+
+    def same({0}):
+        last = torch.minimum(lengths.sum(), {1})
+        return documents[last] == 0
+
+    return same
+"""
+
+
+def test_a_default_device_may_be_another_one(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+class Stop:
+    def __init__(self, ends, device{}="cpu"):
+        self.ends = torch.tensor(ends, device=device)
+
+    def __call__(self, scores: torch.Tensor):
+        return scores[:, self.ends]
+"""
+    (tmp_path / "code.py").write_text(source.format(": str"))
+    assert not found(tmp_path)
+    (tmp_path / "code.py").write_text(source.format(": str").replace("device=device", "device='cpu'"))
+    assert [code for code, *_ in found(tmp_path)] == ["GS302"]
+
+
 KERNEL = """\
 import torch
 import triton
@@ -761,7 +866,10 @@ def test_arguments_of_an_autograd_function_with_a_class_method(tmp_path: Path) -
     assert ("GS202", 9) in {(one.code, one.location.line) for one in report.findings}
 
 
-@pytest.mark.parametrize(("where", "codes"), [("tests/net.py", []), ("net/tested.py", ["GS101"])])
+@pytest.mark.parametrize(
+    ("where", "codes"),
+    [("tests/net.py", []), ("unittests/net.py", []), ("data/net.py", []), ("net/tested.py", ["GS101"])],
+)
 def test_modules_of_tests_are_not_hot(tmp_path: Path, where: str, codes: list[str]) -> None:
     path = tmp_path / where
     path.parent.mkdir()

@@ -167,3 +167,48 @@ def test_a_global_that_a_helper_replaces_for_another_size(scan: Scan) -> None:
 
 def test_a_global_that_a_helper_only_fills(scan: Scan) -> None:
     assert "GS703" not in [code for code, _ in scan(SHARED.format(test="room is None"))]
+
+
+TABLE = """\
+    class Rotary(nn.Module):
+        def __init__(self, length: int):
+            super().__init__()
+            self.length = length
+            {begin}
+
+        def fill(self, length: int, device):
+            self.length = length
+            self.table = torch.arange(length).to(device)
+
+        def forward(self, x: torch.Tensor):
+            if x.shape[1] > self.length:
+                self.fill(x.shape[1], x.device)
+            return x * self.table[: x.shape[1]]
+    """
+
+
+@pytest.mark.parametrize(("begin", "copies"), [("self.fill(length, None)", False), ("self.table = None", True)])
+def test_a_table_that_its_constructor_has_filled_seldom_grows(scan: Scan, begin: str, copies: bool) -> None:
+    codes = [code for code, _ in scan(TABLE.format(begin=begin))]
+    assert ("GS304" in codes) is copies
+
+
+@pytest.mark.parametrize(
+    ("test", "codes"),
+    [
+        ("self.mode == 'debug'", []),
+        ("self.mode == 'train'", ["GS101"]),
+        ("not torch.is_tensor(t)", []),
+        ("not isinstance(t, torch.Tensor)", []),
+        ("torch.is_tensor(t)", ["GS101"]),
+    ],
+)
+def test_a_branch_for_debugging_or_for_numbers(scan: Scan, test: str, codes: list[str]) -> None:
+    source = f"""\
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, t: torch.Tensor | float):
+            if {test}:
+                x = x * x.max().item()
+            return x
+    """
+    assert [code for code, _ in scan(source)] == codes

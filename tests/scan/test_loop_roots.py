@@ -128,6 +128,43 @@ def test_a_training_loop_is_a_step_but_for_what_it_does_now_and_then(folder: Pat
     assert warned(folder, TRAINING) == {"every step", "a batch", "the module's own loop"}
 
 
+def test_what_a_loop_calls_seldom_is_no_step(folder: Path) -> None:
+    source = """
+        import torch
+        from torch import nn
+
+        class CheckpointManager:
+            def keep(self, model):
+                torch.ones(1, device="cuda").item()
+
+        def launch_eval(model):
+            torch.ones(1, device="cuda").item()
+
+        def noted(loss):
+            return loss.item()  # a helper
+
+        def train(model: nn.Module, optimizer, batches, state, args):
+            manager = CheckpointManager()
+            for x in batches:
+                loss = (model(x.cuda()) - 1).mean()
+                loss.backward()
+                optimizer.step()
+                noted(loss)
+                if every_n_steps(state, 10):
+                    print(loss.item())
+                if args.should_log and state.is_main:
+                    print(loss.item())
+                if args.is_main:
+                    print(loss.item())  # each step
+                if state.step - state.last >= args.save_interval:
+                    noted(loss)
+                    print(loss.item())
+                manager.keep(model)
+                launch_eval(model)
+    """
+    assert warned(folder, source) == {"a helper", "each step"}
+
+
 def test_what_warms_up_or_measures_is_no_step(folder: Path) -> None:
     assert warned(folder, WARM_UP) == {"replays"}
 

@@ -243,3 +243,45 @@ def test_public_functions_stand_around_the_modules_of_their_package(
     (folder / "library" / "pool.py").write_text(source)
     found = scan_paths([folder], load_config(folder)).findings
     assert {(f.code, f.level, f.region) for f in found if f.level != "note"} == expected
+
+
+@pytest.mark.parametrize(
+    ("begin", "pause", "region"),
+    [("def", "time.sleep(1)", "step"), ("async def", "await ready()", "step"), ("def", "time.time()", "captured")],
+)
+def test_code_that_sleeps_or_awaits_is_in_no_graph(folder: Path, begin: str, pause: str, region: str) -> None:
+    source = f"""\
+import time
+
+import torch
+from torch import nn
+
+
+{begin} fetched(x):
+    {pause}
+    return x.cpu()
+
+
+class Remote(nn.Module):
+    def forward(self, x):
+        return fetched(x)
+"""
+    (folder / "remote.py").write_text(source)
+    findings = scan_paths([folder], load_config(folder)).findings
+    assert [f.region for f in findings if f.code == "GS103"] == [region]
+
+
+@pytest.mark.parametrize(("name", "codes"), [("ReplayBuffer", []), ("Rollouts", ["GS504"])])
+def test_a_replay_buffer_draws_around_graphs(folder: Path, name: str, codes: list[str]) -> None:
+    source = f"""\
+import numpy as np
+import torch
+
+
+class {name}:
+    def sample(self, batch: torch.Tensor):
+        return batch[torch.as_tensor(np.random.randint(0, 8, size=4), device=batch.device)]
+"""
+    (folder / "buffers.py").write_text(source)
+    findings = scan_paths([folder], load_config(folder)).findings
+    assert [f.code for f in findings if f.code == "GS504"] == codes

@@ -16,9 +16,8 @@ from typing import Literal
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
-from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Place, Record, reason_weight
+from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
 from graphsafe.scan.domain.values import (
     NONE,
@@ -35,13 +34,30 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import made_twice, replay_site
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
-from graphsafe.scan.linting.gather import constructions, gather, included, joined, new_roots, passed_by_name
-from graphsafe.scan.roots.assumed_roots import BY_FORM, FACTORY, PERHAPS, PUBLIC, RESULTS, RUNS_ONCE, assumed_roots_of
+from graphsafe.scan.linting.gather import (
+    constructions,
+    gather,
+    include_uncertain,
+    included,
+    joined,
+    new_roots,
+    passed_by_name,
+)
+from graphsafe.scan.roots.assumed_roots import (
+    BY_FORM,
+    FACTORY,
+    PERHAPS,
+    PUBLIC,
+    RESULTS,
+    RUNS_ONCE,
+    UNCALLED,
+    assumed_roots_of,
+)
 from graphsafe.scan.roots.between_steps import changing_methods
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
-from graphsafe.scan.roots.hot_roots import COLD_PATHS, HotnessRules, roots_of
+from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
@@ -207,11 +223,13 @@ class Driver:
 
     def outcome(self) -> Outcome:
         """Return the findings of this process and free its summaries: nothing can be read afterwards."""
-        record = gather([self._read[step] for step in sorted(self._read, key=repr)])
+        steps = sorted(self._read, key=repr)
+        record = gather([self._read[step] for step in steps if not self._is_uncalled(step)])
+        include_uncertain(record, gather([self._read[step] for step in steps if self._is_uncalled(step)]))
         for path in self._replaying:
-            record.replays.update(replays_of(self.project, path))
+            record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:
-            record.replays.update(metadata_of(self.project, path))
+            record.replays.update(replay_site.placed_metadata(self.project, path))
         self._read.clear()
         self._engine.forget()
         return Outcome(record, self._whys)
@@ -280,6 +298,8 @@ class Driver:
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if not engine.budget.holds(ref):
                 continue
+            if why == FORWARD and ref.endswith(".__call__") and ref in self._loops.generating(file):
+                continue  # a pipeline, which runs once
             self._note_why(ref, why, 0)
             steps.append(Step("root", ref, receiver))
         steps += [Step("site", site) for site in capture_sites(self.project, file)]
@@ -301,13 +321,18 @@ class Driver:
             if step.kind == "perhaps" and not holds_device(summary.value):
                 continue
             if step.kind in ("public", "perhaps"):
-                self._note_why(step.ref, RESULTS if is_for_host(summary.value) else PUBLIC, 1)
+                why = RESULTS if is_for_host(summary.value) else PUBLIC
+                self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
             self._read[step] = summary
             for found in included([summary], self._looked_into):
                 for root in new_roots([found]):
                     if root.why:
                         self._note_why(root.ref, root.why, 1)
                     waiting.append(Step("root", root.ref, root.receiver, root.guarded, given=root.given))
+
+    def _is_uncalled(self, step: Step) -> bool:
+        """Return whether a step is a public function of an application, and no known step calls it."""
+        return step.kind in ("public", "perhaps") and step.ref.partition("::")[0] in self._candidates.applied
 
     def _note_why(self, ref: str, why: str, others: int) -> None:
         reason = (-reason_weight(why), others, why)
@@ -373,20 +398,3 @@ def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, 
             if type(joined) is Tensor and joined.where == "host":
                 found.setdefault(method, {})[name] = joined
     return found
-
-
-def replays_of(project: Project, path: str) -> dict[Place, Event]:
-    """Return the events around the replays of graphs in a file, in hot and in cold code."""
-    file = project.file(path)
-    if file is None:
-        return {}
-    return _placed(path, replay_site.events(parse(project.source(path).text), file.module))
-
-
-def metadata_of(project: Project, path: str) -> dict[Place, Event]:
-    """Return the events of the metadata objects that a file makes for captures and for steps."""
-    return _placed(path, replay_site.events_of_metadata(parse(project.source(path).text)))
-
-
-def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]:
-    return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}

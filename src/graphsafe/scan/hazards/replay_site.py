@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, EventKind, span_of
+from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,
     graph_keys,
@@ -34,7 +35,9 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
+from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)
@@ -68,6 +71,21 @@ def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
     """Yield the function and the event of each field that a capture and each step make anew."""
     for name, at, text in made_twice.lines(tree):
         yield name, _event("AttrWrite", "made-twice", at, text)
+
+
+def placed_events(project: Project, path: str) -> dict[Place, Event]:
+    """Return the events around the replays of graphs in a file, in hot and in cold code."""
+    file = project.file(path)
+    return _placed(path, events(parse(project.source(path).text), file.module)) if file is not None else {}
+
+
+def placed_metadata(project: Project, path: str) -> dict[Place, Event]:
+    """Return the events of the metadata objects that a file makes for captures and for steps."""
+    return _placed(path, events_of_metadata(parse(project.source(path).text)))
+
+
+def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]:
+    return {Place(path, function, event.span, event.kind, event.how): event for function, event in found}
 
 
 class _Site:

@@ -61,6 +61,7 @@ from graphsafe.scan.models import named_calls, platforms
 from graphsafe.scan.sources.node_memo import expression_text
 from graphsafe.scan.state import writes
 from graphsafe.scan.state.filled_once import is_filled_here
+from graphsafe.scan.state.first_step_tests import is_called_seldom
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.named_classes import NamedClasses
@@ -188,10 +189,10 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # The setting cold-paths may rightly name the code around a capture, which runs once; the captured code is still
-        # hot.
+        # The setting cold-paths may rightly name the code around a capture, which runs once; captured code is hot.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
+        hot = hot and not (frame.step_loops and is_called_seldom(qualified))
         if hot:
             self.note_call(frame, node, ref, facts.line)
         if function.partial or function.partial_keywords:

@@ -17,10 +17,12 @@ from graphsafe.scan.domain.values import (
     Instance,
     RuntimeObject,
     Sequence,
+    Tensor,
     Unknown,
     Value,
     as_tensor,
     describe,
+    options,
 )
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
@@ -33,7 +35,7 @@ from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
-from graphsafe.scan.state.first_step_tests import asks_remainder
+from graphsafe.scan.state.first_step_tests import asked_for_tensor, asks_by_name, asks_remainder
 from graphsafe.scan.symbols.index import dotted
 
 Env = dict[str, Value]
@@ -146,9 +148,10 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     """Read one branch under the conditions that lead to it."""
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
-    _enter_branch(frame, ways, branch)
     # A branch of a loop around steps often only logs, saves or evaluates from time to time.
-    rare = bool(frame.step_loops) and branch and asks_remainder(ways.node.test)
+    asks_rarely = asks_remainder if frame.step_loops else asks_by_name
+    rare = branch and frame.hot and (asks_rarely(ways.node.test) or _is_for_numbers(frame, ways.node.test))
+    _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare
     runs_on = execute(frame, body)
@@ -167,6 +170,13 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
             ways.guard = verdict.text
         else:
             ways.test = verdict.test_of(not branch)
+
+
+def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
+    """Return whether a branch runs only if a value is no tensor that may be one, and no list is known to come."""
+    asked = asked_for_tensor(test)
+    kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
+    return not kinds.isdisjoint((Unknown, Tensor)) and Sequence not in kinds
 
 
 def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.domain.record import Edge, Record
+from graphsafe.scan.roots.assumed_roots import UNCALLED
 
 
 class CallGraph:
     def __init__(self, record: Record) -> None:
-        self._roots = record.roots
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Function -> the line of each call, the called function, and the edge."
         self._callees: dict[str, dict[str, None]] = {}
@@ -23,6 +23,11 @@ class CallGraph:
                 else:
                     self._calls[caller] = [(edge.line, callee, edge)]
                     self._callees[caller] = {callee: None}
+
+        uncalled = {ref for ref, why in record.roots.items() if why == UNCALLED}
+        # A function that a sure root reaches has that root.
+        reached = self.reached(record.roots.keys() - uncalled, frozenset()) if uncalled else uncalled
+        self._roots = {ref: why for ref, why in record.roots.items() if ref not in uncalled & reached}
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Return the calls of a function that captures reach."""

@@ -102,6 +102,15 @@ def gather(steps: Sequence[Summary]) -> Record:
     return record
 
 
+def include_uncertain(record: Record, uncertain: Record) -> None:
+    """Add the calls of roots that may be none, and their events as possible ones."""
+    for place, event in uncertain.events.items():
+        _add_event(record, place, replace(event, confidence="possible"))
+    for callee, edges in uncertain.edges.items():
+        record.edges.setdefault(callee, {}).update(edges)
+    record.failures.update(uncertain.failures)
+
+
 def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str]) -> Record:
     """Join several records into one. `whys` gives the reason for each root function."""
     record = Record(roots=dict(sorted(whys.items())))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, METRIC, PUBLIC, RESULTS, WAY
+from graphsafe.scan.roots.assumed_roots import BY_FORM, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
+_PAUSES = b"time.sleep(", b"ray.get("
+"Calls that wait for time or for other processes, so that no graph holds them."
+_HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
+"Methods of classes that keep what a step gets on the host, such as replay buffers."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -21,7 +26,8 @@ Lines = tuple[int, int]
 class Regions:
     """Finds the region of each line.
 
-    A function that replays a graph is not inside a graph, nor are functions that only it calls.
+    A function that replays a graph is not inside a graph, nor are functions that only it calls. The same holds for
+    coroutines, which an event loop runs, and for functions that sleep or wait for other processes.
     """
 
     def __init__(self, project: Project, record: Record, calls: CallGraph, with_graphs: Set[str]) -> None:
@@ -29,8 +35,10 @@ class Regions:
         self._project = project
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
+        self._pausing: dict[str, bool] = {}
+        "File -> whether its text holds a call that pauses."
         hot = {*record.edges, *record.roots}
-        replaying = {ref for ref in hot if self._replays(ref)}
+        replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, *BY_FORM)
@@ -43,8 +51,9 @@ class Regions:
             if ref not in replaying
             # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
             # class may be a module or the engine around a module. Metrics are updated after a step.
-            and why not in (RESULTS, LOOP, HOT_PATH_AROUND, WAY, METRIC)
+            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC)
             and not (why == PUBLIC and self._package(ref) in with_modules)
+            and not (why == STEP and _HOST_STORES.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
         for ref in hot:
@@ -153,6 +162,17 @@ class Regions:
         file = self._project.files.index(ref.partition("::")[0])
         node = self._project.function_node(ref) if file is not None and file.replays else None
         return node is not None and any(is_replay(inner) for _, inner in own_nodes(node))
+
+    def _pauses(self, ref: str) -> bool:
+        facts = self._project.function_facts(ref)
+        path = ref.partition("::")[0]
+        if path not in self._pausing:
+            data = self._project.files.data(path) or b""
+            self._pausing[path] = any(call in data for call in _PAUSES)
+        if facts is None or facts.is_async or not self._pausing[path]:
+            return facts is not None and facts.is_async
+        lines = "\n".join(self._project.source(path).lines_of(facts.line, facts.end_line)).encode()
+        return any(call in lines for call in _PAUSES)
 
     def _captured_lines(self, ref: str) -> Iterator[Lines]:
         node = self._project.function_node(ref)

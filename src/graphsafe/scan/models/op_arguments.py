@@ -54,6 +54,9 @@ def _device_of_number(value: Number) -> DeviceValue | None:
         return DeviceValue("any")
     if isinstance(value.const, str):
         base = value.const.partition(":")[0]
+        if base == "cpu" and value.overridable_by == "default":
+            # Callers that are not known may pass another device.
+            return DeviceValue("any")
         if base in ("cpu", "meta", "mps"):
             return DeviceValue("host")
         return DeviceValue("device", value.const) if base in ("cuda", "xpu", "hpu", "npu", "xla") else None

@@ -28,13 +28,15 @@ ENTRY = "entered in a table or registry"
 FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
+UNCALLED = "a public function of an application, which no known step calls"
+"The reason for a public function that may as well run once: what it leads to is only possible."
 RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
 RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP)
 "Reasons that do not make a function a root if it generates, which runs a model in a loop."
-BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS)
+BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 
 _WORDS = (
@@ -56,12 +58,16 @@ _LAUNCH = re.compile(rb"(?<![\w.\])])(\w+)\[[^\[\]=:]+\]\(")
 _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|bench|test|tune|warm", re.I)
 """Words in the names of modules and functions whose kernels run once (for instance over the weights) or outside of
 steps."""
-_PREPARES_DATA = re.compile(r"(Dataset|DataLoader|DataModule|Collator)\.")
-"Classes that make a step's inputs."
+_PREPARES_DATA = re.compile(
+    r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator)\w*\."
+)
+"Classes that make a step's inputs, or save, show or judge its results."
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 _HOOK_WORDS = (b"(module", b"(self, module")
 _HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
 "The parameters that torch's documentation gives a forward hook."
+_MASK_INDICES = frozenset(("q_idx", "kv_idx"))
+"Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
 _STEPS = ("step", "sample")
@@ -156,7 +162,9 @@ class _Forms:
         if node is None or facts.owner is not None or not makes_function(node):
             return False
         return any(
-            isinstance(inner, ast.FunctionDef) and takes_tensors(inner, self._engine.ops, False, self._imports_torch)
+            isinstance(inner, ast.FunctionDef)
+            and takes_tensors(inner, self._engine.ops, False, self._imports_torch)
+            and not {argument.arg for argument in inner.args.args} >= _MASK_INDICES
             for inner in node.body
         )
 
@@ -167,11 +175,13 @@ class _Forms:
         if name in ("update", "compute"):
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
-        if name in _STEPS and self._is_step(name, facts, cls):
+        is_module = self._engine.attributes.is_module(cls)
+        # A model's `sample` makes a whole result.
+        if name in _STEPS and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
             return STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
-        if is_called and not self._engine.attributes.is_module(cls) and self._takes_tensors(facts):
+        if is_called and not is_module and self._takes_tensors(facts):
             return CALLABLE if name == "__call__" else WAY
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,9 +46,14 @@ OUTSIDE_STEPS = frozenset(
 )
 "Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
-    r"tests|evals?|evaluation|datasets?|data_?loaders?|collat(e|ors?)|(data_(transforms|pipeline)|input_pipeline)\w*"
+    r"(unit_?)?tests?|testing|evals?|evaluation|datasets?|data_?loaders?|collat(e|ors?)|demos?|gradio\w*|web_?ui"
+    r"|(data_(transforms|pipeline)|input_pipeline)\w*|(data_?)?preprocess(ing|ors?)?"
 )
-"Modules and packages that evaluate, or make a step's inputs before there is a step, often in processes of their own."
+"Modules and packages that test, evaluate or show, or make a step's inputs before it, often in processes of their own."
+SCRIPT = re.compile(
+    r"(train|finetune|run|main|serve|server|infer|inference|app|cli|launch|generate|sample)(_\w+)?|\w+_train"
+)
+"Modules that start an application, if they are run as a script."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
@@ -63,6 +68,8 @@ class Candidates:
     "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
     public: frozenset[str]
     "Files whose public functions may be roots, since nothing in their package captures."
+    applied: frozenset[str]
+    "Of these, the files of packages for which the project has scripts that train or run: these call what steps need."
     beside_steps: frozenset[str]
     "Files of packages that hold tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
@@ -137,6 +144,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     if not config.targets:
         others = (package for package in packages if package and package not in capturing)
         public = frozenset(path for package in others for path in _using_torch(files, package, packages[package]))
+    applied = frozenset(_applied(packages, files, public))
     names = step_names(_taking_steps(packages, files))
     found: list[str] = []
     for path in candidates:
@@ -152,7 +160,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     chooses_device = any(True for _ in _with(packages, files, may_choose_device))
     has_one_device = any(True for _ in _with(packages, files, lambda data: ONE_A_PROCESS.search(data) is not None))
     paths = (*found, TARGETS) if config.targets else tuple(found)
-    return Candidates(paths, public, beside, with_graphs, chooses_device, has_one_device, scope, names)
+    return Candidates(paths, public, applied, beside, with_graphs, chooses_device, has_one_device, scope, names)
 
 
 def _by_package(files: Files) -> Mapping[str, Sequence[str]]:
@@ -223,6 +231,25 @@ def _is_beside(path: str, package: str) -> bool:
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
     """Return the files of a package that use torch, without its tests, examples and the like."""
     return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
+
+
+def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[str]) -> Iterator[str]:
+    """Yield the files of packages that a script of the project uses or contains."""
+    if not public:
+        return
+    top = os.path.commonpath(files.names)
+    scripts = [path for path in files.names if _is_script(os.path.relpath(path, top), files.data(path) or b"")]
+    for package, paths in packages.items():
+        named = re.compile(rb"^\s*(?:from|import) %s\b" % re.escape(Path(package).name).encode(), re.M)
+        if package and any(path.startswith(f"{package}/") or named.search(files.data(path) or b"") for path in scripts):
+            yield from (path for path in paths if path in public)
+
+
+def _is_script(path: str, data: bytes) -> bool:
+    """Return whether a file is run as a script, and its name says that it trains or runs a model."""
+    folders = Path(path).parts[:-1]
+    is_named = SCRIPT.fullmatch(Path(path).stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
+    return is_named and b"\nif __name__ ==" in data
 
 
 def may_capture(data: bytes) -> bool:

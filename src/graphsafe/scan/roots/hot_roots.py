@@ -48,6 +48,9 @@ COLD_BEGINNINGS = (
     "_warmup",
     "_warm_up",
 )
+_BESIDE_MODULES = re.compile(r"(unit_?)?tests?|testing|data|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?")
+"Folders whose modules no step calls unless other code does."
+_TEST_FILE = re.compile(r"test_\w+|\w+_test|conftest")
 FORWARD = "forward of a torch module"
 COLD_PATHS = "cold-paths names it"
 HOT_PATH = "named in hot-paths"
@@ -73,6 +76,13 @@ def is_other_module(module: str) -> bool:
 @cache
 def is_preparing(module: str) -> bool:
     return PREPARING_MODULE.search(module) is not None
+
+
+@cache
+def is_beside_modules(path: str) -> bool:
+    """Return whether a file's folders or name say that it holds tests, or modules that prepare data on the host."""
+    *folders, name = path.removesuffix(".py").split("/")
+    return any(map(_BESIDE_MODULES.fullmatch, folders)) or _TEST_FILE.fullmatch(name) is not None
 
 
 class HotnessRules:
@@ -144,7 +154,7 @@ def roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: Mapping[str, Region]
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Yield function, receiver and reason of every root that a file defines."""
-    is_test = "tests" in paths.relative(file.path).split("/")[:-1]
+    is_test = is_beside_modules(paths.relative(file.path))
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
         # Tests call the modules that they define; nobody captures these.

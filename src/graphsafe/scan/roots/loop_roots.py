@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
-from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
@@ -26,6 +26,7 @@ _BESIDE_STEPS = re.compile(
 )
 "Words in the names of functions that run a model beside the steps."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
+_PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
@@ -57,31 +58,54 @@ class LoopRoots:
         return self.of(file).get(ref) if file is not None else None
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions that run a model in loops (such as generation) and neither train nor replay.
+        """Return the functions that run a model in loops (such as generation) and neither train nor replay, and those
+        that show progress.
 
-        Functions of the file that call these run once as well, and so do functions that these call around their loops
-        only. A function that trains in loops may itself be called in a loop, such as an agent's update.
+        Functions of the file that lead to these run once as well, and so do functions that these call around their
+        loops only. A function that trains in loops may itself be called in a loop, such as an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
-        found = {
+        runs = {
             ref
             for ref in refs
             if takers and all(how == "runs" for _, how, _ in takers.steps_in(ref.partition("::")[2]))
         }
-        if not found or takers is None:
-            return found
-        calls = re.compile("|".join(map(_own_call, sorted(found))))
+        found = {*runs, *self._showing_progress(file)}
         around = {
-            name for ref in found for name in _called_around(takers.node(ref.partition("::")[2]), self.of(file)[ref])
+            name
+            for ref in runs
+            if takers
+            for name in _called_around(takers.node(ref.partition("::")[2]), self.of(file)[ref])
         }
-        lines = self._takers.engine.project.source(file.path).lines
-        for name, facts in file.functions.items():
-            begins = calls.search("\n".join(lines[facts.line : facts.end_line])) is not None
-            called = ("self." if facts.owner is not None else "") + name.rpartition(".")[2]
-            if f"{file.path}::{name}" not in self.of(file) and (begins or called in around):
-                found.add(f"{file.path}::{name}")
+        lines = self._takers.engine.project.source(file.path).lines if found else ()
+        new = set(found)
+        while new:
+            calls = re.compile("|".join(map(_own_call, sorted(new))))
+            new = set()
+            for name, facts in file.functions.items():
+                ref = f"{file.path}::{name}"
+                called = ("self." if facts.owner is not None else "") + name.rpartition(".")[2]
+                if (
+                    ref not in found
+                    and ref not in self.of(file)
+                    and (called in around or calls.search("\n".join(lines[facts.line : facts.end_line])))
+                ):
+                    new.add(ref)
+            found |= new
         return found
+
+    def _showing_progress(self, file: FileIndex) -> Set[str]:
+        """Return the functions that show progress, and calls of pipelines: each takes many steps, or a long one."""
+        project = self._takers.engine.project
+        shows = _PROGRESS.search(project.files.data(file.path) or b"") is not None
+        lines = enumerate(project.source(file.path).lines, 1) if shows else ()
+        found = [at for at, line in lines if _PROGRESS.search(line.encode())]
+        return {
+            f"{file.path}::{name}"
+            for name, facts in file.functions.items()
+            if name.endswith("Pipeline.__call__") or any(facts.line <= at <= facts.end_line for at in found)
+        }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
         """Yield the functions of a file that call functions with loops around steps, or make objects with such
@@ -118,7 +142,8 @@ class LoopRoots:
     def _found(self, file: FileIndex) -> Iterator[tuple[str, Loops]]:
         data = self._takers.engine.project.files.data(file.path) or b""
         module = file.module.rpartition(".")[2]
-        if _is_beside_steps(module, b".replay(" in data) or not may_hold_loop(data, self._takers.names):
+        is_beside = is_beside_modules(self._paths.relative(file.path)) or _is_beside_steps(module, b".replay(" in data)
+        if is_beside or not may_hold_loop(data, self._takers.names):
             return
         found = _File(self._takers, file)
         for name, loops in found.loops():

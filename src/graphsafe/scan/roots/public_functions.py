@@ -15,17 +15,21 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
-    r"(?<![^\W_])(init|initiali[sz]e|save|plot|visuali[sz]e|log_(images?|videos?|metrics|stats))(?![^\W_])"
+    r"(?<![^\W_])(init|initiali[sz]e|set_?up|prepare|set_timesteps|generate|save|write|dump|export|print"
+    r"|plot|visuali[sz]e|to_(str|string|json|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"
 )
-"Words in the names of functions that set up, save or show something."
+"Words in the names of functions that set up, save or show something, or generate a whole result."
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")
 _GATHERING = ("append", "extend", "update", "add")
 
 
 def is_public(facts: FunctionFacts) -> bool:
     """Return whether users may call a function in their steps, as far as its name tells."""
-    is_named = all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))
-    return is_named and _ONCE.search(facts.name) is None
+    return _has_public_name(facts) and _ONCE.search(facts.name) is None
+
+
+def _has_public_name(facts: FunctionFacts) -> bool:
+    return all(part == "__call__" or not part.startswith("_") for part in facts.name.split("."))
 
 
 def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> bool | None:
@@ -48,7 +52,7 @@ def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFact
         return False
     read = _reads(node)
     for other in file.functions.values():
-        if other.owner == facts.owner and other.name != facts.name and is_public(other):
+        if other.owner == facts.owner and other.name != facts.name and _has_public_name(other):
             beside = engine.project.function_node(f"{file.path}::{other.name}")
             if beside is None or _fills(beside).isdisjoint(read):
                 continue

@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import Instance, RuntimeObject, as_tensor, dep
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
-from graphsafe.scan.state.provenance import CONSTRUCTORS, bound_to, identified_by
+from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, identified_by
 from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
@@ -49,6 +49,8 @@ def is_filled_here(frame: Frame) -> bool:
 def _is_filled(frame: Frame, test: LazyTest) -> bool:
     if _fills_table(frame, test):
         return True
+    if test.target.startswith(("size of ", CAPACITY)):
+        return _is_filled_again(frame, test)
     missing = _missing(frame, test)
     if missing in frame.globals:
         return _is_filled_global(frame, test, missing)
@@ -66,6 +68,18 @@ def _is_filled(frame: Frame, test: LazyTest) -> bool:
         if once and (not {target, f"self.{name}"}.isdisjoint(assigned) or not writers.isdisjoint(called)):
             return True
     return False
+
+
+def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
+    """Return whether a step fills a table that is too small by the method with which the constructor has filled it.
+
+    The constructor makes tables of rotary embeddings and the like for the longest input.
+    """
+    called = _follows(frame.node, test.line)[2] if frame.node is not None and frame.owner is not None else ()
+    constructor = frame.project.find_method(frame.owner, "__init__") if called and frame.owner is not None else None
+    made = frame.project.function_node(constructor) if constructor is not None else None
+    begun = {dotted(call.func) for call in inside(made, ast.Call)} if made is not None else set()
+    return any(f"self.{name}" in begun for name in called)
 
 
 def _read_by_property(frame: Frame, name: str) -> str:

@@ -3,18 +3,68 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from graphsafe.scan.execution.frame import LazyTest
 from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.state.first_step import lazy_tests, returned_if_there, size_tests
 from graphsafe.scan.state.provenance import capacity_tests, has_alternative
+from graphsafe.scan.symbols.index import dotted
+
+_SELDOM = re.compile(
+    r"(^|_)every(_|$)|(^|_)(should|do|is|need|needs|time_to|must)_(log|sav|eval|valid|checkpoint|print|dump|plot|report)"
+)
+"Names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
+_INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
+"Names of what a test of a loop compares with: `step - last >= config.interval`."
+_CALLED_SELDOM = re.compile(
+    r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
+    r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
+    r"|\w*(Checkpoint(er|Manager|Saver|IO)|Evaluator|Visualizer|Dataset)\.\w+)$"
+)
+"Names of functions that save, show or evaluate: a loop around steps calls these from time to time."
+
+
+def is_called_seldom(name: str) -> bool:
+    return _CALLED_SELDOM.search(name) is not None
 
 
 @memoize_on_node
 def asks_remainder(test: ast.expr) -> bool:
     """Return whether a test is `step % 100 == 0`, perhaps with more conditions, so that few iterations of a loop pass
     the test."""
-    return any(isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod) for inner in ast.walk(test))
+    return asks_by_name(test) or any(
+        (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
+        or (isinstance(inner, ast.Compare) and any(map(_is_interval, inner.comparators)))
+        for inner in ast.walk(test)
+    )
+
+
+def _is_interval(node: ast.expr) -> bool:
+    return _INTERVAL.search((dotted(node) or "").rpartition(".")[2]) is not None
+
+
+@memoize_on_node
+def asked_for_tensor(test: ast.expr) -> ast.expr | None:
+    """Return `x` if a test is `not torch.is_tensor(x)` or `not isinstance(x, torch.Tensor)`.
+
+    Most callers in a step pass a tensor, so that the branch does not run.
+    """
+    call = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    if not isinstance(call, ast.Call) or not call.args:
+        return None
+    name, last = dotted(call.func) or "", (dotted(call.args[-1]) or "").rpartition(".")[2]
+    asks = name.rpartition(".")[2] == "is_tensor" or (name == "isinstance" and last == "Tensor")
+    return call.args[0] if asks else None
+
+
+@memoize_on_node
+def asks_by_name(test: ast.expr) -> bool:
+    """Return whether a test asks, by its name, for a step that logs, saves or evaluates: `every_n_steps(state, 10)`."""
+    if isinstance(test, ast.BoolOp):
+        return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
+    name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
+    return _SELDOM.search(name.rpartition(".")[2]) is not None
 
 
 @memoize_on_node

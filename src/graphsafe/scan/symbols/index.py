@@ -61,6 +61,7 @@ class FunctionFacts:
     "Whether the function has a `with` block that captures, or names a function that makes a graph."
     hands_over: bool = False
     "Whether the function may register a hook or assign `forward`."
+    is_async: bool = False
 
     @property
     def is_method(self) -> bool:
@@ -204,6 +205,7 @@ class _Builder:
             mark=mark,
             captures=self._captures(node),
             hands_over=any(first < number <= (node.end_lineno or node.lineno) for number in self.handing_over),
+            is_async=isinstance(node, ast.AsyncFunctionDef),
         )
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):

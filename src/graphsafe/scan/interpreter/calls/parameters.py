@@ -13,6 +13,7 @@ from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
     ClassValue,
+    DeviceValue,
     Dict,
     Instance,
     Number,
@@ -251,4 +252,6 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     value = outer.evaluate(node)
     if type(value) is Number and overridable_by is not None:
         return replace(value, overridable_by=overridable_by)
+    if type(value) is DeviceValue and overridable_by is not None:
+        return DeviceValue("any")
     return value

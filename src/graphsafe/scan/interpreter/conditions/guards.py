@@ -150,7 +150,9 @@ def _is_debug(test: ast.expr) -> bool:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
         return any(map(_is_debug, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
-        return _is_debug(test.left)
+        right = test.comparators[0]
+        # `if self.mode == "debug":`
+        return _is_debug(test.left) or (isinstance(right, ast.Constant) and right.value == "debug")
     if isinstance(test, ast.Call):
         if isinstance(test.func, ast.Attribute) and test.func.attr == "get":
             return _is_debug(test.func.value)
