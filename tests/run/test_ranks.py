@@ -33,7 +33,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "stale": None,
         "held_outputs": {"collected": [], "compared": [], "overwritten": None},
         "keeps_pool": False,
-        "generators": {"replaced": None, "reseeded": [], "inside": []},
+        "generators": {"replaced": None, "reseeded": [], "between": [], "inside": []},
         "copy_of": None,
         "is_again": False,
         "passed_over": 0,

@@ -130,8 +130,8 @@ def _default() -> list[torch._C.Generator]:
 
 
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the line that seeds a generator between replays: in a loop that leads to them, in a function that such a
-    loop calls, or in one that such a function calls."""
+    """Return the line that seeds a generator between replays: in a loop around the replay or in a function that runs in
+    it, else in a function that one of these calls."""
     trees = [tree_running(one) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]
     for at, frame in enumerate(frames):
