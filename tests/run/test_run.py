@@ -408,6 +408,7 @@ def test_devices_that_cannot_be_watched_are_one_line(tmp_path: Path, devices: tu
     assert problem in ran.stderr and ran.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_waits_that_were_not_watched_are_unknown(tmp_path: Path, valid_report: ValidReport) -> None:
     name = program(tmp_path, STRAIGHT)
     run(tmp_path, "--", sys.executable, name)
@@ -416,6 +417,7 @@ def test_waits_that_were_not_watched_are_unknown(tmp_path: Path, valid_report: V
     assert [process["waits"] for process in ledger_in(tmp_path, valid_report)["processes"]] == [[]]
 
 
+@pytest.mark.slow
 def test_eager_steps_that_are_not_seen_are_unknown(tmp_path: Path, valid_report: ValidReport) -> None:
     """Code of `-c` has no lines by which a step can be told from another."""
 

@@ -162,6 +162,7 @@ def test_memory_that_runs_out_while_planning_is_said(prove: Prove) -> None:
     assert "planning failed" in report["plan"]["reason"] and "CUDA out of memory" in report["plan"]["reason"]
 
 
+@pytest.mark.slow
 def test_planning_that_takes_too_long_is_said(prove: Prove) -> None:
     (report,) = prove([f"{FILE}:endless"], "sim:0", plan=True, timeout=15.0)
     assert (report["verdict"], report["plan"]["verified"]) == ("not-ready", False)
