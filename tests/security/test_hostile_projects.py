@@ -267,7 +267,9 @@ def _too_long(number: int, frame: object) -> None:
     raise TimeoutError("a scan does not end")
 
 
-@pytest.mark.parametrize("batch", [*range(4), *(pytest.param(one, marks=pytest.mark.slow) for one in range(4, BATCHES))])
+@pytest.mark.parametrize(
+    "batch", [*range(4), *(pytest.param(one, marks=pytest.mark.slow) for one in range(4, BATCHES))]
+)
 def test_nothing_runs_nothing_is_written_outside_and_everything_ends(
     batch: int, watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
