@@ -408,6 +408,17 @@ def test_devices_that_cannot_be_watched_are_one_line(tmp_path: Path, devices: tu
     assert problem in ran.stderr and ran.stderr.count("\n") == 1
 
 
+def test_a_graphsafe_that_cannot_be_imported_says_so(tmp_path: Path, valid_report: ValidReport) -> None:
+    other = tmp_path / "site" / "graphsafe"
+    (other / "run").mkdir(parents=True)
+    for folder in (other, other / "run"):
+        (folder / "__init__.py").write_text("")
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import torch; print('done')"
+    ran = run(tmp_path, "--", sys.executable, "-c", program, str(tmp_path / "site"))
+    assert ran.stdout == "done\n" and ran.returncode == 0
+    assert "graphsafe: this process is not watched: No module named 'graphsafe.run.child'" in ran.stderr
+
+
 @pytest.mark.slow
 def test_waits_that_were_not_watched_are_unknown(tmp_path: Path, valid_report: ValidReport) -> None:
     name = program(tmp_path, STRAIGHT)

@@ -34,7 +34,10 @@ class _Watched:
         self._loader.exec_module(module)
         try:
             from graphsafe.run.child.begin import begin
-        except ImportError:  # another environment's Python: the program goes on unwatched, and the ledger says so
+        except ImportError as error:
+            # Another environment's Python has no graphsafe: the program goes on unwatched, and the ledger says so.
+            if error.name != "graphsafe":
+                sys.stderr.write(f"graphsafe: this process is not watched: {error}\n")
             return
         begin()
 
