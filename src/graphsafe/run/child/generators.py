@@ -19,7 +19,7 @@ from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import callee, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
-from graphsafe.run.child.source import function_of, outer_loop, tree_running
+from graphsafe.run.child.source import function_of, outer_loop, tree_of_code
 from graphsafe.run.part import Facts, sites
 
 _REGISTERED = "_graphsafe_registered"
@@ -132,7 +132,7 @@ def _default() -> list[torch._C.Generator]:
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     """Return the line that seeds a generator between replays: in a loop around the replay or in a function that runs in
     it, else in a function that one of these calls."""
-    trees = [tree_running(one) for one in frames]
+    trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]
     for at, frame in enumerate(frames):
         repeated = loops[at] or (trees[at] if any(loops[at + 1 :]) else None)

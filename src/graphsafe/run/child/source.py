@@ -210,9 +210,8 @@ def same_loop(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
     return False
 
 
-def tree_running(frame: FrameType) -> ast.AST | None:
-    """Return the syntax tree of a running function or file; None if it is not known."""
-    code = frame.f_code
+def tree_of_code(code: CodeType) -> ast.AST | None:
+    """Return the syntax tree of a function or of a file; None if it is not known."""
     return file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
 
 

@@ -24,7 +24,6 @@ from graphsafe.run.part import POOL
 
 _CHANCE = 100
 "A graph without a replay counts as useless after its step ran so often for each graph of its line."
-_DEVICE_MEMORY = "device memory"
 _SELDOM = 0.1
 "If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
 
@@ -137,8 +136,8 @@ class _Findings(Writer):
             replay, is_copy = last(refill["replay"]), refill["what"] is None
             reads = "asynchronous copy" if is_copy else "replay"
             reader = f"{'an' if is_copy else 'a'} {reads}" if replay is None else f"the {reads} at {at(replay)}"
-            what = refill["what"] or ("pinned memory" if refill["is_pinned"] else _DEVICE_MEMORY)
-            words = {"expr": what if what in (POOL, "pinned memory", _DEVICE_MEMORY) else f"`{what}`", "value": reader}
+            what = refill["what"] or ("pinned memory" if refill["is_pinned"] else "device memory")
+            words = {"expr": what if refill["what"] in (None, POOL) else f"`{what}`", "value": reader}
             data = {"what": what, "replay": None if replay is None else at(replay)}
             self.add("GS714", refill["write"][-1], words, data, certain=False)
 

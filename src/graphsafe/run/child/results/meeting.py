@@ -1,7 +1,8 @@
 """Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`.
 
-Both calls give the same memory, which the second replay writes over before the expression uses the first result. That
-result counts if something holds the graph's outputs once more at the second replay than at the first: a copy is none.
+Both calls give the same memory, which the second replay writes over before the expression uses the first result. The
+first result counts if something holds the graph's outputs once more at the second replay than at the first: a copy is
+none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from graphsafe.capture.shared.frames import call_site, position_in
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import Overwritten
-from graphsafe.run.child.source import file_tree, function_of
+from graphsafe.run.child.source import tree_of_code
 
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or of a list."
@@ -57,7 +58,7 @@ class Meetings:
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
     """Return the places of calls whose results wait for those of later calls of the same function, with the places of
     these and the line of the expression that uses both."""
-    tree = file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
+    tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}
     nodes = [] if tree is None else list(ast.walk(tree))
     kept = {id(one.value) for one in nodes if isinstance(one, _KEPT) and isinstance(one.value, (ast.Tuple, ast.List))}

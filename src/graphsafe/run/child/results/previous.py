@@ -19,16 +19,7 @@ from graphsafe.capture.shared.frames import call_site, is_user_file
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, names_in
 from graphsafe.run.child.results.overwritten import reads_in
-from graphsafe.run.child.source import (
-    base_of,
-    beside,
-    file_tree,
-    function_of,
-    innermost,
-    lines_of,
-    loop_around,
-    parameters,
-)
+from graphsafe.run.child.source import base_of, beside, innermost, lines_of, loop_around, parameters, tree_of_code
 
 _ENOUGH = 2
 "A name must hold the output at this many replays."
@@ -86,7 +77,7 @@ def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | No
 
     `replay` is the line of the function that replays, if it does.
     """
-    function: Any = file_tree(code.co_filename) if code.co_name == "<module>" else function_of(code)
+    function: Any = tree_of_code(code)
     kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
     values = [one.value for one in kept if not (isinstance(one.value, ast.Constant) and one.value.value is None)]
     if len(values) != 1 or (replay is None and not isinstance(values[0], ast.Name)):
