@@ -13,6 +13,7 @@ from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.execution.budget import Scope
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
 from graphsafe.scan.roots.factories import may_make_step
+from graphsafe.scan.roots.hot_roots import TESTS_AND_DATA
 from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.roots.loop_roots import may_hold_loop
 from graphsafe.scan.roots.step_names import StepNames, step_names, takes_surely
@@ -46,8 +47,8 @@ OUTSIDE_STEPS = frozenset(
 )
 "Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
-    r"(unit_?)?tests?|testing|evals?|evaluation|datasets?|data_?loaders?|collat(e|ors?)|demos?|gradio\w*|web_?ui"
-    r"|(data_(transforms|pipeline)|input_pipeline)\w*|(data_?)?preprocess(ing|ors?)?"
+    rf"{TESTS_AND_DATA}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
+    r"|(data_(transforms|pipeline)|input_pipeline)\w*"
 )
 "Modules and packages that test, evaluate or show, or make a step's inputs before it, often in processes of their own."
 SCRIPT = re.compile(

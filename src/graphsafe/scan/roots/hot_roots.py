@@ -48,7 +48,9 @@ COLD_BEGINNINGS = (
     "_warmup",
     "_warm_up",
 )
-_BESIDE_MODULES = re.compile(r"(unit_?)?tests?|testing|data|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?")
+TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
+"Names of modules and packages that test, or prepare a step's data."
+_BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data")
 "Folders whose modules no step calls unless other code does."
 _TEST_FILE = re.compile(r"test_\w+|\w+_test|conftest")
 FORWARD = "forward of a torch module"
