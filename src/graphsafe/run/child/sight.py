@@ -67,7 +67,7 @@ class Contents:
     many_shapes: Collection[Key] = ()
     "Keys that several steps of different shapes share in the graph, so that they identify none."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
-    "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
+    "A storage's number -> the tensor that the graph reads there and an object held, as far as its fate is known."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
@@ -139,8 +139,11 @@ class Sight(Protocol):
         return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` with the number of each storage that a tensor leaves while the storage stays alive, and `lost`
-        with that of each storage whose memory is freed although its address stays."""
+        """Call `moving` or `lost` with the number of a storage.
+
+        `moving` is called when a tensor leaves a storage that stays alive, `lost` when a storage's memory is freed
+        although its address stays.
+        """
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when one of its results is compared with itself, and `read` for each eager

@@ -64,7 +64,7 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
 
 
 def _line_of(frame: Facts, variable: str) -> int | None:
-    """Return the last line up to a running one at which its function assigns a variable; None if there is none."""
+    """Return the last line, at or before the running one, where the function assigns a variable, or None."""
     place = site(frame)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     around = [

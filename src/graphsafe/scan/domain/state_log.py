@@ -91,7 +91,7 @@ class Use:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Return the place; uses at one place are the same."""
+        """Return the place. Two uses at one place count once."""
         return self.key, self.path, self.line
 
 

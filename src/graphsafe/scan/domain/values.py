@@ -341,7 +341,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether each tensor that is not known to be on the host may be there by its name."""
+    """Return whether there are tensors not known to be on the host, and the names of all of these suggest it."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 

@@ -47,7 +47,7 @@ class Search:
     parts: list[tuple[Region, frozenset[CallSite]]] = field(default_factory=list)
     "Each region that had to become eager, with the lines to blame for it."
     log: Log = field(default_factory=Log)
-    "The log of the eager step with these breaks that has the most operations."
+    "The longest log, by operations, of the eager steps with these breaks."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
     "Breaks -> the coverage of the plan with them, where it was computed."
     _handed: dict[Region, Handed] = field(default_factory=dict)

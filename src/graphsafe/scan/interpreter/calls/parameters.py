@@ -230,7 +230,7 @@ def _is_mixed(value: Value) -> bool:
 
 
 def _of_declared_numbers(frame: Frame, passed: Value, annotation: ast.expr) -> Value:
-    """Return a passed list of numbers or tensors as one of numbers, if the parameter is declared so."""
+    """Leave tensors out of a passed list of numbers or tensors if the parameter is declared as a list of numbers."""
     declared = annotated(frame.engine, frame.file, annotation)
     if not any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
         return passed
