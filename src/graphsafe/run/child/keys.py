@@ -35,7 +35,7 @@ class Changed:
     captured: str
     now: str
     at: CallSite | None = None
-    "The line that froze it or that decides whether it has a graph, if it is known; else that of the capture."
+    "The line that froze it, or that decides whether there is a graph for it; the capture's line if neither is known."
     frames: tuple[CallSite, ...] = ()
     "The frames of the replay."
 

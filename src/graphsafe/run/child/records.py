@@ -29,7 +29,7 @@ _TOLD = (
     *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),
     *("keeps_pool", "is_again", "copy_of", "dropped"),
 )
-"The data of a graph that are facts as they are."
+"The fields of a graph's record that become facts unchanged."
 
 
 @dataclass(eq=False, slots=True)

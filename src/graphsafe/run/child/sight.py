@@ -146,8 +146,8 @@ class Sight(Protocol):
         """
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Call `compared` with a graph when one of its results is compared with itself, and `read` for each eager
-        operation."""
+        """Call `compared` with a graph when the program compares one of its results with itself, and `read` for each
+        eager operation."""
         return
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:

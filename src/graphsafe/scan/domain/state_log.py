@@ -51,7 +51,7 @@ class Write:
     rare: bool = False
     "Whether most steps skip the write."
     settled: bool = False
-    "Whether the write only converts the value, or makes it together with another missing value."
+    "Whether the write only converts the value, or belongs to the making of another missing value."
     compile_test: CompileTest | None = None
     constructed: bool = False
     "Whether the value is an object made here, whose attributes are known only from its class."

@@ -264,7 +264,7 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of work whose autograd graph a backward in a break uses.
+    """Return a need for each operation that a backward pass in a break goes back through.
 
     The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
     to break, since a copy has no graph.

@@ -193,7 +193,7 @@ def _untested(told: Told) -> str | None:
         return "no changed input changed the reference, so the plan was not put to the test"
     # Only breaks read values of the device, and each break checks that it gives the same numbers as at capture.
     if unvaried:
-        return f"{', '.join(unvaried[:3])} could not be varied: give a refresh that does"
+        return f"{', '.join(unvaried[:3])} could not be varied: give them new values in refresh"
     return None
 
 

@@ -175,7 +175,10 @@ class Search:
             self.parts.append((one, roots))
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note a cause for breaks that use another break's value; `above` are the calls that lead to their function."""
+        """Note that these regions are breaks because they use the value of another break, which has this cause.
+
+        `above` are the calls that lead to the regions' function.
+        """
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 

@@ -136,8 +136,7 @@ class Planning:
 
 
 def _taught_by(child: Child) -> SegmentFailure | None:
-    """Return the failed capture of a segment, or None if the child found a plan or no failure that helps another
-    child."""
+    """Return the segment whose capture failed, if knowing it helps the next child."""
     failure = child.told.get(SegmentFailure)
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 

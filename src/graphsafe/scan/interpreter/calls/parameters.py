@@ -197,8 +197,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed value, or, if the classes conflict, an object of the declared class, since the call then means
-    another function."""
+    """Return the passed object. If its class is neither the declared class nor related to it, the call means another
+    function; then return an object of the declared class."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
