@@ -110,7 +110,7 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_be_quiet,
-    help="One line per finding, no progress, and of remarks only errors.",
+    help="One line per finding. No progress, and no remarks but errors.",
 )
 
 

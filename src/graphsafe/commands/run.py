@@ -32,9 +32,9 @@ LEDGER_FILE = "graphsafe-ledger.json"
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. Of cuda:N only its graphs.",
+    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. cuda:N shows only its graphs.",
 )
-@click.option("--waits", is_flag=True, help="Also lines that wait for the device between replays, and how long.")
+@click.option("--waits", is_flag=True, help="Also report lines that wait for the device between replays, and how long.")
 @click.option("--stacks", is_flag=True, help="Also the lines that allocate; costs an eager step a fifth of its time.")
 @click.option("--fail", is_flag=True, help="Exit with 1 if an error was found.")
 @form_option

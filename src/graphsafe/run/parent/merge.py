@@ -65,7 +65,7 @@ def ledger_of(
 def _unwatched(parts: Sequence[Part]) -> list[Limit]:
     if any(part.facts is not None for part in parts):
         return []
-    why = "no Python process that has graphsafe imported torch; programs of another environment are not watched"
+    why = "no Python process with graphsafe installed imported torch; programs of another environment are not watched"
     return [Limit("not-watched", "the program", why)]
 
 

@@ -245,7 +245,7 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
             if path is not None and path not in handed.get(number, Handed()).slots:
                 yield Need("slot", "GS703", f"`{path}` is bound to other memory", op.frames, number, path)
             else:
-                yield Need("statement", "GS703", "it reads what a break made", op.frames)
+                yield Need("statement", "GS703", "it reads the result of a break", op.frames)
     private = {key for visit in log.visits for key in visit.private}
     for op in log.ops:
         if op.visit is None and private.intersection(op.writes):

@@ -65,7 +65,8 @@ class Planning:
             return self._without_code(None)
         if self.own_replays:
             places = listed_places(self.own_replays)
-            why = f"the step replays graphs of its own ({places}), which no reference checks: give what they capture"
+            own = f"the step replays graphs of its own ({places})"
+            why = f"{own}, which no reference checks: give the function that they capture"
             return self._without_code(reported({"reason": why}))
         child = self._search()
         told, end = child.told, child.ended
