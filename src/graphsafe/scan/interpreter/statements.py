@@ -186,11 +186,7 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     flag = turned_off(frame, node) if branch else None
     if flag is not None:
         frame.lazy.append(LazyTest(flag, node.lineno))
-    test = verdict.test_of(branch)
-    if verdict.guarded is branch:
-        frame.guards.append(verdict.text)
-    elif test is not None:
-        frame.compile_tests.append(test)
+    verdict.enter(frame, branch)
 
 
 def _merge(envs: list[Env], fallback: Env) -> Env:

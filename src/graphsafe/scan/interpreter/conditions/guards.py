@@ -58,6 +58,14 @@ class Verdict:
             return CompileTest(branch is self.compiled, self.text)
         return None
 
+    def enter(self, frame: Frame, branch: bool) -> None:
+        """Add the condition under which captures take a branch to the conditions around the current line."""
+        test = self.test_of(branch)
+        if self.guarded is branch:
+            frame.guards.append(self.text)
+        elif test is not None:
+            frame.compile_tests.append(test)
+
 
 NOTHING = Verdict()
 DEVICE_TYPE = ".device.type"
