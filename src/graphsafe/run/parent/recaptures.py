@@ -16,7 +16,7 @@ A loop over buckets makes more captures, but before the first replay.
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
-"As `_REPLAYS`, for captures that one graph with a static input could replace."
+"The same number for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)
