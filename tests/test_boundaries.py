@@ -82,6 +82,13 @@ def test_the_parent_of_a_capture_imports_no_child_and_a_child_no_parent() -> Non
             assert not within(imported, *IN_THE_PARENT), name
 
 
+def test_a_device_and_the_probes_import_nothing_that_is_built_on_them() -> None:
+    for name, tree in modules("capture/device"):
+        assert not within(imports(tree, for_types=True), "graphsafe.capture.child", "graphsafe.capture.plan"), name
+    for name, tree in modules("capture/child"):
+        assert not within(imports(tree, for_types=True), "graphsafe.capture.plan"), name
+
+
 def test_only_the_command_line_prints() -> None:
     for name, tree in modules(holding="print("):
         if name in ("cli.py", "console.py", "entry.py"):

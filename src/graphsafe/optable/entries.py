@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, Literal
 
-from graphsafe.rulebook.versions import version_matches
+from graphsafe.optable.versions import version_matches
 
 EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",

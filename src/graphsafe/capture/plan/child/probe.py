@@ -15,7 +15,7 @@ from graphsafe.capture.answers.own_graphs import Marks, Missing
 from graphsafe.capture.answers.plan import Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.child.own_graphs import plain
-from graphsafe.capture.child.own_graphs.marks import eager_marks, judged, mark_of
+from graphsafe.capture.child.own_graphs.marks import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
@@ -26,6 +26,7 @@ from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
     host_causes,
+    judged,
     known_causes,
     readers,
     rebindings,
