@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Finding, Limit, Report, facts_of, in_order
+from graphsafe.report.pool import Pool
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.memory import Growth, Held
 from graphsafe.report.probes.probe import Unit
@@ -105,7 +106,7 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
             yield Change(f"{name}: {change.text}", change.worse)
     for name in olds:
         yield Change(f"{name}: not run any more")
-    yield from _pool(before.pool or {}, after.pool or {})
+    yield from _pool(*(None if one.pool is None else Pool.of(one.pool) for one in (before, after)))
 
 
 def _probes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
@@ -165,14 +166,12 @@ def _shown(value: Any, show: Any) -> str:
     return "not known" if value is None else str(show(value))
 
 
-def _pool(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    if before.get("status") != after.get("status"):
-        yield Change(
-            f"shared pool: {after.get('status', 'not tried')}, was {before.get('status', 'not tried')}",
-            after.get("status") == "fail",
-        )
+def _pool(before: Pool | None, after: Pool | None) -> Iterator[Change]:
+    was, now = (one.status if one is not None else "not tried" for one in (before, after))
+    if was != now:
+        yield Change(f"shared pool: {now}, was {was}", now == "fail")
     for key, text in (("pool_bytes", "shared pool"), ("saved_bytes", "saved by sharing"), ("peak_bytes", "peak")):
-        yield from _number(text, before.get(key), after.get(key), _bytes)
+        yield from _number(text, getattr(before, key, None), getattr(after, key, None), _bytes)
 
 
 def _support(before: Report, after: Report) -> Iterator[Change]:

@@ -24,7 +24,7 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Return the name of the one instance, so that another process keeps one, too."""
+        """Return the name of the only instance, which pickling keeps: another process gets its own only instance."""
         return "UNSET"
 
 
