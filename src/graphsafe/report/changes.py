@@ -176,11 +176,11 @@ def _pool(before: Pool | None, after: Pool | None) -> Iterator[Change]:
 
 def _support(before: Report, after: Report) -> Iterator[Change]:
     for key in ("proven", "declared"):
-        old, new = (getattr(report.support, key, None) or {} for report in (before, after))
-        if old.get("level") != new.get("level"):
-            yield Change(f"{key}: {_said(new.get('level'))}, was {_said(old.get('level'))}")
-        elif old.get("max_query_len") != new.get("max_query_len"):
-            lengths = [_said(str(one["max_query_len"])) for one in (new, old)]
+        both = [getattr(report.support, key, None) for report in (after, before)]
+        levels, lengths = ([getattr(one, name, None) for one in both] for name in ("level", "max_query_len"))
+        if levels[0] != levels[1]:
+            yield Change(f"{key}: {_said(levels[0])}, was {_said(levels[1])}")
+        elif lengths[0] != lengths[1]:
             yield Change(f"{key}: up to {lengths[0]} tokens per request, was {lengths[1]}")
 
 

@@ -177,9 +177,29 @@ class DeviceResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Proven:
+    """The support for CUDA graphs that the buckets prove."""
+
+    level: str
+    max_query_len: int | None
+    "The largest number of tokens per request that is proven for uniform batches; None if there is none."
+    buckets: tuple[Mapping[str, Any], ...]
+    "The axes of the buckets that are ready."
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The support that a class behind the step declares, or the configuration."""
+
+    level: str | None
+    where: str | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Support:
-    proven: Any
-    declared: Any
+    proven: Proven | None
+    declared: Declared | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
