@@ -8,7 +8,7 @@ import pytest
 
 import graphsafe
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.child]
 TARGETS = Path(__file__).parents[1] / "capture" / "targets" / "events.py"
 
 
