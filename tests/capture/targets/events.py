@@ -44,3 +44,26 @@ def stale(device):
 def failing(device):
     engine = Engine(device)
     return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events={"fail": lambda: 1 / 0})
+
+
+class Attention(nn.Module):
+    """Walks the cache page by page in short contexts, and at once in long ones: only the host knows the length."""
+
+    def __init__(self, device):
+        super().__init__()
+        torch.manual_seed(0)
+        self.cache = torch.randn(512, 8, device=device)
+        self.longest = 1
+
+    def forward(self, x):
+        pages = 128 if self.longest < 32 else 1
+        scores = [x @ page.T for page in self.cache.chunk(pages)]
+        return torch.cat(scores, dim=-1)
+
+    def lengthen(self):
+        self.longest = 512
+
+
+def pages(device):
+    step = Attention(device)
+    return graphsafe.Step(step, (torch.randn(4, 8, device=device),), events={"gc": gc.collect, "long": step.lengthen})
