@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
+    as_tensor,
     holds_device,
     of_elements,
     options,
@@ -255,3 +256,11 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     if type(value) is DeviceValue and overridable_by is not None:
         return DeviceValue("any")
     return value
+
+
+def passed_by_name(arguments: Arguments) -> Iterator[Tensor]:
+    """Yield the tensor of each keyword, reduced to where it is, for a method of which only the name is known."""
+    for keyword, value in arguments.keywords.items():
+        tensor, certain = as_tensor(value)
+        if tensor is not None and certain and tensor.where != "any":
+            yield Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)
