@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 import graphsafe
 from graphsafe.run.part import note_start, read_parts
@@ -89,6 +90,14 @@ def test_a_wrong_configuration_is_told_before_the_block(tmp_path: Path, monkeypa
 def test_a_watch_that_has_not_begun_says_how_to_use_it() -> None:
     with pytest.raises(graphsafe.RequestError, match="use it as `with"):
         graphsafe.watch().ledger()
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_a_pytorch_without_cuda_has_no_graphs() -> None:
+    with graphsafe.watch() as watch:
+        torch.ones(2) + 1
+    (process,) = watch.ledger().processes
+    assert process.graphs == ()
 
 
 def test_importing_the_names_imports_no_torch() -> None:

@@ -15,6 +15,7 @@ from graphsafe.commands.options import (
     outputs_option,
     own_output,
     put_outputs,
+    refuse_trace,
     rule_texts,
 )
 from graphsafe.errors import RequestError
@@ -64,6 +65,7 @@ def run(
     from graphsafe.run.parent.launch import parsed_devices
 
     watched = parsed_devices(devices)
+    refuse_trace(outputs or [Output(None, None)], form)
     files = [output for output in outputs if output.file is not None]
     shown = [Output(None, output.form) for output in outputs if output.file is None]
     shown = shown or ([Output(None, form)] if form else [])

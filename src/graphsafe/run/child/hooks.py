@@ -43,7 +43,9 @@ def hooked(book: Book) -> AbstractContextManager[None]:
         lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
         lambda storages: book.safely(book.reading, storages),
     )
-    return replaced(*((owner, name, _wrapped(owner, name, wrap, book)) for owner, name, wrap in wraps))
+    # A PyTorch without CUDA lacks some of them.
+    there = [(owner, name, wrap) for owner, name, wrap in wraps if hasattr(owner, name)]
+    return replaced(*((owner, name, _wrapped(owner, name, wrap, book)) for owner, name, wrap in there))
 
 
 def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Book], Any], book: Book) -> Any:
