@@ -16,6 +16,8 @@ from graphsafe.run.part import note_start, read_parts
 
 pytestmark = pytest.mark.child
 WATCHED = """
+import json
+
 import graphsafe, torch
 from torch import nn
 
@@ -41,8 +43,10 @@ assert torch.cuda.CUDAGraph.replay is replay and kept is not replay
 assert nn.modules.module._global_parameter_registration_hooks == registering
 ledger = watch.ledger()
 assert [f.code for f in live.findings] == [f.code for f in ledger.findings] == ["GS711"]
-assert ledger.findings[0].location.line == 17 and ledger.exit_code is None
+assert ledger.findings[0].location.line == 19 and ledger.exit_code is None
 assert [graph.replays for graph in ledger.processes[0].graphs] == [2]
+assert str(ledger).startswith("Process 0: 1 graph, 2 replays") and "GS711 error" in str(ledger)
+assert "Process 0" in ledger._repr_html_() and json.loads(ledger.json())["schema"] == ledger.schema
 try:
     graphsafe.ledger()
 except graphsafe.RequestError as error:

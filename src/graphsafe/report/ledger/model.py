@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool
+from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool, in_frame
 
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
@@ -157,3 +157,20 @@ class Ledger:
             limits=self.limits,
             devices=None,
         )
+
+    def __str__(self) -> str:
+        """Return the terminal form."""
+        return self._form("terminal")
+
+    def _repr_html_(self) -> str:
+        """Return the HTML form, as a notebook shows it under a cell."""
+        return in_frame(self._form("html"))
+
+    def json(self) -> str:
+        """Return the JSON form, which a server may offer."""
+        return self._form("json")
+
+    def _form(self, form: str) -> str:
+        from graphsafe.report.forms import render
+
+        return render(self, form)
