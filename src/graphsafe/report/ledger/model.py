@@ -28,6 +28,16 @@ class Captured:
     "The stream: `default stream`, `side stream 1`; symbolic, never a pointer."
     thread: str
     seconds: float
+    at: str | None = None
+    "The time at which the capture began: UTC, ISO 8601."
+
+
+@dataclass(frozen=True, slots=True)
+class Replayer:
+    """A thread, and the stream on which it replayed a graph."""
+
+    thread: str
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,11 @@ class Graph:
     first_replay: str | None
     last_replay: str | None
     outside: tuple[Outside, ...]
+    replayed_by: tuple[Replayer, ...] = ()
+    "At most 16. Each thread is seen, another stream of the same thread only when the graph's memory is looked at."
+    generators: tuple[str, ...] | None = None
+    "The generators from which replays draw; `None` before the first replay."
+    instantiations: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +142,11 @@ class Process:
     memory: Held
     idle: Idle | None = None
     "The share of idle time, or None if it is not known."
+
+    def is_late(self, graph: Graph) -> bool:
+        """Return whether a graph was captured after the process's first replay."""
+        first = min((one.first_replay for one in self.graphs if one.first_replay), default=None)
+        return None not in (first, graph.captured.at) and str(first) < str(graph.captured.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,19 @@ from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Idle, Ledger, Outside, Process, Wait
+from graphsafe.report.ledger.model import (
+    Captured,
+    Eager,
+    Failed,
+    Graph,
+    Held,
+    Idle,
+    Ledger,
+    Outside,
+    Process,
+    Replayer,
+    Wait,
+)
 from graphsafe.report.model import Limit, Location, Tool
 from graphsafe.report.reading import read
 from graphsafe.report.source import file_line
@@ -131,6 +143,7 @@ def _graph(graph: SeenGraph) -> Graph:
             stream=facts["stream"],
             thread=facts["thread"],
             seconds=round(facts["seconds"], 6),
+            at=_time(facts["begun"]),
         ),
         device=facts["device"],
         nodes=facts["nodes"],
@@ -139,6 +152,9 @@ def _graph(graph: SeenGraph) -> Graph:
         first_replay=_time(count.first),
         last_replay=_time(count.last),
         outside=tuple(_outside(one, count.replays) for one in facts["outside"]),
+        replayed_by=tuple(Replayer(*one) for one in facts["replayed_by"]),
+        generators=None if facts["draws_from"] is None else tuple(facts["draws_from"]),
+        instantiations=max(1, facts["instantiations"]),
     )
 
 
