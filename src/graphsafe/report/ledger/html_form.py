@@ -58,6 +58,8 @@ def _graph(graph: Graph, process: Process) -> tuple[str, ...]:
 def _facts(process: Process) -> Iterator[str]:
     if process.idle is not None:
         yield f"{process.idle.text[0].upper()}{process.idle.text[1:]}."
+    for line in process.memory.by_line or ():
+        yield f"{_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
     for failed in process.failed:
         by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         yield f"A capture at {_place(failed.location)} failed{by}: {failed.error}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool, in_frame
 
@@ -105,11 +105,19 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class LineBytes:
+    """The bytes of graphs' memory that a line allocated."""
+
+    location: Location | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Total memory that graphs hold."""
 
     graphs_bytes: int | None
-    by_line: tuple[Any, ...] | None
+    by_line: tuple[LineBytes, ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,11 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
             yield from wrapped(text, width, "      ", "        ")
     if len(rows) > _MOST_LINES:
         yield f"  and {count(len(rows) - _MOST_LINES, 'more line')}"
+    lines = process.memory.by_line or ()
+    for line in lines[:_MOST_LINES]:
+        yield f"  {_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
+    if len(lines) > _MOST_LINES:
+        yield f"  and {count(len(lines) - _MOST_LINES, 'more line')} that hold memory"
     for failed in process.failed:
         by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")

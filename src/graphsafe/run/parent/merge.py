@@ -18,6 +18,7 @@ from graphsafe.report.ledger.model import (
     Held,
     Idle,
     Ledger,
+    LineBytes,
     Outside,
     Process,
     Replayer,
@@ -127,9 +128,9 @@ def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
     return tuple(Wait(_place(one["frames"], one["span"]), one["count"], one["ms"]) for one in facts)
 
 
-def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
+def _by_line(facts: Facts) -> tuple[LineBytes, ...] | None:
     lines = facts.get("by_line")
-    found = ({"location": location(site(one), None), "bytes": one["bytes"]} for one in lines or ())
+    found = (LineBytes(location(site(one), None), one["bytes"]) for one in lines or ())
     return None if lines is None else tuple(found)
 
 
