@@ -217,7 +217,7 @@ class _Findings(Writer):
             frame = last(same[0].facts["frames"])
             names = [graph.name for graph in same]
             data = {"graph": names[0], "graphs": names}
-            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
+            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"each of the graphs {listed(names)}"}
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:

@@ -30,7 +30,7 @@ def lost_memory(writer: Writer) -> None:
         names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
         graphs = list({one.name: one for one, _, _ in uses}.values())
         since = max(number for _, _, number in uses)
-        value = f"the old {listed(names, most=3)}, {fate},"
+        value = f"{'the memory of ' if len(names) > 1 else ''}the old {listed(names, most=3)}, {fate},"
         data = {
             "graph": graph.name,
             "graphs": [one.name for one in graphs],
