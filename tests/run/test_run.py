@@ -191,6 +191,29 @@ def test_who_replays_a_graph_and_how_it_was_made_again(tmp_path: Path, valid_rep
         assert text in told
 
 
+SUPPRESSED = """
+import torch
+
+class Engine:
+    state = None
+
+engine, x = Engine(), torch.ones(4, device="cuda")
+engine.state, graph = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    x + engine.state
+engine.state = None{comment}
+graph.replay()
+"""
+
+
+@pytest.mark.parametrize(("comment", "code"), [("", 1), ("  # graphsafe: ignore[GS711] a test", 0)])
+def test_a_comment_suppresses_a_finding(tmp_path: Path, valid_report: ValidReport, comment: str, code: int) -> None:
+    ran = run(tmp_path, "--fail", "--", sys.executable, program(tmp_path, SUPPRESSED.format(comment=comment)))
+    (finding,) = ledger_in(tmp_path, valid_report)["findings"]
+    assert finding["code"] == "GS711" and finding["suppressed"] == ({"reason": "a test"} if comment else None)
+    assert ran.returncode == code and ("GS711" in ran.stderr) == bool(code), ran.stderr
+
+
 STARTED = """
 import os
 import subprocess

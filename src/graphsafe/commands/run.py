@@ -89,6 +89,6 @@ def run(
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))
     else:
         put_ledger_on_stderr(ledger, rule_texts(config))
-    if fail and any(finding.level == "error" for finding in ledger.findings):
+    if fail and any(finding.level == "error" and finding.suppressed is None for finding in ledger.findings):
         return FINDINGS
     return ran.exit_code

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
+from graphsafe.capture.parent.join import with_comments
 from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.ledger.model import (
@@ -56,7 +57,8 @@ def ledger_of(
 ) -> Ledger:
     """Return the ledger of a run: names of the processes, findings, and limits."""
     seen = seen_processes(parts)
-    findings, limits = findings_of(seen, book)
+    found, limits = findings_of(seen, book)
+    findings, _ = with_comments(found)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
     limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
     processes = tuple(_process(process, readings) for process in seen)
