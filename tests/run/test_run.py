@@ -143,6 +143,77 @@ def test_a_captured_graph_is_told_whole(tmp_path: Path, valid_report: ValidRepor
     ]
 
 
+USED = """
+import threading
+
+import torch
+
+class Engine:
+    def __init__(self):
+        self.generator = torch.Generator(device="cuda")
+
+    def capture(self, graph):
+        with torch.cuda.graph(graph):
+            out.normal_(generator=self.generator)
+
+engine, out = Engine(), torch.zeros(4, device="cuda")
+engine.generator.manual_seed(3)
+engine.early, engine.late = torch.cuda.CUDAGraph(keep_graph=True), torch.cuda.CUDAGraph()
+engine.early.register_generator_state(engine.generator)
+engine.capture(engine.early)
+engine.early.instantiate()
+engine.early.replay()
+engine.early.instantiate()
+worker = threading.Thread(target=engine.early.replay, name="worker")
+worker.start()
+worker.join()
+engine.late.register_generator_state(engine.generator)
+with torch.cuda.stream(torch.cuda.Stream()):
+    engine.capture(engine.late)
+    engine.late.replay()
+"""
+
+
+def test_who_replays_a_graph_and_how_it_was_made_again(tmp_path: Path, valid_report: ValidReport) -> None:
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, USED))
+    early, late = ledger_in(tmp_path, valid_report)["processes"][0]["graphs"]
+    assert [(one["thread"], one["stream"]) for one in early["replayed_by"]] == [
+        ("MainThread", "default stream"),
+        ("worker", "default stream"),
+    ]
+    assert [one["thread"] for one in late["replayed_by"]] == ["MainThread"]
+    assert late["replayed_by"][0]["stream"].startswith("side stream")
+    assert early["generators"] == late["generators"] == ["engine.generator"]
+    assert (early["instantiations"], late["instantiations"]) == (2, 1)
+    assert early["captured"]["at"] < early["first_replay"] <= late["captured"]["at"]
+    told = " ".join(ran.stderr.split())
+    for text in ("1 of them captured after the first replay", "threads MainThread and worker", "instantiated again"):
+        assert text in told
+
+
+SUPPRESSED = """
+import torch
+
+class Engine:
+    state = None
+
+engine, x = Engine(), torch.ones(4, device="cuda")
+engine.state, graph = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    x + engine.state
+engine.state = None{comment}
+graph.replay()
+"""
+
+
+@pytest.mark.parametrize(("comment", "code"), [("", 1), ("  # graphsafe: ignore[GS711] a test", 0)])
+def test_a_comment_suppresses_a_finding(tmp_path: Path, valid_report: ValidReport, comment: str, code: int) -> None:
+    ran = run(tmp_path, "--fail", "--", sys.executable, program(tmp_path, SUPPRESSED.format(comment=comment)))
+    (finding,) = ledger_in(tmp_path, valid_report)["findings"]
+    assert finding["code"] == "GS711" and finding["suppressed"] == ({"reason": "a test"} if comment else None)
+    assert ran.returncode == code and ("GS711" in ran.stderr) == bool(code), ran.stderr
+
+
 STARTED = """
 import os
 import subprocess

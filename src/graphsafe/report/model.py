@@ -254,10 +254,10 @@ class Report:
         """Return the HTML form, as a notebook shows it under a cell."""
         from graphsafe.report.forms import render
 
-        return _in_frame(render(self, "html"))
+        return in_frame(render(self, "html"))
 
 
-def _in_frame(page: str) -> str:
+def in_frame(page: str) -> str:
     """Put a page into a frame of a notebook, so that the styles of the two stay separate."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="" style="width: 100%; height: 36em; border: 1px solid #8884">'

@@ -25,6 +25,9 @@ class Engine(nn.Module):
     def replace(self):
         self.linear.weight = nn.Parameter(torch.randn_like(self.linear.weight))
 
+    def reload_the_same(self):
+        self.scale = torch.ones(8, device=self.scale.device)
+
     def grow(self):
         self.scale = torch.full_like(self.scale, 2.0)
 
@@ -38,6 +41,12 @@ def sound(device):
 def stale(device):
     engine = Engine(device)
     events = {"gc": gc.collect, "replace": engine.replace, "grow": engine.grow}
+    return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
+
+
+def stale_with_equal_values(device):
+    engine = Engine(device).requires_grad_(False)  # else autograd would hold the memory that the event lets go of
+    events = {"reload": engine.reload_the_same, "gc": gc.collect}
     return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
 
 

@@ -217,7 +217,7 @@ class _Findings(Writer):
             frame = last(same[0].facts["frames"])
             names = [graph.name for graph in same]
             data = {"graph": names[0], "graphs": names}
-            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
+            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"each of the graphs {listed(names)}"}
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
@@ -295,7 +295,7 @@ class _Findings(Writer):
         ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
         data = {"graph": graph.name, "replay": parting.replay, "ranks": ranks}
         counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
-        expr = f"the collective of a replay, with which ranks {' and '.join(ranks)} part,"
+        expr = f"the collective of replay {parting.replay}, at which {parting.text},"
         self.add("GS614", frame, {"expr": expr}, data, because=counted, device=graph.facts["device"], certain=False)
 
     def waits(self) -> None:

@@ -8,9 +8,23 @@ from typing import Any
 
 from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
+from graphsafe.capture.parent.join import with_comments
 from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Idle, Ledger, Outside, Process, Wait
+from graphsafe.report.ledger.model import (
+    Captured,
+    Eager,
+    Failed,
+    Graph,
+    Held,
+    Idle,
+    Ledger,
+    LineBytes,
+    Outside,
+    Process,
+    Replayer,
+    Wait,
+)
 from graphsafe.report.model import Limit, Location, Tool
 from graphsafe.report.reading import read
 from graphsafe.report.source import file_line
@@ -32,7 +46,7 @@ _ALWAYS = (
     ),
     Limit(
         "unseen",
-        "what a process learned in its last second, where SIGKILL or os._exit ended it",
+        "what a process learned in its last second, where SIGKILL, os._exit or a crash ended it",
         "its part of the ledger is written once a second; replays are counted to the last one",
     ),
 )
@@ -43,7 +57,8 @@ def ledger_of(
 ) -> Ledger:
     """Return the ledger of a run: names of the processes, findings, and limits."""
     seen = seen_processes(parts)
-    findings, limits = findings_of(seen, book)
+    found, limits = findings_of(seen, book)
+    findings, _ = with_comments(found)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
     limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
     processes = tuple(_process(process, readings) for process in seen)
@@ -115,9 +130,9 @@ def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
     return tuple(Wait(_place(one["frames"], one["span"]), one["count"], one["ms"]) for one in facts)
 
 
-def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
+def _by_line(facts: Facts) -> tuple[LineBytes, ...] | None:
     lines = facts.get("by_line")
-    found = ({"location": location(site(one), None), "bytes": one["bytes"]} for one in lines or ())
+    found = (LineBytes(location(site(one), None), one["bytes"]) for one in lines or ())
     return None if lines is None else tuple(found)
 
 
@@ -131,6 +146,7 @@ def _graph(graph: SeenGraph) -> Graph:
             stream=facts["stream"],
             thread=facts["thread"],
             seconds=round(facts["seconds"], 6),
+            at=_time(facts["begun"]),
         ),
         device=facts["device"],
         nodes=facts["nodes"],
@@ -139,6 +155,9 @@ def _graph(graph: SeenGraph) -> Graph:
         first_replay=_time(count.first),
         last_replay=_time(count.last),
         outside=tuple(_outside(one, count.replays) for one in facts["outside"]),
+        replayed_by=tuple(Replayer(*one) for one in facts["replayed_by"]),
+        generators=None if facts["draws_from"] is None else tuple(facts["draws_from"]),
+        instantiations=max(1, facts["instantiations"]),
     )
 
 
