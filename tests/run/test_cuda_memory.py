@@ -15,6 +15,7 @@ from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.child.cuda import stacks
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.sight import described
 from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import _by_line
 from tests.run.test_idle import ledger as ledger_of_a_graph
@@ -59,6 +60,20 @@ def test_memory_of_the_graphs_own_pool_and_beyond_a_tensor_is_left_out(tensors: 
     inner, x = tensors["inner"], tensors["x"]
     kernel = GraphNode("kernel", "mul", (1, 1, 1), (inner.data_ptr(), x.data_ptr() - 1))
     assert touches(tensors, kernel) == {}
+
+
+def test_lost_memory_has_the_tensor_that_got_it(tensors: dict[str, torch.Tensor]) -> None:
+    known = cuda._known(tensors.values())
+
+    def owner(address: int) -> str | None:
+        at = cuda._within([address], known).get(address)
+        return None if at is None else described(known[at])
+
+    storage = torch.zeros(64).untyped_storage()
+    memory = Memory(storage, (), "float32[64]", None, lambda _: None)
+    memory.address = tensors["x"].data_ptr() + 8
+    memory.find_heir(owner)
+    assert memory.heir == "float32[64]"
 
 
 def test_lines_of_memory_become_places_of_the_ledger() -> None:

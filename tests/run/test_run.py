@@ -89,6 +89,12 @@ def test_a_lost_weight_is_told_with_both_lines_and_the_replays_since(faults: Any
     assert "`step.weight` was rebound at faults.py:25, 3 replays since" in " ".join(text.split())
 
 
+def test_the_lengths_of_repeated_captures_are_told(faults: Any) -> None:
+    ledger, _, _ = faults
+    (message,) = (one["message"] for one in ledger["findings"] if one["code"] == "GS617")
+    assert message.endswith("with x = float32[3, 8], float32[5, 8], float32[4, 8], float32[7, 8] and 1 more")
+
+
 def test_sizes_that_ran_eagerly_stand_beside_those_captured(faults: Any) -> None:
     ledger, _, text = faults
     eager = ledger["processes"][0]["eager"]
@@ -325,6 +331,26 @@ def test_ranks_under_torchrun_are_told_apart(tmp_path: Path, valid_report: Valid
     told = [(one["rank"], one["started_by"], [graph["replays"] for graph in one["graphs"]]) for one in processes]
     assert sorted(told, key=str) == [(0, "0", [3]), (1, "0", [3]), (None, None, [])]
     assert sorted(graph["device"] for one in processes for graph in one["graphs"]) == ["sim:0", "sim:1"]
+    orders = {one["rank"]: one["order"] for one in processes}
+    assert orders == {None: None, 0: [{"graph": "1", "replays": 3}], 1: [{"graph": "1", "replays": 3}]}
+
+
+OUTLIVES = """
+import subprocess
+import sys
+
+code = "import time, torch; graph = torch.cuda.CUDAGraph(); x = torch.ones(4, device='cuda')"
+code += "\\nwith torch.cuda.graph(graph): y = x * 2"
+code += "\\ngraph.replay(); print(flush=True); time.sleep(8)"
+server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+server.stdout.readline()
+"""
+
+
+def test_a_process_that_outlives_the_program_is_told(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--", sys.executable, program(tmp_path, OUTLIVES))
+    limits = [one["what"] for one in ledger_in(tmp_path, valid_report)["limits"] if one["kind"] == "still-running"]
+    assert len(limits) == 1 and limits[0].startswith("process 0")
 
 
 WAITS = """

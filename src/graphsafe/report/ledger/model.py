@@ -136,6 +136,14 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """Successive replays of one graph."""
+
+    graph: str
+    replays: int
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     name: str
     "The name of the process: `0` for the program, `0.1` for the first process that it started."
@@ -150,6 +158,8 @@ class Process:
     memory: Held
     idle: Idle | None = None
     "The share of idle time, or None if it is not known."
+    order: tuple[Turn, ...] | None = None
+    "The first 1,000 turns of the replays of a rank; None for a process without a rank."
 
     def is_late(self, graph: Graph) -> bool:
         """Return whether a graph was captured after the process's first replay."""

@@ -46,6 +46,9 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
             yield from wrapped(text, width, "      ", "        ")
     if len(rows) > _MOST_LINES:
         yield f"  and {count(len(rows) - _MOST_LINES, 'more line')}"
+    if process.order:
+        turns = [f"{turn.graph} ({turn.replays})" for turn in process.order]
+        yield from wrapped(f"graphs in the order of their replays: {listed(turns, most=12)}", width, "  ", "      ")
     lines = process.memory.by_line or ()
     for line in lines[:_MOST_LINES]:
         yield f"  {_place(line.location)} holds {bytes_text(line.bytes)} in graphs"

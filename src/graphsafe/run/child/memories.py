@@ -80,6 +80,7 @@ class Memories:
                 self._suspected(memory)
                 record.suspect = False
                 self._tell(True)
+            memory.find_heir(self._sight.owner)
 
     def _suspected(self, memory: Memory) -> None:
         for record, use in self._users.get(memory, ()):

@@ -51,12 +51,14 @@ class Use:
         is_kept = not lost and kept is not None and kept.is_lost
         return {
             "what": memory.text,
+            "shape": memory.shape,
             "bytes": memory.bytes,
             "made": None if memory.made is None else asdict(memory.made),
             "access": self.access,
             "certain": self.certain and not is_kept,
             "status": "rebound" if is_kept else memory.status,
             "frames": sites(memory.frames) if lost else [],
+            "heir": memory.heir if lost else None,
             "instead": None if instead is None else asdict(instead),
             "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
         }

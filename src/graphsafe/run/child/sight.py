@@ -39,8 +39,12 @@ class Touch:
 
     @staticmethod
     def of(tensor: torch.Tensor, access: Access, certain: bool, made: CallSite | None) -> Touch:
-        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-        return Touch(tensor.untyped_storage(), access, certain, text, made)
+        return Touch(tensor.untyped_storage(), access, certain, described(tensor), made)
+
+
+def described(tensor: torch.Tensor) -> str:
+    """Return a tensor's type and shape: `float32[4, 8]`."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 class Around(Protocol):
@@ -110,6 +114,10 @@ class Sight(Protocol):
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
         """Return the function to call before each replay with the storages that the graph uses, or None if the order is
         not watched."""
+        return None
+
+    def owner(self, address: int) -> str | None:
+        """Return the type and shape of the tensor to whose memory an address belongs now, or None if none is known."""
         return None
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:

@@ -202,6 +202,7 @@ class _Findings(Writer):
         replays = recapture.replays
         value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
         value += ", each for another tensor of the same size" if recapture.for_inputs else ""
+        value += f", with {recapture.varied}" if recapture.varied else ""
         data = {"graphs": [graph.name for graph in graphs], "captures": len(graphs), "replays": replays}
         words = {"expr": "this step", "value": value}
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))

@@ -44,8 +44,13 @@ def lost_memory(writer: Writer) -> None:
         }
         words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
         certain = any(one["certain"] for _, one, _ in uses)
-        stacks, device = _stacks(data["captured_by"], data["lost_by"]), graph.facts["device"]
-        writer.add("GS711", last(frames), words, data, because=stacks, device=device, certain=certain, number=len(uses))
+        heirs = dict.fromkeys(one["heir"] for _, one, _ in uses if one["heir"] is not None)
+        because = _stacks(data["captured_by"], data["lost_by"])
+        because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
+        device = graph.facts["device"]
+        writer.add(
+            "GS711", last(frames), words, data, because=because, device=device, certain=certain, number=len(uses)
+        )
 
 
 def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from graphsafe.report.ledger.model import (
     Outside,
     Process,
     Replayer,
+    Turn,
     Wait,
 )
 from graphsafe.report.model import Limit, Location, Tool
@@ -35,6 +36,7 @@ from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, seen_proces
 from graphsafe.run.part import Part
 from graphsafe.version import __version__
 
+_MOST_TURNS = 1000
 _ALWAYS = (
     Limit(
         "unseen", "graphs that C++ code captures or replays", "the Python methods of torch.cuda.CUDAGraph are watched"
@@ -61,6 +63,11 @@ def ledger_of(
     findings, _ = with_comments(found)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
     limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
+    limits += [
+        Limit("still-running", f"process {one.name}", "it outlives the program, and the ledger ends before it")
+        for one in seen
+        if one.outlives and one.facts
+    ]
     processes = tuple(_process(process, readings) for process in seen)
     limits += [*_ALWAYS, *_unwatched(parts), *_unread(seen, processes, readings)]
     return Ledger(
@@ -106,7 +113,14 @@ def _process(process: SeenProcess, readings: Readings) -> Process:
         waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
         idle=_idle(process, readings),
+        order=None if facts.get("rank") is None else _order(process),
     )
+
+
+def _order(process: SeenProcess) -> tuple[Turn, ...]:
+    names = {graph.facts["number"]: graph.name for graph in process.graphs}
+    turns = [(number, times) for number, times in process.order.runs if number in names and times]
+    return tuple(Turn(names[number], times) for number, times in turns[:_MOST_TURNS])
 
 
 def _idle(process: SeenProcess, readings: Readings) -> Idle | None:
