@@ -30,6 +30,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
+from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, is_none
 
@@ -191,6 +192,7 @@ class _Parameter:
         if frame.depth == 0 and holds_device(declared):
             # The caller passes a field of the step's input to a parameter of the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
+            on_host = on_host or name in numpy_reads.names_read(self.function)
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
         may_be_none = self.default is not None and passed is None and is_none(self.default)
         return join(placed_value, NONE) if may_be_none else placed_value
