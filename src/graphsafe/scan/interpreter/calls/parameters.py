@@ -255,5 +255,5 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     if type(value) is Number and overridable_by is not None:
         return replace(value, overridable_by=overridable_by)
     if type(value) is DeviceValue and overridable_by is not None:
-        return DeviceValue("any")
+        return DeviceValue("any", maybe_host=value.where == "host")
     return value
