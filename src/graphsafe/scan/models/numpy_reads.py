@@ -56,6 +56,18 @@ def names_read(function: ast.AST) -> Set[str]:
     return found - bound - {node.id for test in tests for node in inside(test, ast.Name)}
 
 
+@memoize_on_node
+def names_turned(function: ast.AST) -> Set[str]:
+    """Return the names whose values a function turns into arrays: `x = x.detach().cpu().numpy()`."""
+    return {
+        target.id
+        for node in inside(function, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call)
+        if (text := ast.unparse(node.value)).startswith(f"{target.id}.") and text.endswith(".numpy()")
+    }
+
+
 def _names_read(call: ast.Call) -> Iterator[str]:
     """Yield the names of the values that a call hands to numpy, or views of these."""
     read: list[ast.expr] = []

@@ -20,6 +20,8 @@ from graphsafe.scan.symbols.kernels import is_kernel
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
+HOST_STEP = "step of a class that derives from another library's"
+"The reason for environments and simulations, whose steps run on the host around a model."
 CALLABLE = "a callable that takes tensors"
 WAY = "a forward of a plain class that takes tensors"
 METRIC = "update or compute of a metric"
@@ -34,9 +36,9 @@ RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
-RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP)
+RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
 "Reasons that do not make a function a root if it generates, which runs a model in a loop."
-BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
+BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 
 _WORDS = (
@@ -70,6 +72,11 @@ _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
+_OTHER_LIBRARY = re.compile(
+    r"(?!(torch|abc|typing|typing_extensions|builtins|enum|collections|dataclasses)\.)"
+    r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Module|Model|Mixin|Metric)\w*$)\w+\."
+)
+"A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
 _STEPS = ("step", "sample")
 
 
@@ -178,7 +185,7 @@ class _Forms:
         is_module = self._engine.attributes.is_module(cls)
         # A model's `sample` makes a whole result.
         if name in _STEPS and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
-            return STEP
+            return HOST_STEP if self._is_of_other_library(cls) else STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not is_module and self._takes_tensors(facts):
@@ -198,6 +205,10 @@ class _Forms:
 
     def _derives(self, cls: str, endings: tuple[str, ...]) -> bool:
         return any("::" not in base and base.endswith(endings) for base in self._engine.project.mro(cls))
+
+    def _is_of_other_library(self, cls: str) -> bool:
+        bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
+        return any(map(_OTHER_LIBRARY.match, bases)) and not self._works_on_parameter_groups(cls)
 
     def _works_on_parameter_groups(self, cls: str) -> bool:
         found = self._engine.project.class_facts(cls)

@@ -10,6 +10,7 @@ from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.joins import join, join_all, sequence
 from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
 from graphsafe.scan.domain.values import (
+    ARRAY,
     NONE,
     UNKNOWN,
     ClassValue,
@@ -158,6 +159,9 @@ class _Parameter:
         if self.default is not None and passed is None and not is_none(self.default):
             return _default(frame, self.default, overridable_by="default")
         is_root = frame.depth == 0
+        if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
+            # By the protocol of gym, actions are arrays; the environment takes tensors as well.
+            return ARRAY
         # A result of a call with device tensors is a tensor, if the body uses it like one.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step):
@@ -167,6 +171,10 @@ class _Parameter:
             if named is not None:
                 return Instance(named, step=_is_hot_root(frame), declared=True)
         return _rest(frame) if passed is None else passed
+
+    def _is_of_environment(self) -> bool:
+        owner = self.frame.owner
+        return owner is not None and any(base.endswith((".Env", "VectorEnv")) for base in self.frame.project.mro(owner))
 
     def _named(self) -> str | None:
         """Return the class that the parameter's name means."""
