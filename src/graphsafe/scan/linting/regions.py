@@ -17,8 +17,6 @@ from graphsafe.scan.symbols.project import Project
 
 _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph holds them."
-_ANALYSIS = frozenset("pandas sklearn optuna polars statsmodels seaborn".split())
-"Libraries of the host around whose work nobody captures a graph."
 _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Methods of classes that keep what a step gets on the host, such as replay buffers."
 Lines = tuple[int, int]
@@ -54,7 +52,7 @@ class Regions:
             # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
             # class may be a module or the engine around a module. Metrics are updated after a step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP)
-            and not (why == PUBLIC and (self._package(ref) in with_modules or self._is_analysis(ref)))
+            and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
@@ -159,11 +157,6 @@ class Regions:
     def _package(self, ref: str) -> str:
         """Return the outermost package of a function's module, or the module itself."""
         return self._project.files.names[ref.partition("::")[0]][0].partition(".")[0]
-
-    def _is_analysis(self, ref: str) -> bool:
-        """Return whether a function's file analyses data or searches hyperparameters, with libraries of the host."""
-        heads = {target.partition(".")[0] for target in self._project.imports(ref.partition("::")[0])}
-        return not _ANALYSIS.isdisjoint(heads)
 
     def _replays(self, ref: str) -> bool:
         file = self._project.files.index(ref.partition("::")[0])

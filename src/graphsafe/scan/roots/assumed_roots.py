@@ -72,6 +72,8 @@ _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
+_SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"))
+"Libraries that search hyperparameters: the functions of a module that uses one run once a trial, around all steps."
 _OTHER_LIBRARY = re.compile(
     r"(?!(torch|abc|typing|typing_extensions|builtins|enum|collections|dataclasses)\.)"
     r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Module|Model|Mixin|Metric)\w*$)\w+\."
@@ -114,7 +116,8 @@ class _Forms:
     def __init__(self, engine: Engine, file: FileIndex, with_public: bool) -> None:
         self._engine = engine
         self._file = file
-        self._with_public = with_public
+        searches = not _SEARCHES.isdisjoint(target.partition(".")[0] for target in file.imports.values())
+        self._with_public = with_public and not searches
         data = engine.project.files.data(file.path) or b""
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
