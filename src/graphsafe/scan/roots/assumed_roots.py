@@ -212,7 +212,8 @@ class _Forms:
 
     def _is_of_other_library(self, cls: str) -> bool:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
-        return any(map(_OTHER_LIBRARY.match, bases)) and not self._works_on_parameter_groups(cls)
+        is_optimizer = self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
+        return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
 
     def _works_on_parameter_groups(self, cls: str) -> bool:
         found = self._engine.project.class_facts(cls)

@@ -15,7 +15,7 @@ from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, id
 from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
-_MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_])", re.I)
+_MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
 "Words for the greatest size that a table is made for: `max_position_embeddings`."
 
 
