@@ -340,15 +340,15 @@ def test_an_epoch_that_is_evaluated_with_the_model_is_no_step(folder: Path) -> N
                 model(data[0])
                 total.item()
 
-        def serve(model, requests):
+        def learn(policy, optimizer, rounds):
             total = torch.zeros((), device="cuda")
-            while requests:
-                for part in requests.pop():
-                    model(part)
-                model(total)
-                total.item()  # a request
+            for iteration in range(rounds):
+                for part in policy(total):
+                    policy(part).sum().backward()
+                    optimizer.step()
+                total.item()  # an iteration
     """
-    assert warned(folder, source) == {"a batch", "a request"}
+    assert warned(folder, source) == {"a batch", "an iteration"}
 
 
 def test_calls_in_the_file_tell_which_object_a_loop_calls(folder: Path) -> None:

@@ -154,9 +154,11 @@ class LoopRoots:
                 yield f"{file.path}::{name}", loops
 
 
-def _holds(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
+def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
+    """Return whether a loop counts epochs and holds a loop that trains: it may run the model once more, to evaluate."""
     last = loop.end_lineno or loop.lineno
-    return any(loop.lineno < other.lineno <= last for other in others)
+    holds = any(loop.lineno < other.lineno <= last for other in others)
+    return holds and isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -272,8 +274,7 @@ class _File:
             if loop is not None and not is_short(loop) and (strength == "replays" or not captures)
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
-        # A loop around a loop that trains may run the model once more, to evaluate an epoch.
-        return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _holds(loop, surely)}))
+        return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
 
     def _steps_outside_loops(self, name: str) -> bool:
         """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""
