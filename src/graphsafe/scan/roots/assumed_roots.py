@@ -76,7 +76,7 @@ _SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"
 "Libraries that search hyperparameters: the functions of a module that uses one run once a trial, around all steps."
 _OTHER_LIBRARY = re.compile(
     r"(?!(torch|abc|typing|typing_extensions|builtins|enum|collections|dataclasses)\.)"
-    r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Module|Model|Mixin|Metric)\w*$)\w+\."
+    r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
 )
 "A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
 _STEPS = ("step", "sample")
