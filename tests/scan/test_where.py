@@ -1456,6 +1456,7 @@ def test_a_size_made_of_a_tensor_is_read_on_the_host(scan: Scan) -> None:
         ("y = np.abs(x.detach().cpu())", ["GS101", "GS103"]),
         ("y = np.abs(x) if isinstance(x, np.ndarray) else x", ["GS101"]),
         ("x = x + 1\n        y = np.abs(x)", ["GS101"]),
+        ("y = np.abs(x) if self.training else x", ["GS101"]),
     ],
 )
 def test_numpy_reads_tensors_of_the_host_only(scan: Scan, read: str, codes: list[str]) -> None:

@@ -46,14 +46,16 @@ def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
 def names_read(function: ast.AST) -> Set[str]:
     """Return the names that numpy reads without a copy to the host before: `x.numpy()`, `np.isfinite(x.reshape(-1))`.
 
-    Names that the function binds again or asks for their kind do not count.
+    Reads in branches do not count, nor names that the function binds again or asks for their kind.
     """
     found = {name for call in inside(function, ast.Call) for name in _names_read(call)}
     if not found:
         return found
+    branches: list[ast.If | ast.IfExp] = [*inside(function, ast.If), *inside(function, ast.IfExp)]
+    choosing = {call for branch in branches for call in inside(branch, ast.Call)}
+    always = {name for call in inside(function, ast.Call) if call not in choosing for name in _names_read(call)}
     bound = {node.id for node in inside(function, ast.Name) if isinstance(node.ctx, ast.Store)}
-    tests = [*(test.test for test in inside(function, ast.If)), *(test.test for test in inside(function, ast.IfExp))]
-    return found - bound - {node.id for test in tests for node in inside(test, ast.Name)}
+    return always - bound - {node.id for branch in branches for node in inside(branch.test, ast.Name)}
 
 
 @memoize_on_node
