@@ -877,3 +877,66 @@ def test_modules_of_tests_are_not_hot(tmp_path: Path, where: str, codes: list[st
         "import torch\n\n\nclass Mock(torch.nn.Module):\n    def forward(self, x):\n        return x.sum().item()\n"
     )
     assert [code for code, *_ in found(tmp_path)] == codes
+
+
+ENVIRONMENT = """\
+import torch
+from LIBRARY import BASE
+
+class Robot(BASE):
+    def step(self, actions=None):
+        if isinstance(actions, torch.Tensor):
+            actions = actions.detach().cpu().numpy()
+        gain = torch.rand(3, device="cuda").max().item()
+        return self.arm.move(actions * gain)
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "base", "found"),
+    [
+        ("gymnasium", "Env", [("GS101", "step")]),
+        ("torch.optim.optimizer", "Optimizer", [("GS103", "captured"), ("GS101", "captured")]),
+    ],
+)
+def test_the_step_of_an_environment_is_host_code_with_arrays(
+    tmp_path: Path, library: str, base: str, found: list[tuple[str, str]]
+) -> None:
+    source = ENVIRONMENT.replace("LIBRARY", library).replace("BASE", base)
+    (tmp_path / "sim").mkdir()
+    for name, text in (("__init__", ""), ("robot", source)):
+        (tmp_path / "sim" / f"{name}.py").write_text(text)
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [(f.code, f.region) for f in findings if f.level != "note" and f.code in ("GS101", "GS103")] == found
+
+
+@pytest.mark.parametrize(("library", "codes"), [("optuna", []), ("json", ["GS101"])])
+def test_who_searches_hyperparameters_takes_no_step(tmp_path: Path, library: str, codes: list[str]) -> None:
+    source = f"import torch\nimport {library}\n\ndef best(x: torch.Tensor):\n    return x[x.argmax().item()]\n"
+    (tmp_path / "search").mkdir()
+    for name, text in (("__init__", ""), ("space", source)):
+        (tmp_path / "search" / f"{name}.py").write_text(text)
+    assert [f.code for f in scan_paths([tmp_path], Config(root=tmp_path)).findings] == codes
+
+
+@pytest.mark.parametrize(
+    ("flags", "codes"), [("True, False", []), ("True, True", ["GS101"]), ("False, True", ["GS101"])]
+)
+def test_a_module_that_says_that_it_prepares_data_is_not_hot(tmp_path: Path, flags: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+class Transform(torch.nn.Module):
+    is_preprocessor, is_postprocessor = None, None
+
+class Sizes(Transform):
+    is_preprocessor: bool = {flags.partition(", ")[0]}
+    is_postprocessor: bool = {flags.partition(", ")[2]}
+
+    def forward(self, inputs: torch.Tensor):
+        return inputs[: inputs.max().item()]
+"""
+    (tmp_path / "kit").mkdir()
+    for name, text in (("__init__", ""), ("transforms", source)):
+        (tmp_path / "kit" / f"{name}.py").write_text(text)
+    assert [f.code for f in scan_paths([tmp_path], Config(root=tmp_path)).findings] == codes

@@ -212,3 +212,28 @@ def test_a_branch_for_debugging_or_for_numbers(scan: Scan, test: str, codes: lis
             return x
     """
     assert [code for code, _ in scan(source)] == codes
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("warnings.warn(f'lost {lost}')", ["GS102"]),
+        ("logger.warning('lost %s', lost.item())", ["GS102"]),
+        ("print(f'lost {lost}')", ["GS102", "GS104"]),
+    ],
+)
+def test_the_text_of_a_warning_in_a_branch_is_like_that_of_an_error(scan: Scan, line: str, codes: list[str]) -> None:
+    source = f"""\
+        import logging, warnings
+        logger = logging.getLogger(__name__)
+
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor):
+                lost = x.isnan().sum()
+                if lost > 0:
+                    {line}
+                return x
+        """
+    assert sorted(code for code, _ in scan(source)) == codes
+    in_each_step = source.replace("if lost > 0:", "with torch.no_grad():")
+    assert not {"GS101", "GS104"}.isdisjoint(code for code, _ in scan(in_each_step))

@@ -348,6 +348,54 @@ def test_a_table_that_a_helper_makes_larger(tmp_path: Path, writes: str, test: s
     assert found(tmp_path, module(step, made, more)) == ([(code, writes)] if code else [])
 
 
+GROWN = """\
+    class Angles(nn.Module):
+        def __init__(self, {length}, rate):
+            super().__init__()
+            self.rate = nn.Parameter(torch.ones(rate))
+            self.fill({length})
+
+        def fill(self, length: int):
+            self.cached = length
+            self.register_buffer("table", torch.outer(torch.arange(length, device="cuda"), self.rate).cos())
+
+        def forward(self, x: torch.Tensor):
+            if x.shape[1] > self.cached:
+                self.fill(x.shape[1])
+            return x * self.table[: x.shape[1]]
+    """
+INLINE = """\
+    class Angles(nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.rate = nn.Parameter(torch.ones(8))
+            self.max_length = config.max_positions
+            self.cached = {begin}
+
+        def forward(self, x: torch.Tensor, positions: torch.Tensor):
+            longest = positions.max() + 1
+            if longest > self.cached:
+                self.table = torch.outer(positions, self.rate)
+                self.cached = longest
+            return x * self.table
+    """
+
+
+@pytest.mark.parametrize(
+    ("source", "grows"),
+    [
+        (GROWN.format(length="max_positions"), False),
+        (GROWN.format(length="rows"), True),
+        (INLINE.format(begin="config.max_positions"), False),
+        (INLINE.format(begin="0"), True),
+    ],
+)
+def test_a_table_for_a_stated_maximum_seldom_grows(tmp_path: Path, source: str, grows: bool) -> None:
+    codes = [code for code, _ in found(tmp_path, source)]
+    # A number is no buffer, whatever the test around it asks for.
+    assert codes.count("GS402") == grows
+
+
 def test_a_list_of_an_object_that_the_step_makes_is_no_state(tmp_path: Path) -> None:
     source = """\
         from dataclasses import dataclass

@@ -321,6 +321,36 @@ def test_who_calls_an_epoch_in_a_loop_takes_no_step(folder: Path) -> None:
     assert warned(folder, source) == {"a batch"}
 
 
+def test_an_epoch_that_is_evaluated_with_the_model_is_no_step(folder: Path) -> None:
+    source = """
+        import torch
+        import tqdm
+
+        def main(model, optimizer, data, epochs):
+            total = torch.zeros((), device="cuda")
+            for epoch in range(epochs):
+                for batch in tqdm.tqdm(data):
+                    def closure():
+                        loss = model(batch).sum()
+                        loss.backward()
+                        return loss
+
+                    optimizer.step(closure)
+                    total.item()  # a batch
+                model(data[0])
+                total.item()
+
+        def learn(policy, optimizer, rounds):
+            total = torch.zeros((), device="cuda")
+            for iteration in range(rounds):
+                for part in policy(total):
+                    policy(part).sum().backward()
+                    optimizer.step()
+                total.item()  # an iteration
+    """
+    assert warned(folder, source) == {"a batch", "an iteration"}
+
+
 def test_calls_in_the_file_tell_which_object_a_loop_calls(folder: Path) -> None:
     source = (
         RUNNER

@@ -1445,3 +1445,71 @@ def test_a_size_made_of_a_tensor_is_read_on_the_host(scan: Scan) -> None:
                 return x.new_zeros(torch.Size(form)), x.new_zeros(torch.Size(there)), x.new_zeros(torch.Size([1, 2]))
         """
     assert [code for code, _ in scan(source)] == ["GS101"]
+
+
+@pytest.mark.parametrize(
+    ("read", "codes"),
+    [
+        ("y = np.abs(x.numpy())", []),
+        ("y = np.abs(x[0].reshape(-1))", []),
+        ("y = np.abs(x.numpy(force=True))", ["GS101", "GS103"]),
+        ("y = np.abs(x.detach().cpu())", ["GS101", "GS103"]),
+        ("y = np.abs(x) if isinstance(x, np.ndarray) else x", ["GS101"]),
+        ("x = x + 1\n        y = np.abs(x)", ["GS101"]),
+        ("y = np.abs(x) if self.training else x", ["GS101"]),
+    ],
+)
+def test_numpy_reads_tensors_of_the_host_only(scan: Scan, read: str, codes: list[str]) -> None:
+    source = f"""\
+import numpy as np
+
+class Layer(nn.Module):
+    def forward(self, x: torch.Tensor):
+        longest = x.max().item()
+        {read}
+        return y * longest
+"""
+    assert [code for code, _ in scan(source)] == codes
+
+
+def test_an_array_by_its_annotation_is_on_the_host(scan: Scan) -> None:
+    source = """\
+        import numpy as np
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, f: np.array = None):
+                return x * float(f.reshape(-1).max())
+        """
+    assert scan(source) == []
+
+
+def test_what_numpy_has_read_is_on_the_host_afterwards(scan: Scan) -> None:
+    source = """\
+        import numpy as np
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                y = x * 2
+                print(np.abs(y))
+                return x * y.max().item()
+        """
+    assert scan(source) == []
+
+
+@pytest.mark.parametrize(("kept", "codes"), [("self.scale.cpu()", []), ("fn(self.scale)", ["GS101"])])
+def test_a_buffer_that_a_module_keeps_on_the_host(scan: Scan, kept: str, codes: list[str]) -> None:
+    source = f"""\
+        class Scaled(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("scale", torch.tensor(2.0))
+
+            def _apply(self, fn):
+                super()._apply(fn)
+                self.scale = {kept}
+                return self
+
+            def forward(self, x: torch.Tensor):
+                return x * self.scale.item()
+        """
+    assert [code for code, _ in scan(source)] == codes

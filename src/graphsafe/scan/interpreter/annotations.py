@@ -203,6 +203,6 @@ def _library_type(engine: Engine, name: str) -> Value:
         return _TORCH_TYPES[name]
     if name.startswith("torch.nn."):
         return RuntimeObject("module", name)
-    if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike"):
+    if name.startswith(("numpy", "np")) and last in ("ndarray", "NDArray", "ArrayLike", "array"):
         return ARRAY
     return RuntimeObject("logger") if name == "logging.Logger" else UNKNOWN

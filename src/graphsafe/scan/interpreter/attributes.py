@@ -171,9 +171,12 @@ class AttributeTables:
             for_all = level == 1 and owner.given is None
             receiver = Instance(writer.rpartition(".")[0]) if for_all else owner
             summary = self._read(receiver, writer, level - 1)
-            if summary is not None:
-                for written in summary.written.get((receiver.ref, name), ()):
-                    value = written if value is None else join(value, written)
+            found = summary.written.get((receiver.ref, name), ()) if summary is not None else ()
+            if found and writer.endswith("._apply") and all(type(v) is Tensor and v.where == "host" for v in found):
+                # `to` and `cuda` of the module around this one end here, so that its tensors stay on the host.
+                return found[0]
+            for written in found:
+                value = written if value is None else join(value, written)
         for given in _telling(self._given(owner.ref, name)):
             # A constructor does not know its arguments; its callers do.
             if value is None or type(value) is Unknown:

@@ -17,12 +17,10 @@ from graphsafe.scan.domain.values import (
     Instance,
     RuntimeObject,
     Sequence,
-    Tensor,
     Unknown,
     Value,
     as_tensor,
     describe,
-    options,
 )
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
@@ -30,12 +28,12 @@ from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
+from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
-from graphsafe.scan.state.first_step_tests import asked_for_tensor, asks_by_name, asks_remainder
 from graphsafe.scan.symbols.index import dotted
 
 Env = dict[str, Value]
@@ -148,13 +146,11 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     """Read one branch under the conditions that lead to it."""
     verdict = ways.verdict
     around, lazy_count, returned = frame.conditions, len(frame.lazy), len(frame.returns)
-    # A branch of a loop around steps often only logs, saves or evaluates from time to time.
-    asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    rare = branch and frame.hot and (asks_rarely(ways.node.test) or _is_for_numbers(frame, ways.node.test))
+    rare = branch and frame.hot and is_rare(frame, ways.node.test)
     _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare
-    runs_on = execute(frame, body)
+    runs_on = _execute_branch(frame, body)
     frame.unlikely -= rare
     frame.seldom -= rare
     frame.leave(around)
@@ -177,6 +173,17 @@ def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
     return not kinds.isdisjoint((Unknown, Tensor)) and Sequence not in kinds
+
+
+def _execute_branch(frame: Frame, body: list[ast.stmt]) -> bool:
+    for statement in body:
+        warns = frame.hot and is_warning(statement)
+        frame.unlikely += warns
+        runs_on = execute(frame, (statement,))
+        frame.unlikely -= warns
+        if not runs_on:
+            return False
+    return True
 
 
 def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:

@@ -10,7 +10,7 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
+from graphsafe.scan.roots.assumed_roots import BY_FORM, HOST_STEP, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -51,7 +51,7 @@ class Regions:
             if ref not in replaying
             # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
             # class may be a module or the engine around a module. Metrics are updated after a step.
-            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC)
+            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)

@@ -10,7 +10,6 @@ from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
-    ARRAY,
     BOOL,
     FLOAT,
     INT,
@@ -25,8 +24,6 @@ from graphsafe.scan.domain.values import (
     Tensor,
     Unknown,
     Value,
-    confidence_of,
-    describe,
     number,
     of_elements,
     options,
@@ -38,13 +35,13 @@ from graphsafe.scan.models import (
     library_models,
     named_calls,
     named_tuples,
+    numpy_reads,
     operations,
     protocols,
     runtime_objects,
     spelled_out,
     torch_functions,
 )
-from graphsafe.scan.models.op_arguments import tensors_in
 
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
@@ -79,7 +76,7 @@ _ITERATING = frozenset(
 "Functions that iterate over their arguments."
 _DISTRIBUTION = re.compile(r"distributions\.\w+\.[A-Z]\w+$")
 "A distribution under the name of the module that defines it: `torch.distributions.normal.Normal`."
-_NUMPY = ("numpy", "np", "scipy", "cupy")
+_NUMPY = ("numpy", "np", "scipy")
 
 
 def constant(name: str) -> Value:
@@ -131,7 +128,7 @@ def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> V
     """Return the result of a function of which only the module or the last name is known."""
     head, last = name.partition(".")[0], name.rpartition(".")[2]
     if head in _NUMPY:
-        return _numpy(frame, node, name, arguments)
+        return numpy_reads.read(frame, node, arguments.values())
     if head == "math":
         return builtin_functions.cast(frame, node, arguments)
     if name.endswith("getLogger") or last == "init_logger":
@@ -143,14 +140,6 @@ def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> V
     return UNKNOWN if name.endswith((".lru_cache", ".cache")) else unknown_result(arguments)
 
 
-def _numpy(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    for value in arguments.values():
-        for tensor in tensors_in(value):
-            if tensor.where != "host":
-                frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
-    return ARRAY
-
-
 def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Return the value of `cast(T, value)`, or the value that the type promises if it is not known."""
     kind, value = arguments.get(0, "typ"), arguments.get(1, "val")
@@ -160,7 +149,7 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _serialised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    _numpy(frame, node, "", arguments)
+    numpy_reads.copied(frame, node, arguments.values())
     return STR
 
 

@@ -56,7 +56,7 @@ def _device_of_number(value: Number) -> DeviceValue | None:
         base = value.const.partition(":")[0]
         if base == "cpu" and value.overridable_by == "default":
             # Callers that are not known may pass another device.
-            return DeviceValue("any")
+            return DeviceValue("any", maybe_host=True)
         if base in ("cpu", "meta", "mps"):
             return DeviceValue("host")
         return DeviceValue("device", value.const) if base in ("cuda", "xpu", "hpu", "npu", "xla") else None

@@ -332,7 +332,8 @@ class _Called:
 
 
 def _may_be_host(device: Value | None) -> bool:
-    return type(device) is DeviceValue and device.maybe_host
+    named = device_named(device) if type(device) in (DeviceValue, Number) else None
+    return named is not None and named.maybe_host
 
 
 def _is_known_number(value: Value) -> bool:

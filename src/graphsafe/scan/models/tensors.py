@@ -11,7 +11,6 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.naming import names_host
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
-    ARRAY,
     INT,
     NUMBER,
     SIZE,
@@ -34,7 +33,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
-from graphsafe.scan.models import named_calls, operations
+from graphsafe.scan.models import named_calls, numpy_reads, operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
@@ -132,10 +131,9 @@ def _cpu(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> 
 
 
 def _numpy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
-    # `numpy()` raises for a device tensor, so a tensor of unknown placement must be on the host.
-    if tensor.where == "device":
-        frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
-    return ARRAY
+    if may_be_true(arguments.get(0, "force")):
+        return numpy_reads.copied(frame, node, [tensor])
+    return numpy_reads.read(frame, node, [tensor])
 
 
 def _to(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
@@ -269,7 +267,7 @@ _METHODS = {
     "tolist": _tolist,
     "cpu": _cpu,
     "numpy": _numpy,
-    "__array__": _numpy,
+    "__array__": lambda frame, node, tensor, _: numpy_reads.read(frame, node, [tensor]),
     "to": _to,
     "type_as": _to,
     "cuda": _cuda,

@@ -10,7 +10,7 @@ from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
-from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.roots.hot_roots import HotnessRules, is_preprocessor
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
@@ -20,6 +20,8 @@ from graphsafe.scan.symbols.kernels import is_kernel
 
 AUTOGRAD = "of a torch.autograd.Function"
 STEP = "step of an optimizer, scheduler or sampler"
+HOST_STEP = "step of a class that derives from another library's"
+"The reason for environments and simulations, whose steps run on the host around a model."
 CALLABLE = "a callable that takes tensors"
 WAY = "a forward of a plain class that takes tensors"
 METRIC = "update or compute of a metric"
@@ -34,9 +36,9 @@ RESULTS = "a public function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
-RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP)
+RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
 "Reasons that do not make a function a root if it generates, which runs a model in a loop."
-BY_FORM = (STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
+BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 
 _WORDS = (
@@ -70,6 +72,13 @@ _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
+_SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"))
+"Libraries that search hyperparameters: the functions of a module that uses one run once a trial, around all steps."
+_OTHER_LIBRARY = re.compile(
+    r"(?!(torch|abc|typing|typing_extensions|builtins|enum|collections|dataclasses)\.)"
+    r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
+)
+"A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
 _STEPS = ("step", "sample")
 
 
@@ -107,16 +116,18 @@ class _Forms:
     def __init__(self, engine: Engine, file: FileIndex, with_public: bool) -> None:
         self._engine = engine
         self._file = file
-        self._with_public = with_public
+        searches = not _SEARCHES.isdisjoint(target.partition(".")[0] for target in file.imports.values())
+        self._with_public = with_public and not searches
         data = engine.project.files.data(file.path) or b""
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
         self._imports_torch = file.imports_torch
+        self._preparing = {name for name in file.classes if is_preprocessor(engine, f"{file.path}::{name}")}
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 
     def why(self, facts: FunctionFacts) -> str | None:
-        if is_kernel(facts.decorators) or _PREPARES_DATA.search(facts.name):
+        if is_kernel(facts.decorators) or _PREPARES_DATA.search(facts.name) or facts.owner in self._preparing:
             return None
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:
@@ -178,7 +189,7 @@ class _Forms:
         is_module = self._engine.attributes.is_module(cls)
         # A model's `sample` makes a whole result.
         if name in _STEPS and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
-            return STEP
+            return HOST_STEP if self._is_of_other_library(cls) else STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not is_module and self._takes_tensors(facts):
@@ -198,6 +209,11 @@ class _Forms:
 
     def _derives(self, cls: str, endings: tuple[str, ...]) -> bool:
         return any("::" not in base and base.endswith(endings) for base in self._engine.project.mro(cls))
+
+    def _is_of_other_library(self, cls: str) -> bool:
+        bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
+        is_optimizer = self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
+        return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
 
     def _works_on_parameter_groups(self, cls: str) -> bool:
         found = self._engine.project.class_facts(cls)

@@ -154,6 +154,13 @@ class LoopRoots:
                 yield f"{file.path}::{name}", loops
 
 
+def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
+    """Return whether a loop counts epochs and holds a loop that trains: it may run the model once more, to evaluate."""
+    last = loop.end_lineno or loop.lineno
+    holds = any(loop.lineno < other.lineno <= last for other in others)
+    return holds and isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
+
+
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function passes values that it makes itself to a call: a call that only passes on parameters
     says nothing about the kinds of the values."""
@@ -261,8 +268,13 @@ class _File:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
         # A loop in code that captures is a warm-up.
-        around = (loop for _, strength, loop in self._takers.steps_in(name) if strength == "replays" or not captures)
-        return tuple(sorted({loop.lineno for loop in around if loop is not None and not is_short(loop)}))
+        around = [
+            (loop, strength)
+            for _, strength, loop in self._takers.steps_in(name)
+            if loop is not None and not is_short(loop) and (strength == "replays" or not captures)
+        ]
+        surely = {loop for loop, strength in around if strength != "runs"}
+        return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
 
     def _steps_outside_loops(self, name: str) -> bool:
         """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""

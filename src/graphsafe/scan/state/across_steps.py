@@ -122,12 +122,13 @@ def _rank(judged: tuple[Write, Event]) -> tuple[object, ...]:
 
 def growing(write: Write, flow: StateFlow) -> Event | None:
     """Return the event of a tensor or list that grows step by step, or of a buffer replaced by a larger one."""
-    if not write.grows or not _has_tensor(write.value):
+    tensor = as_tensor(write.value)[0]
+    if not write.grows or not _has_tensor(write.value) or (tensor is not None and tensor.ndim == 0):
         return None
     # A list that is appended to may be emptied once per step.
     appended = write.keyed and write.augmented and write.key in flow.emptied
     how = "appended" if write.keyed else "growing"
-    return event_of(write, "Alloc", how, "possible" if appended else _confidence(write.value))
+    return event_of(write, "Alloc", how, "possible" if appended or write.past_maximum else _confidence(write.value))
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:

@@ -15,6 +15,9 @@ from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, id
 from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
+_MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
+"Words for the greatest size that a table is made for: `max_position_embeddings`."
+
 
 def first_step_only(frame: Frame) -> bool:
     """Return whether the current line runs only if a value that outlives the step is missing."""
@@ -80,6 +83,33 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
     made = frame.project.function_node(constructor) if constructor is not None else None
     begun = {dotted(call.func) for call in inside(made, ast.Call)} if made is not None else set()
     return any(f"self.{name}" in begun for name in called)
+
+
+def is_past_maximum(frame: Frame) -> bool:
+    """Return whether the current line runs only if a step needs more than the maximum that the constructor has stated.
+
+    A model is not run beyond its maximum in general. A workspace whose size the constructor only begins with is another
+    matter.
+    """
+    if frame.node is None or frame.owner is None:
+        return False
+    lines = [test.line for test in frame.lazy if test.target.startswith("size of ")]
+    tests = [_follows(frame.node, line) for line in lines]
+    names = {name for asked, _, called in tests for name in (*asked, *(f"self.{one}" for one in called))}
+    constructors = (frame.project.function_node(f"{base}.__init__") for base in frame.project.mro(frame.owner))
+    return bool(names) and any(_states_maximum(made, names) for made in constructors if made is not None)
+
+
+def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:
+    """Return whether a constructor gives one of these attributes a maximum, or calls one of these methods with it."""
+    given = [(dotted(call.func), call) for call in inside(constructor, ast.Call)]
+    given += [
+        (dotted(target), node)  # type: ignore[misc]
+        for node in inside(constructor, ast.Assign)
+        if not isinstance(node.value, ast.Constant)
+        for target in node.targets
+    ]
+    return any(name in names and _MAXIMUM.search(ast.unparse(node)) for name, node in given)
 
 
 def _read_by_property(frame: Frame, name: str) -> str:

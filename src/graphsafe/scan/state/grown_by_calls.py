@@ -9,6 +9,7 @@ from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.summary import Included
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state import first_step
+from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.symbols.index import dotted
 
 
@@ -29,4 +30,4 @@ def note(frame: Frame, call: ast.Call, since: int) -> None:
             if type(write) is Write and not write.keyed and write.text.count(".") == 1:
                 attribute = f"{owner}.{write.text.rpartition('.')[2]}"
                 if first_step.too_small(frame, attribute):
-                    frame.engine.note(replace(write, grows=True))
+                    frame.engine.note(replace(write, grows=True, past_maximum=is_past_maximum(frame)))

@@ -13,6 +13,7 @@ from graphsafe.scan.domain.values import Dict, Instance, Sequence, Value, as_ten
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.cached_entries import may_drop_entries
+from graphsafe.scan.state.filled_once import is_past_maximum
 from graphsafe.scan.state.provenance import (
     bound_expression,
     identifies_object,
@@ -246,6 +247,7 @@ def write(
             compile_test=frame.compile_test,
             grows=not (made and is_born_here(frame, text))
             and (grows(frame, assigned, text) or first_step.too_small(frame, base)),
+            past_maximum=is_past_maximum(frame),
             # A capture binds its outputs once, to memory that every replay writes.
             borrowed=borrowed
             or (frame.captured and not reads_self)

@@ -10,6 +10,7 @@ from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.joins import join, join_all, sequence
 from graphsafe.scan.domain.naming import MASK_NAME, bound_to, placed
 from graphsafe.scan.domain.values import (
+    ARRAY,
     NONE,
     UNKNOWN,
     ClassValue,
@@ -31,6 +32,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
+from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, is_none
 
@@ -158,6 +160,9 @@ class _Parameter:
         if self.default is not None and passed is None and not is_none(self.default):
             return _default(frame, self.default, overridable_by="default")
         is_root = frame.depth == 0
+        if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
+            # By the protocol of gym, actions are arrays; the environment takes tensors as well.
+            return ARRAY
         # A result of a call with device tensors is a tensor, if the body uses it like one.
         from_step = is_root or (type(passed) is Unknown and passed.device)
         if self._is_tensor_by_use(from_step):
@@ -167,6 +172,10 @@ class _Parameter:
             if named is not None:
                 return Instance(named, step=_is_hot_root(frame), declared=True)
         return _rest(frame) if passed is None else passed
+
+    def _is_of_environment(self) -> bool:
+        owner = self.frame.owner
+        return owner is not None and any(base.endswith((".Env", "VectorEnv")) for base in self.frame.project.mro(owner))
 
     def _named(self) -> str | None:
         """Return the class that the parameter's name means."""
@@ -192,6 +201,7 @@ class _Parameter:
         if frame.depth == 0 and holds_device(declared):
             # The caller passes a field of the step's input to a parameter of the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
+            on_host = on_host or name in numpy_reads.names_read(self.function)
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
         may_be_none = self.default is not None and passed is None and is_none(self.default)
         return join(placed_value, NONE) if may_be_none else placed_value
@@ -254,7 +264,7 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     if type(value) is Number and overridable_by is not None:
         return replace(value, overridable_by=overridable_by)
     if type(value) is DeviceValue and overridable_by is not None:
-        return DeviceValue("any")
+        return DeviceValue("any", maybe_host=value.where == "host")
     return value
 
 

@@ -1,0 +1,91 @@
+"""Tensors that numpy reads: that raises for a tensor of the device, so in code that runs these lie on the host."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Set
+
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.joins import join_all
+from graphsafe.scan.domain.values import ARRAY, Tensor, Value, confidence_of, describe, options
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models.op_arguments import tensors_in
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.index import dotted
+
+_VIEWS = frozenset("detach reshape view flatten squeeze unsqueeze transpose permute contiguous".split())
+
+
+def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
+    """Return the array that numpy makes of these values.
+
+    The tensors among them cannot lie on the device, so a copy from there is only possible, and not in later lines.
+    """
+    for value in values:
+        for tensor in tensors_in(value):
+            if tensor.where == "device":
+                frame.emit("Transfer", "to-host", node, "possible", value=describe(tensor))
+    for name in _names_read(node):
+        known = frame.env.get(name)
+        if known is not None and any(type(option) is Tensor for option in options(known)):
+            moved = (replace(one, where="host") if type(one) is Tensor else one for one in options(known))
+            frame.env[name] = join_all(moved)
+    return ARRAY
+
+
+def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
+    """Return the array for a call that copies device tensors to the host first: `x.numpy(force=True)`."""
+    for value in values:
+        for tensor in tensors_in(value):
+            if tensor.where != "host":
+                frame.emit("Transfer", "to-host", node, confidence_of(tensor, True), value=describe(tensor))
+    return ARRAY
+
+
+@memoize_on_node
+def names_read(function: ast.AST) -> Set[str]:
+    """Return the names that numpy reads without a copy to the host before: `x.numpy()`, `np.isfinite(x.reshape(-1))`.
+
+    Reads in branches do not count, nor names that the function binds again or asks for their kind.
+    """
+    found = {name for call in inside(function, ast.Call) for name in _names_read(call)}
+    if not found:
+        return found
+    branches: list[ast.If | ast.IfExp] = [*inside(function, ast.If), *inside(function, ast.IfExp)]
+    choosing = {call for branch in branches for call in inside(branch, ast.Call)}
+    always = {name for call in inside(function, ast.Call) if call not in choosing for name in _names_read(call)}
+    bound = {node.id for node in inside(function, ast.Name) if isinstance(node.ctx, ast.Store)}
+    return always - bound - {node.id for branch in branches for node in inside(branch.test, ast.Name)}
+
+
+@memoize_on_node
+def names_turned(function: ast.AST) -> Set[str]:
+    """Return the names whose values a function turns into arrays: `x = x.detach().cpu().numpy()`."""
+    return {
+        target.id
+        for node in inside(function, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value, ast.Call)
+        if (text := ast.unparse(node.value)).startswith(f"{target.id}.") and text.endswith(".numpy()")
+    }
+
+
+def _names_read(call: ast.Call) -> Iterator[str]:
+    """Yield the names of the values that a call hands to numpy, or views of these."""
+    read: list[ast.expr] = []
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not (call.args or call.keywords):
+        read = [call.func.value]
+    elif (dotted(call.func) or "").startswith(("np.", "numpy.")):
+        read = call.args
+    yield from (base.id for one in read if isinstance(base := _viewed(one), ast.Name))
+
+
+def _viewed(node: ast.expr) -> ast.expr:
+    """Return the expression of which a view is taken: `x` of `x[0].reshape(-1)`."""
+    while True:
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS:
+            node = node.func.value
+        else:
+            return node
