@@ -168,13 +168,6 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
             ways.test = verdict.test_of(not branch)
 
 
-def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value is no tensor, while the value may be a tensor and no list."""
-    asked = asked_for_tensor(test)
-    kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
-    return not kinds.isdisjoint((Unknown, Tensor)) and Sequence not in kinds
-
-
 def _execute_branch(frame: Frame, body: list[ast.stmt]) -> bool:
     for statement in body:
         warns = frame.hot and is_warning(statement)
