@@ -252,13 +252,14 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return one of the fields of a dataclass that are all tensors, as in `getattr(self, f.name)`."""
+    """Return one of the fields of a dataclass that are tensors or numbers, as in `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):
         return unknown
     values = [frame.attribute(node, owner, field, None) for field in facts.fields]
-    return join_all(values) if all(as_tensor(value)[0] is not None for value in values) else unknown
+    held = join_all(values)
+    return held if as_tensor(held)[1] else unknown
 
 
 def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

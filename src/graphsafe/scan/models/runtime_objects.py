@@ -92,7 +92,7 @@ def _module(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argu
     model = frame.engine.libraries.find(full)
     if model is not None:
         return handle if model.returns == "self" else library_models.call(frame, node, full, model, arguments)
-    made = module_methods.of_module(frame, handle, name)
+    made = module_methods.of_module(frame, node, handle, name, arguments)
     return made if made is not None else Unknown(any(map(depends_on_step, arguments.values())), True)
 
 

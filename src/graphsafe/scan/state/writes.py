@@ -9,7 +9,7 @@ from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.held import entry
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import Write
-from graphsafe.scan.domain.values import Dict, Instance, Sequence, Value, as_tensor, named, options
+from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Value, as_tensor, named, options
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.cached_entries import may_drop_entries
@@ -71,6 +71,8 @@ def write_attribute(
     augmented: bool = False,
 ) -> None:
     """Record that hot code assigns `holder.name`."""
+    if type(value) is Instance:
+        _write_replaced(frame, value, f"{holder}.{name}", node, written)
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
     write(
@@ -86,6 +88,18 @@ def write_attribute(
         lasting=_outlasts(frame, owner, holder),
         made=owner.made,
     )
+
+
+def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, written: ast.expr | None) -> None:
+    """Record the numbers of a new object that come from the object which it replaces, as in `self.clock =
+    replace(self.clock, tick=self.clock.tick + 1)`."""
+    call = bound_expression(frame, written)
+    for keyword in call.keywords if isinstance(call, ast.Call) else ():
+        key = frame.attributes.key(made.ref, keyword.arg or "")
+        value = frame.evaluate_quietly(keyword.value)
+        # A plain `scale=old.scale` takes the number over as it is.
+        if type(value) is Number and key in value.state and dotted(keyword.value) is None:
+            write(frame, key, f"{text}.{keyword.arg}", value, None, node, keyword.value, augmented=True)
 
 
 def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:

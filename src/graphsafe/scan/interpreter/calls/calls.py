@@ -288,7 +288,7 @@ def _instance_method(
         value = members.of_instance(frame, node, receiver, name, source_text(function))
         return call_value(frame, node, value, arguments)
     if frame.attributes.is_module(receiver.ref):
-        made = module_methods.of_module(frame, receiver, name)
+        made = module_methods.of_module(frame, node, receiver, name, arguments)
         if made is not None:
             return made
     return tensors.method_of_unknown(frame, node, Unknown(receiver.step, receiver.step), name, arguments)
