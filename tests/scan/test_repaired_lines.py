@@ -127,8 +127,160 @@ HAZARDS = {
         def build(device):
             return Memo().step, (torch.rand(4, device=device),)
         """,
+    "an event that is recorded before the work": """
+        class Early:
+            def __init__(self, device):
+                self.side = torch.cuda.Stream(device)
+                self.done = torch.cuda.Event()
+                self.w = torch.rand(64, 64, device=device)
+
+            def step(self, x):
+                main = torch.cuda.current_stream()
+                self.side.wait_stream(main)
+                with torch.cuda.stream(self.side):  # expect: GS603
+                    self.done.record()
+                    y = x @ self.w
+                main.wait_event(self.done)
+                return y + x
+
+        def build(device):
+            return Early(device).step, (torch.rand(64, device=device),)
+        """,
+    "one of several lanes that is joined": """
+        class Lanes:
+            def __init__(self, device):
+                self.lanes = [torch.cuda.Stream(device) for _ in range(3)]
+                self.w = torch.rand(16, 16, device=device)
+
+            def step(self, x):
+                main = torch.cuda.current_stream()
+                found = []
+                for lane in self.lanes:
+                    lane.wait_stream(main)
+                    with torch.cuda.stream(lane):  # expect: GS603
+                        found.append(x @ self.w)
+                main.wait_stream(self.lanes[0])
+                return sum(found)
+
+        def build(device):
+            return Lanes(device).step, (torch.rand(16, device=device),)
+        """,
+    "work of a thread": """
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Halves:
+            def __init__(self, device):
+                self.pool = ThreadPoolExecutor(2)
+                self.w = torch.rand(16, 16, device=device)
+
+            def half(self, x):
+                return x @ self.w
+
+            def step(self, a, b):
+                later = self.pool.submit(self.half, a)  # expect: GS604
+                return later.result() + self.half(b)
+
+        def build(device):
+            return Halves(device).step, (torch.rand(16, device=device), torch.rand(16, device=device))
+        """,
+    "the default stream chosen": """
+        class Plain(nn.Module):
+            def forward(self, x):
+                torch.cuda.set_stream(torch.cuda.default_stream())  # expect: GS604
+                return x * 2
+        """,
+    "a state bound anew in a dict of the caller": """
+        class Mixer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Parameter(torch.rand(8))
+
+            def forward(self, x, params):
+                state = params["ssm"] * self.a + x
+                params["ssm"] = state  # expect: GS703
+                return state
+
+        def build(device):
+            return Mixer().to(device), (torch.rand(8, device=device), {"ssm": torch.zeros(8, device=device)})
+        """,
+    "a hook that another function makes": """
+        class Monitor:
+            def __init__(self):
+                self.peak = 0.0
+
+            def attach(self, model):
+                def watch(name):
+                    def hook(layer, given, result):
+                        self.peak = max(self.peak, result.abs().max().item())  # expect: GS101
+
+                    return hook
+
+                for name, layer in model.named_modules():
+                    layer.register_forward_hook(watch(name))
+        """,
 }
 SOUND = {
+    "lanes that are all joined by events": """
+        class Lanes:
+            def __init__(self, device):
+                self.lanes = [torch.cuda.Stream(device) for _ in range(3)]
+                self.done = [torch.cuda.Event() for _ in range(3)]
+                self.w = torch.rand(16, 16, device=device)
+
+            def step(self, x):
+                main = torch.cuda.current_stream()
+                found = []
+                for lane, done in zip(self.lanes, self.done):
+                    lane.wait_stream(main)
+                    with torch.cuda.stream(lane):
+                        found.append(x @ self.w)
+                        done.record()
+                for done in self.done:
+                    main.wait_event(done)
+                return sum(found)
+
+        def build(device):
+            return Lanes(device).step, (torch.rand(16, device=device),)
+        """,
+    "a thread that chooses the stream of the step": """
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Halves:
+            def __init__(self, device):
+                self.pool = ThreadPoolExecutor(2)
+                self.w = torch.rand(16, 16, device=device)
+
+            def half(self, x, stream):
+                with torch.cuda.stream(stream):
+                    return x @ self.w
+
+            def step(self, a):
+                return self.pool.submit(self.half, a, torch.cuda.current_stream()).result()
+
+        def build(device):
+            return Halves(device).step, (torch.rand(16, device=device),)
+        """,
+    "an entry of the caller's dict written in place": """
+        class Mixer(nn.Module):
+            def forward(self, x, params):
+                params["ssm"].mul_(0.9).add_(x)
+                params["out"] = params["ssm"] + 1
+                return params["out"]
+
+        def build(device):
+            return Mixer(), (torch.rand(8, device=device), {"ssm": torch.zeros(8, device=device)})
+        """,
+    "gradients in pinned memory": """
+        class Offload(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.rand(8))
+                self.kept = torch.empty(8, pin_memory=True)
+
+            def forward(self, x):
+                self.kept.grad.copy_(self.w.grad, non_blocking=True)
+                return x * self.w
+        """,
     "entries that the first step of an optimizer makes": """
         class Lion(torch.optim.Optimizer):
             @torch.no_grad()

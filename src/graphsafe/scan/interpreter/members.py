@@ -106,7 +106,9 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
         on_cuda = number(tensor.where == "device") if known else ON_CUDA
         return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
     if name == "grad":
-        return Tensor(where=tensor.where, dtype="float", step=tensor.step)
+        # Code that keeps gradients on the host usually pins their memory, on a line of its own.
+        on_host = tensor.where == "host"
+        return Tensor(where=tensor.where, dtype="float", pinned=tensor.pinned, step=tensor.step, certain=not on_host)
     op = engine.ops.method(name)
     if op is None or not op.attribute:
         return UNKNOWN

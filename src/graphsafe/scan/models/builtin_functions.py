@@ -111,8 +111,6 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         return UNKNOWN
     if hasattr(values, "positional"):
         item = join_all(values.positional)
-        for value in values.positional:
-            frame.use_number(value, "operand", node)
         several = True
         # One operand that is surely a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
         known = next((value for value in values.positional if type(value) is Tensor and value.where == "device"), item)
@@ -125,6 +123,8 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     tensor, certain = as_tensor(known)
     if tensor is not None and tensor.where != "host" and several:
         frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(known))
+        for value in values.positional if hasattr(values, "positional") else ():
+            frame.use_number(value, "operand", node)
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":

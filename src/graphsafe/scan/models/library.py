@@ -221,6 +221,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.autograd.graph.saved_tensors_hooks": torch_functions.saved_tensors_hooks,
     "torch.cond": torch_functions.cond,
     "torch.cuda.is_available": torch_functions.available,
+    "torch.cuda.set_stream": runtime_objects.set_stream,
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,
     "torch.get_default_dtype": lambda frame, node, arguments: DtypeValue("float"),

@@ -178,8 +178,8 @@ def root_of(engine: Engine, value: Value | None, why: str) -> None:
         if type(option) is Sequence:
             for item in option.items or (option.elem,):
                 root_of(engine, item, why)
-        elif type(option) is Function and not isinstance(option.node, ast.Lambda):
-            engine.add_root(option.ref, option.bound, why)
+        elif type(option) is Function:
+            engine.add_root(option.ref, option.bound if option.node is None else option, why)
         elif type(option) is Instance:
             for name in ("forward", "__call__"):
                 method = engine.project.find_method(option.ref, name)
