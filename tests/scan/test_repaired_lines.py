@@ -218,8 +218,128 @@ HAZARDS = {
                 for name, layer in model.named_modules():
                     layer.register_forward_hook(watch(name))
         """,
+    "a step of a sampler": """
+        class Euler:
+            def sample_step(self, model, x, sigma):
+                d = (x - model(x, sigma)) / sigma
+                if sigma.item() > 0.1:  # expect: GS101
+                    d = d + torch.randn_like(d) * 0.01
+                return x + d
+        """,
+    "a method that is timed": """
+        import time
+
+        def bench(fn, n=100):
+            begin = time.perf_counter()
+            for _ in range(n):
+                fn()
+            return (time.perf_counter() - begin) / n
+
+        class Jacobi:
+            def __init__(self, n):
+                self.a = torch.rand(n, n, device="cuda:0")
+                self.x = torch.zeros(n, device="cuda:0")
+
+            def sweep(self):
+                self.x.sub_(self.a @ self.x)
+                return float(self.x.norm())  # expect: GS101
+
+        if __name__ == "__main__":
+            print("seconds", bench(Jacobi(256).sweep))
+        """,
+    "a class of the script that captures": """
+        class Mix:
+            def __init__(self, n, device):
+                self.w = torch.rand(n, n, device=device)
+
+            def step(self, x):
+                y = x @ self.w
+                return y if y.sum() > 0 else -y  # expect: GS102
+
+        side = torch.cuda.Stream("cuda:0")
+        mix, x = Mix(8, "cuda:0"), torch.rand(8, device="cuda:0")
+        with torch.cuda.stream(side):
+            mix.step(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            y = mix.step(x)
+        graph.replay()
+        """,
+    "a loop that serves a model": """
+        class Server:
+            def __init__(self, model):
+                self.model = model.cuda()
+                self.eos = 2
+
+            async def serve(self, inbox, outbox):
+                while True:
+                    ids = await inbox.get()
+                    logits = self.model(ids.cuda(non_blocking=True))
+                    if (logits.argmax(-1) == self.eos).all():  # expect: GS102
+                        break
+                    await outbox.put(logits.argmax(-1).tolist())  # expect: GS101
+        """,
+    "gradients of parameters from elsewhere": """
+        class Scaler:
+            def __init__(self, params):
+                self.params = list(params)
+
+            def norm(self):
+                return torch.nn.utils.get_total_norm([p.grad for p in self.params]).item()  # expect: GS101
+
+        class Opt(torch.optim.Optimizer):
+            def __init__(self, params):
+                super().__init__(params, {})
+                self.scaler = Scaler(self.param_groups[0]["params"])
+
+            def step(self, closure=None):
+                norm = self.scaler.norm()
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.data.add_(p.grad, alpha=-1.0 / norm)
+        """,
+    "a class that its decorator enters in a table": """
+        PENALTIES = {}
+
+        def register(name):
+            def enter(cls):
+                PENALTIES[name] = cls
+                return cls
+
+            return enter
+
+        @register("repeat")
+        class Repeat:
+            def apply_to(self, logits, seen):
+                logits[:, seen.unique()] -= 1.0  # expect: GS201
+                return logits
+
+        class Head(nn.Module):
+            def __init__(self, settings):
+                super().__init__()
+                self.out = nn.Linear(16, 100)
+                self.penalty = PENALTIES[settings.penalty]()
+
+            def forward(self, h, ids):
+                return self.penalty.apply_to(self.out(h), ids)
+        """,
 }
 SOUND = {
+    "a helper that tries again": """
+        def repeat_on_error(fn, n=3):
+            for _ in range(n):
+                try:
+                    return fn()
+                except OSError:
+                    pass
+
+        class Loader:
+            def read_all(self):
+                return float(torch.load("weights.pt")["scale"])
+
+        if __name__ == "__main__":
+            repeat_on_error(Loader().read_all)
+        """,
     "lanes that are all joined by events": """
         class Lanes:
             def __init__(self, device):

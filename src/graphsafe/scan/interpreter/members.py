@@ -261,6 +261,8 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
         return NUMBER
     if name == PARAM_GROUPS:
         return _PARAM_GROUPS
+    if name == "grad" and not owner.host:
+        return replace(owner, device=True)
     return known_by(owner, name)
 
 
