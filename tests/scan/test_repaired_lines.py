@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
+from pathlib import Path
 
 import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
 
 from .conftest import Scan
 
@@ -226,6 +231,17 @@ HAZARDS = {
                     d = d + torch.randn_like(d) * 0.01
                 return x + d
         """,
+    "a table that is made anew for another shape": """
+        class Detect(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.grid = torch.zeros(1)
+
+            def forward(self, x):
+                if self.grid.shape[-2:] != x.shape[-2:]:
+                    self.grid = torch.arange(x.shape[-1], device=x.device).float()  # expect: GS705
+                return x + self.grid
+        """,
     "a method that is timed": """
         import time
 
@@ -325,6 +341,18 @@ HAZARDS = {
         """,
 }
 SOUND = {
+    "a table that the first step makes": """
+        class Detect(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.n = n
+                self.grid = None
+
+            def forward(self, x):
+                if self.grid is None:
+                    self.grid = torch.arange(self.n, device=x.device).float()
+                return x + self.grid
+        """,
     "a helper that tries again": """
         def repeat_on_error(fn, n=3):
             for _ in range(n):
@@ -474,3 +502,19 @@ def test_lines_that_wait_copy_or_go_stale(scan: Scan, source: str) -> None:
 @pytest.mark.parametrize("source", SOUND.values(), ids=SOUND)
 def test_code_that_only_looks_like_it(scan: Scan, source: str) -> None:
     assert scan(source) == []
+
+
+def test_a_table_that_the_first_step_moves_is_a_note(tmp_path: Path) -> None:
+    source = """
+        class Rotary(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.freq = torch.arange(8) / 8
+
+            def forward(self, x: torch.Tensor):
+                self.freq = self.freq.to(x.device)
+                return x * self.freq
+    """
+    (tmp_path / "rotary.py").write_text("import torch\n" + textwrap.dedent(source), encoding="utf-8")
+    found = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [(f.code, f.level, f.location.line) for f in found] == [("GS304", "note", 9)]

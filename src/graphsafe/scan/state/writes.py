@@ -9,7 +9,17 @@ from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.held import entry
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import Write
-from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Value, as_tensor, named, options
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    Number,
+    Sequence,
+    Value,
+    as_tensor,
+    describe,
+    named,
+    options,
+)
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.cached_entries import may_drop_entries
@@ -22,6 +32,7 @@ from graphsafe.scan.state.provenance import (
     is_made_along,
     is_put_back,
     is_rare,
+    is_remade,
     names_own,
     sources,
 )
@@ -75,6 +86,11 @@ def write_attribute(
         _write_replaced(frame, value, f"{holder}.{name}", node, written)
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
+    was, now = as_tensor(before)[0] if before is not None else None, as_tensor(value)[0]
+    is_moved = was is not None and now is not None and not was.pinned and (was.where, now.where) == ("host", "device")
+    if is_moved and was is not None and converts(written, f"{holder}.{name}"):
+        # `self.table = self.table.to(x.device)` copies in the first step only.
+        frame.emit("Transfer", "blocking", written or node, level="note", value=describe(was))
     write(
         frame,
         key,
@@ -268,6 +284,7 @@ def write(
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
             rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
+            remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
             constructed=constructs(assigned),
