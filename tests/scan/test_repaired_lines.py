@@ -231,6 +231,36 @@ HAZARDS = {
                     d = d + torch.randn_like(d) * 0.01
                 return x + d
         """,
+    "work that the version of an input decides": """
+        class Cached:
+            def __init__(self, device):
+                self.w = torch.rand(8, 8, device=device)
+                self.kept = torch.zeros(8, device=device)
+                self.seen = -1
+
+            def solve(self, x):
+                if x._version != self.seen:  # expect: GS702
+                    self.kept.copy_(self.w @ x)
+                    self.seen = x._version  # expect: GS702
+                return self.kept * 2
+
+        def build(device):
+            return Cached(device).solve, (torch.rand(8, device=device),)
+        """,
+    "an entry for the identity of an input": """
+        class Squares:
+            def __init__(self):
+                self.known = {}
+
+            def step(self, x):
+                key = id(x)
+                if key not in self.known:
+                    self.known[key] = x.square()  # expect: GS701
+                return self.known[key] + 1
+
+        def build(device):
+            return Squares().step, (torch.rand(8, device=device),)
+        """,
     "a table that is made anew for another shape": """
         class Detect(nn.Module):
             def __init__(self):
@@ -352,6 +382,18 @@ SOUND = {
                 if self.grid is None:
                     self.grid = torch.arange(self.n, device=x.device).float()
                 return x + self.grid
+        """,
+    "an entry for the identity of a weight": """
+        class Folded(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.rand(8, 8))
+                self.known = {}
+
+            def forward(self, x: torch.Tensor):
+                if id(self.w) not in self.known:
+                    self.known[id(self.w)] = self.w @ self.w
+                return x @ self.known[id(self.w)]
         """,
     "a helper that tries again": """
         def repeat_on_error(fn, n=3):

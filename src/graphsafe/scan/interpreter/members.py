@@ -41,6 +41,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples, spelled_out
+from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
@@ -57,6 +58,8 @@ _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
     """Return `owner.name`; `text` is its spelling in the code, if that is a plain chain of names."""
     if isinstance(owner, Tensor):
+        if name == "_version" and owner.step and isinstance(node, ast.expr):
+            return host_clock.read(frame, node, host_clock.VERSION)
         return (
             spelled_out.items_of(frame, node, owner) if name == "__getitem__" else _of_tensor(frame.engine, owner, name)
         )
