@@ -272,6 +272,33 @@ HAZARDS = {
                     self.grid = torch.arange(x.shape[-1], device=x.device).float()  # expect: GS705
                 return x + self.grid
         """,
+    "what a graph of any function returns": """
+        class Replayer:
+            def __init__(self, fn, example):
+                self.given = example.clone()
+                side = torch.cuda.Stream("cuda:0")
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    fn(self.given)
+                torch.cuda.current_stream().wait_stream(side)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=side):
+                    self.made = fn(self.given)
+
+            def run(self, x):
+                self.given.copy_(x)
+                self.graph.replay()
+                return self.made.clone()
+
+        def rollout(policy, obs, n):
+            replayer = Replayer(policy, obs)
+            for _ in range(n):
+                act = replayer.run(obs)
+                obs = obs + act
+                if act.abs().max() > 100:  # expect: GS102
+                    break
+            return obs
+        """,
     "a method that is timed": """
         import time
 
