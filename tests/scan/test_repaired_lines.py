@@ -247,20 +247,6 @@ HAZARDS = {
         def build(device):
             return Cached(device).solve, (torch.rand(8, device=device),)
         """,
-    "an entry for the identity of an input": """
-        class Squares:
-            def __init__(self):
-                self.known = {}
-
-            def step(self, x):
-                key = id(x)
-                if key not in self.known:
-                    self.known[key] = x.square()  # expect: GS701
-                return self.known[key] + 1
-
-        def build(device):
-            return Squares().step, (torch.rand(8, device=device),)
-        """,
     "a table that is made anew for another shape": """
         class Detect(nn.Module):
             def __init__(self):

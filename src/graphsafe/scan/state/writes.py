@@ -16,7 +16,6 @@ from graphsafe.scan.domain.values import (
     Sequence,
     Value,
     as_tensor,
-    depends_on_step,
     describe,
     named,
     options,
@@ -199,7 +198,7 @@ def write_item(
     lasting: bool = False,
 ) -> None:
     """Record `holder[key] = value`: under a known key it counts as an attribute, else it adds an entry to a table."""
-    if identifies_object(frame, target.slice) and not depends_on_step(value):
+    if identifies_object(frame, target.slice):
         # An entry keyed by one tensor's address is like an attribute of that tensor.
         return
     before: Value | None = None
