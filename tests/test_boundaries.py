@@ -82,6 +82,13 @@ def test_the_parent_of_a_capture_imports_no_child_and_a_child_no_parent() -> Non
             assert not within(imported, *IN_THE_PARENT), name
 
 
+def test_a_device_and_the_probes_import_nothing_that_is_built_on_them() -> None:
+    for name, tree in modules("capture/device"):
+        assert not within(imports(tree, for_types=True), "graphsafe.capture.child", "graphsafe.capture.plan"), name
+    for name, tree in modules("capture/child"):
+        assert not within(imports(tree, for_types=True), "graphsafe.capture.plan"), name
+
+
 def test_only_the_command_line_prints() -> None:
     for name, tree in modules(holding="print("):
         if name in ("cli.py", "console.py", "entry.py"):
@@ -153,14 +160,15 @@ def test_packages_of_scan_import_only_what_the_picture_has_below_them() -> None:
 def test_no_modules_import_each_other() -> None:
     """Imports form no circle; those inside functions and those for types count as well.
 
-    Three modules are excepted: the public package, a Report, which imports what reads and shows one, and the simulated
-    world, whose streams, generators and graphs know each other as those of `torch.cuda` do.
+    Four modules are excepted: the public package, a Report and a Ledger, which import what reads and shows them, and
+    the simulated world, whose streams, generators and graphs know each other as those of `torch.cuda` do.
     """
     left = {
         "graphsafe." + name.removesuffix(".py").replace("/", "."): imports(tree, for_types=name != "__init__.py")
         for name, tree in modules()
     }
     left["graphsafe.report.model"] -= {"graphsafe.report.json_form", "graphsafe.report.forms"}
+    left["graphsafe.report.ledger.model"] -= {"graphsafe.report.forms"}
     sim = "graphsafe.capture.device.sim."
     left[sim + "world"] -= {sim + name for name in ("generators", "graphs", "shapes", "streams")}
     left[sim + "streams"] -= {sim + "graphs"}

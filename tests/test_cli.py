@@ -494,6 +494,8 @@ def test_a_missing_path_is_said_and_the_rest_is_scanned(project: Path, capsys: p
         (["scan", "hot.py", "-o", "."], "-o .: cannot be written"),
         (["scan", "hot.py", "--format", "trace"], "--format trace: only a capture has a timeline"),
         (["scan", "hot.py", "-o", "trace"], "-o trace: only a capture has a timeline"),
+        (["run", "--format", "trace", "--", "absent"], "--format trace: only a capture has a timeline"),
+        (["run", "-o", "a.trace.json", "--", "absent"], "-o a.trace.json: only a capture has a timeline"),
         (["config", "absent"], "absent: no such file or folder"),
         (["capture"], "give either a TARGET or --all"),
         (["capture", "a.py:f", "--all"], "give either a TARGET or --all"),

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 MAX_HANDWRITTEN = 4_000_000
-"Most bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
+"The largest number of bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
 CHUNK = 65_536
 "Bytes to read at once from a file that reports an empty size, as those of /proc do."
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 MAX_SIZE = 100_000
-"Most characters in all patterns of a file; a bracket counts as a hundred."
+"The largest number of characters in all patterns of a file; a bracket counts as a hundred."
 _TOKEN = re.compile(
     r"""
       (?P<stars>\*+)

@@ -30,6 +30,24 @@ def test_an_event_that_replaces_what_the_graph_reads_is_named() -> None:
     ]
 
 
+def test_a_launch_choice_for_another_length_is_a_note_with_the_length_behind_it() -> None:
+    report = graphsafe.capture(f"{TARGETS}:pages", device="sim")
+    assert report.verdict == "ready"
+    (found,) = report.findings
+    assert (found.code, found.level) == ("GS713", "note")
+    assert (found.location.function or "").startswith("Attention.forward")
+    assert "`longest` is not part of the graph's key: it was 1 at the capture and 512 after `long`" in found.message
+    assert "the simulated device cannot tell the time" in found.message
+    assert (found.data["event"], found.data["frozen_ms"]) == ("long", None)
+
+
+def test_memory_that_an_event_frees_is_lost_though_its_successor_has_the_same_values() -> None:
+    report = graphsafe.capture(f"{TARGETS}:stale_with_equal_values", device="sim")
+    assert report.verdict == "not-ready"
+    found = [(one.code, one.location.function, one.message) for one in report.findings]
+    assert found == [("GS712", "Engine.reload_the_same", "after `reload`, `scale` lies elsewhere")]
+
+
 def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
     report = graphsafe.capture(f"{TARGETS}:failing", device="sim")
     assert report.verdict == "inconclusive" and report.findings == ()

@@ -108,6 +108,32 @@ print(out.sum().item())
 """
 
 
+HANDED_ON = """
+import torch
+
+state = torch.ones(1 << 20, device="cuda")
+out = torch.zeros(1 << 20, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out.copy_(state)
+graph.replay()
+torch.cuda.synchronize()
+del state
+other = torch.zeros(1024, 1024, device="cuda")
+for _ in range(6):
+    graph.replay()
+torch.cuda.synchronize()
+print(float(out.sum()))
+"""
+
+
+def test_lost_memory_is_told_with_the_tensor_that_got_it(tmp_path: Path, valid_report: ValidReport) -> None:
+    ledger, _ = watched(tmp_path, valid_report, HANDED_ON)
+    (finding,) = [one for one in ledger["findings"] if one["code"] == "GS711"]
+    assert finding["location"]["line"] == 11
+    assert finding["why"].endswith("The memory now belongs to float32[1024, 1024].")
+
+
 def test_a_graphs_memory_is_known_by_name(tmp_path: Path, valid_report: ValidReport) -> None:
     ledger, _ = watched(tmp_path, valid_report, OUTSIDE)
     (graph,) = graphs_of(ledger)

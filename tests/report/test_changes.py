@@ -14,7 +14,7 @@ import samples
 from graphsafe.cli import main
 from graphsafe.report.changes import changes
 from graphsafe.report.json_form import render_json
-from graphsafe.report.model import Bucket, DeviceResult, Limit, Report, Support
+from graphsafe.report.model import Bucket, DeviceResult, Limit, Proven, Report, Support
 
 
 def texts(before: Report, after: Report) -> dict[str, list[str]]:
@@ -112,7 +112,7 @@ def test_the_environment_and_the_support() -> None:
     assert "VLLM_ATTENTION_BACKEND: FLASHMLA, was not set" in texts(samples.READY, moved)["environment"]
     assert "triton: 3.7, was not set" in texts(samples.READY, moved)["environment"]
     single, uniform = (
-        replace(samples.READY, support=Support({"level": level, "max_query_len": length, "buckets": []}, None))
+        replace(samples.READY, support=Support(Proven(level, length, ()), None))
         for level, length in (("UNIFORM_SINGLE_TOKEN_DECODE", 1), ("UNIFORM_BATCH", 2))
     )
     assert texts(single, uniform)["support"] == ["proven: UNIFORM_BATCH, was UNIFORM_SINGLE_TOKEN_DECODE"]

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments
+from graphsafe.report.json_form import parse_saved
+from graphsafe.report.ledger.html_form import with_processes
+from graphsafe.report.ledger.model import Held
+from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.child.cuda import stacks
 from graphsafe.run.child.outside import Memory
+from graphsafe.run.child.sight import described
+from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import _by_line
+from tests.run.test_idle import ledger as ledger_of_a_graph
 
 POOL = (0, 1)
 
@@ -53,10 +62,36 @@ def test_memory_of_the_graphs_own_pool_and_beyond_a_tensor_is_left_out(tensors: 
     assert touches(tensors, kernel) == {}
 
 
+def test_lost_memory_has_the_tensor_that_got_it(tensors: dict[str, torch.Tensor]) -> None:
+    known = cuda._known(tensors.values())
+
+    def owner(address: int) -> str | None:
+        at = cuda._within([address], known).get(address)
+        return None if at is None else described(known[at])
+
+    storage = torch.zeros(64).untyped_storage()
+    memory = Memory(storage, (), "float32[64]", None, lambda _: None)
+    memory.address = tensors["x"].data_ptr() + 8
+    memory.find_heir(owner)
+    assert memory.heir == "float32[64]"
+
+
 def test_lines_of_memory_become_places_of_the_ledger() -> None:
     held = _by_line({"by_line": [{"path": __file__, "line": 1, "function": "build", "bytes": 512}]})
     assert held is not None
-    assert [(one["location"].line, one["location"].function, one["bytes"]) for one in held] == [(1, "build", 512)]
+    assert [(one.location and one.location.function, one.bytes) for one in held] == [("build", 512)]
+
+
+def test_lines_of_memory_are_shown_in_every_form() -> None:
+    found = ledger_of_a_graph(Readings())
+    facts = {"by_line": [{"path": __file__, "line": 1, "function": "build", "bytes": 512}]}
+    (process,) = found.processes
+    process = replace(process, memory=Held(512, _by_line(facts)))
+    found = replace(found, processes=(process,))
+    shown = "test_cuda_memory.py:1 holds 512 bytes in graphs"
+    assert shown in processes_text(found, colour=False, width=120)
+    assert shown in with_processes("<h2>Environment</h2>", found)
+    assert parse_saved(found.json()) == found
 
 
 def test_lines_of_memory_are_those_of_the_devices_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

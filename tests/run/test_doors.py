@@ -69,6 +69,23 @@ def test_without_a_run_a_door_does_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0
 
 
+BEFORE_TORCH = {
+    "an engine's door": "from graphsafe.run.doors import enter; enter()",
+    "a watch": "import graphsafe; graphsafe.watch(device='sim').__enter__()",
+}
+
+
+@pytest.mark.parametrize("first", BEFORE_TORCH.values(), ids=BEFORE_TORCH.keys())
+def test_graphsafe_may_be_imported_before_torch(first: str, tmp_path: Path, valid_report: ValidReport) -> None:
+    program = f"{first}\nimport torch\ngraph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n  pass"
+    command = [sys.executable, "-m", "graphsafe", "run", "--device", "sim", "--", sys.executable, "-c", program]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert "not watched" not in ran.stderr
+    ledger = valid_report((tmp_path / "graphsafe-ledger.json").read_text(encoding="utf-8"))
+    assert [len(one["graphs"]) for one in ledger["processes"]] == [1]
+
+
 def test_a_worker_with_another_path_comes_in_by_the_door(tmp_path: Path, valid_report: ValidReport) -> None:
     door = entry_points()[0]
     source = ENGINE.format(value=door.value, group=door.group, path=os.environ.get("PYTHONPATH", ""))

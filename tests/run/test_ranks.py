@@ -54,6 +54,7 @@ SENDING = (graph(0, 10, 4, collectives=True), graph(1, 10, 8, collectives=True))
 
 def told(*seen: SeenProcess) -> tuple[list[tuple[str, str]], list[str]]:
     findings, limits = findings_of(seen, load_rulebook())
+    assert all(one.message.startswith("the collective of replay ") for one in findings)
     return [(one.code, one.why) for one in findings], [one.why for one in limits if one.kind == "ranks"]
 
 

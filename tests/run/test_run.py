@@ -89,6 +89,12 @@ def test_a_lost_weight_is_told_with_both_lines_and_the_replays_since(faults: Any
     assert "`step.weight` was rebound at faults.py:25, 3 replays since" in " ".join(text.split())
 
 
+def test_the_lengths_of_repeated_captures_are_told(faults: Any) -> None:
+    ledger, _, _ = faults
+    (message,) = (one["message"] for one in ledger["findings"] if one["code"] == "GS617")
+    assert message.endswith("with x = float32[3, 8], float32[5, 8], float32[4, 8], float32[7, 8] and 1 more")
+
+
 def test_sizes_that_ran_eagerly_stand_beside_those_captured(faults: Any) -> None:
     ledger, _, text = faults
     eager = ledger["processes"][0]["eager"]
@@ -141,6 +147,77 @@ def test_a_captured_graph_is_told_whole(tmp_path: Path, valid_report: ValidRepor
         ("x", "read", 5),
         ("weight", "read", 4),
     ]
+
+
+USED = """
+import threading
+
+import torch
+
+class Engine:
+    def __init__(self):
+        self.generator = torch.Generator(device="cuda")
+
+    def capture(self, graph):
+        with torch.cuda.graph(graph):
+            out.normal_(generator=self.generator)
+
+engine, out = Engine(), torch.zeros(4, device="cuda")
+engine.generator.manual_seed(3)
+engine.early, engine.late = torch.cuda.CUDAGraph(keep_graph=True), torch.cuda.CUDAGraph()
+engine.early.register_generator_state(engine.generator)
+engine.capture(engine.early)
+engine.early.instantiate()
+engine.early.replay()
+engine.early.instantiate()
+worker = threading.Thread(target=engine.early.replay, name="worker")
+worker.start()
+worker.join()
+engine.late.register_generator_state(engine.generator)
+with torch.cuda.stream(torch.cuda.Stream()):
+    engine.capture(engine.late)
+    engine.late.replay()
+"""
+
+
+def test_who_replays_a_graph_and_how_it_was_made_again(tmp_path: Path, valid_report: ValidReport) -> None:
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, USED))
+    early, late = ledger_in(tmp_path, valid_report)["processes"][0]["graphs"]
+    assert [(one["thread"], one["stream"]) for one in early["replayed_by"]] == [
+        ("MainThread", "default stream"),
+        ("worker", "default stream"),
+    ]
+    assert [one["thread"] for one in late["replayed_by"]] == ["MainThread"]
+    assert late["replayed_by"][0]["stream"].startswith("side stream")
+    assert early["generators"] == late["generators"] == ["engine.generator"]
+    assert (early["instantiations"], late["instantiations"]) == (2, 1)
+    assert early["captured"]["at"] < early["first_replay"] <= late["captured"]["at"]
+    told = " ".join(ran.stderr.split())
+    for text in ("1 of them captured after the first replay", "threads MainThread and worker", "instantiated again"):
+        assert text in told
+
+
+SUPPRESSED = """
+import torch
+
+class Engine:
+    state = None
+
+engine, x = Engine(), torch.ones(4, device="cuda")
+engine.state, graph = torch.ones(4, device="cuda"), torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    x + engine.state
+engine.state = None{comment}
+graph.replay()
+"""
+
+
+@pytest.mark.parametrize(("comment", "code"), [("", 1), ("  # graphsafe: ignore[GS711] a test", 0)])
+def test_a_comment_suppresses_a_finding(tmp_path: Path, valid_report: ValidReport, comment: str, code: int) -> None:
+    ran = run(tmp_path, "--fail", "--", sys.executable, program(tmp_path, SUPPRESSED.format(comment=comment)))
+    (finding,) = ledger_in(tmp_path, valid_report)["findings"]
+    assert finding["code"] == "GS711" and finding["suppressed"] == ({"reason": "a test"} if comment else None)
+    assert ran.returncode == code and ("GS711" in ran.stderr) == bool(code), ran.stderr
 
 
 STARTED = """
@@ -254,6 +331,26 @@ def test_ranks_under_torchrun_are_told_apart(tmp_path: Path, valid_report: Valid
     told = [(one["rank"], one["started_by"], [graph["replays"] for graph in one["graphs"]]) for one in processes]
     assert sorted(told, key=str) == [(0, "0", [3]), (1, "0", [3]), (None, None, [])]
     assert sorted(graph["device"] for one in processes for graph in one["graphs"]) == ["sim:0", "sim:1"]
+    orders = {one["rank"]: one["order"] for one in processes}
+    assert orders == {None: None, 0: [{"graph": "1", "replays": 3}], 1: [{"graph": "1", "replays": 3}]}
+
+
+OUTLIVES = """
+import subprocess
+import sys
+
+code = "import time, torch; graph = torch.cuda.CUDAGraph(); x = torch.ones(4, device='cuda')"
+code += "\\nwith torch.cuda.graph(graph): y = x * 2"
+code += "\\ngraph.replay(); print(flush=True); time.sleep(8)"
+server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+server.stdout.readline()
+"""
+
+
+def test_a_process_that_outlives_the_program_is_told(tmp_path: Path, valid_report: ValidReport) -> None:
+    run(tmp_path, "--", sys.executable, program(tmp_path, OUTLIVES))
+    limits = [one["what"] for one in ledger_in(tmp_path, valid_report)["limits"] if one["kind"] == "still-running"]
+    assert len(limits) == 1 and limits[0].startswith("process 0")
 
 
 WAITS = """

@@ -104,6 +104,15 @@ def test_steps_of_another_size_count_between_replays_or_in_their_loop(tmp_path: 
     assert sizes(Replays(3, serving), fallback, later=0) == sizes(Replays(3, serving), once, later=0) == {"1": 12}
 
 
+def test_the_only_captured_size_is_that_of_the_input_not_of_the_bias() -> None:
+    key, bias, weight = ("addmm", "", 1), (8,), (8, 8)
+    steps = Steps()
+    steps.captured(Step((key,), (bias, (4, 8), weight), ()), 0)
+    assert list(steps.facts()[0]["captured"]) == ["4"]
+    steps.eager((key,), (bias, (16, 8), weight), False, tuple)
+    assert steps.facts()[0]["sizes"] == {"16": 1} and list(steps.facts()[0]["captured"]) == ["4"]
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [

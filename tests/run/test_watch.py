@@ -9,12 +9,15 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 import graphsafe
 from graphsafe.run.part import note_start, read_parts
 
 pytestmark = pytest.mark.child
 WATCHED = """
+import json
+
 import graphsafe, torch
 from torch import nn
 
@@ -40,8 +43,10 @@ assert torch.cuda.CUDAGraph.replay is replay and kept is not replay
 assert nn.modules.module._global_parameter_registration_hooks == registering
 ledger = watch.ledger()
 assert [f.code for f in live.findings] == [f.code for f in ledger.findings] == ["GS711"]
-assert ledger.findings[0].location.line == 17 and ledger.exit_code is None
+assert ledger.findings[0].location.line == 19 and ledger.exit_code is None
 assert [graph.replays for graph in ledger.processes[0].graphs] == [2]
+assert str(ledger).startswith("Process 0: 1 graph, 2 replays") and "GS711 error" in str(ledger)
+assert "Process 0" in ledger._repr_html_() and json.loads(ledger.json())["schema"] == ledger.schema
 try:
     graphsafe.ledger()
 except graphsafe.RequestError as error:
@@ -89,6 +94,14 @@ def test_a_wrong_configuration_is_told_before_the_block(tmp_path: Path, monkeypa
 def test_a_watch_that_has_not_begun_says_how_to_use_it() -> None:
     with pytest.raises(graphsafe.RequestError, match="use it as `with"):
         graphsafe.watch().ledger()
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="this PyTorch has CUDA")
+def test_a_pytorch_without_cuda_has_no_graphs() -> None:
+    with graphsafe.watch() as watch:
+        torch.ones(2) + 1
+    (process,) = watch.ledger().processes
+    assert process.graphs == ()
 
 
 def test_importing_the_names_imports_no_torch() -> None:

@@ -20,6 +20,8 @@ from graphsafe.config import Config
 from graphsafe.report.model import Finding
 from graphsafe.scan.api import scan_paths
 
+pytestmark = pytest.mark.child  # each set is scanned for seconds
+
 FOUND = {"fresh": 48, "fresh2": 48, "fresh3": 69, "fresh4": 76, "fresh5": 78, "fresh6": 76, "fresh7": 33, "fresh8": 51}
 "Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59, 32 and 49 were at first sight."
 NOISY: dict[str, set[str]] = {

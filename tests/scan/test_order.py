@@ -111,10 +111,12 @@ def differences(folder: Path, orders: int) -> list[str]:
     return found
 
 
+@pytest.mark.child
 def test_examples_in_any_order() -> None:
     assert differences(ROOT / "examples", 3) == []
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("files", [RINGS, ENGINE], ids=["recursion", "engine"])
 def test_a_project_in_any_order(tmp_path: Path, files: dict[str, str]) -> None:
     assert differences(write_project(tmp_path, files), 12) == []

@@ -84,7 +84,7 @@ def test_every_form_of_drawn_reports(seeds: range, project: Path, opened: list[s
             for colour in (False, True) if form == "terminal" else (False,):
                 text = render(report, form, source=lines_inside(project), colour=colour, width=40 + seed)
                 assert SECRET not in text
-                CHECKS[form](text, report)
+                CHECKS.get(form, check_printable)(text, report)
         check_text(render_summary([report]))
         check_text("\n".join(change_lines(changes([before or report], [report]))))
         check_page(render_changes([before or report], [report], (EVIL_NAME, EVIL_NAME)))
@@ -111,8 +111,10 @@ def test_every_form_of_drawn_ledgers(seeds: range, project: Path, opened: list[s
                 assert not {c for c in "".join(ElementTree.fromstring(out).itertext()) if c in "\0\033\x08"}
             elif form == "sarif":
                 check_sarif(out, None)
-            elif form in ("json", "gitlab"):
+            elif form in ("json", "gitlab", "trace"):
                 json.loads(out)
+            elif form != "github":
+                check_printable(out)
             else:
                 *commands, _ = out.removesuffix("\n").split("\n")
                 assert all(re.fullmatch(r"::(error|warning|notice) [^\n]*", command) for command in commands)
@@ -124,10 +126,16 @@ def test_every_form_of_drawn_ledgers(seeds: range, project: Path, opened: list[s
 def check_text(text: str, _: object = None) -> None:
     """No character controls the terminal, and no line is a command to the CI system that shows it."""
     text = re.sub(r"\033\[(?:0|[12](?:;38;5;\d+)?|38;5;\d+)m", "", text)
+    check_printable(text)
     for line in text.split("\n"):
-        assert not {c for c in line if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}, line
         assert not re.match(r"\s*::\s*[\w-]+.*::", line), line
         assert not re.search(r"##\w*\[", line), line
+
+
+def check_printable(text: str, _: object = None) -> None:
+    """No line has a character that controls a terminal."""
+    for line in text.split("\n"):
+        assert not {c for c in line if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}, line
 
 
 def check_github(text: str, report: Report) -> None:

@@ -110,7 +110,7 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_be_quiet,
-    help="One line per finding, no progress, and of remarks only errors.",
+    help="One line per finding. No progress, and no remarks but errors.",
 )
 
 
@@ -160,10 +160,8 @@ def put_outputs(
     for output in outputs or (Output(None, None),):
         asked = output.form_or(form, otherwise)
         try:
-            if asked == "trace":
-                _check_timeline(
-                    reports, "--format trace" if output == Output(None, None) else f"-o {output.file or asked}"
-                )
+            if asked == "trace" and not _has_timeline(reports):
+                refuse_trace([output], form)
             put(reports, asked, output.file, rules, source)
         except RequestError as error:
             failures.append(error)
@@ -171,13 +169,19 @@ def put_outputs(
         raise failures[0]
 
 
-def _check_timeline(reports: Report | Sequence[Report] | Ledger, option: str) -> None:
-    """Raise RequestError, which names the option, if the reports have no timeline."""
+def refuse_trace(outputs: Sequence[Output], form: str | None = None) -> None:
+    """Raise RequestError, which names the option, for a trace of something that has no timeline."""
+    for output in outputs:
+        if output.form_or(form, "") == "trace":
+            option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"
+            raise RequestError(f"{option}: only a capture has a timeline")
+
+
+def _has_timeline(reports: Report | Sequence[Report] | Ledger) -> bool:
     from graphsafe.report.model import Report
 
     several = (reports,) if isinstance(reports, Report) else reports
-    if not isinstance(several, Sequence) or any(report.command != "capture" for report in several):
-        raise RequestError(f"{option}: only a capture has a timeline")
+    return isinstance(several, Sequence) and all(report.command == "capture" for report in several)
 
 
 def rule_texts(config: Config) -> Callable[[], RuleTexts]:

@@ -15,6 +15,7 @@ from graphsafe.commands.options import (
     outputs_option,
     own_output,
     put_outputs,
+    refuse_trace,
     rule_texts,
 )
 from graphsafe.errors import RequestError
@@ -32,9 +33,9 @@ LEDGER_FILE = "graphsafe-ledger.json"
     "devices",
     multiple=True,
     metavar="DEVICE",
-    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. Of cuda:N only its graphs.",
+    help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. cuda:N shows only its graphs.",
 )
-@click.option("--waits", is_flag=True, help="Also lines that wait for the device between replays, and how long.")
+@click.option("--waits", is_flag=True, help="Also report lines that wait for the device between replays, and how long.")
 @click.option("--stacks", is_flag=True, help="Also the lines that allocate; costs an eager step a fifth of its time.")
 @click.option("--fail", is_flag=True, help="Exit with 1 if an error was found.")
 @form_option
@@ -64,6 +65,7 @@ def run(
     from graphsafe.run.parent.launch import parsed_devices
 
     watched = parsed_devices(devices)
+    refuse_trace(outputs or [Output(None, None)], form)
     files = [output for output in outputs if output.file is not None]
     shown = [Output(None, output.form) for output in outputs if output.file is None]
     shown = shown or ([Output(None, form)] if form else [])
@@ -87,6 +89,6 @@ def run(
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))
     else:
         put_ledger_on_stderr(ledger, rule_texts(config))
-    if fail and any(finding.level == "error" for finding in ledger.findings):
+    if fail and any(finding.level == "error" and finding.suppressed is None for finding in ledger.findings):
         return FINDINGS
     return ran.exit_code

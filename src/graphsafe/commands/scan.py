@@ -67,7 +67,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     multiple=True,
     callback=_codes,
     metavar="CODES",
-    help="These rules too, also where the configuration ignores them.",
+    help="Also use these rules, even if the configuration ignores them.",
 )
 @click.option(
     "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, whatever else is selected."

@@ -26,7 +26,7 @@ class Comparison:
     "Kinds of devices in the lock that did not run."
     compared: int
     slower: int = 0
-    "How many of `worse` are times."
+    "Number of the sentences in `worse` that are about times."
 
     @property
     def is_only_slower(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, Literal
 
-from graphsafe.rulebook.versions import version_matches
+from graphsafe.optable.versions import version_matches
 
 EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",
@@ -26,10 +26,9 @@ ArgumentKind = Literal[
     "tensor", "mask", "tensors", "host-tensor", "number", "bool", "string", "none", "sequence", "empty", "dtype",
     "device", "host-device", "other",
 ]  # fmt: skip
-"""`tensor` is a device tensor; `mask` is a device tensor of bool, for which conditions on `tensor` hold too. `sequence`
-is a list or tuple, `empty` an empty one, `tensors` one that holds device tensors (the `indices` of an index count as
-`mask` if they hold a mask). `device` is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name
-(`bool`)."""
+"""`tensor` is a device tensor; `mask` is a device tensor of bool, for which conditions on `tensor` hold too. A list or
+tuple is `empty`, `mask` or `tensors` if it holds a mask or other device tensors, else `sequence`. `device` is an
+accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
 Basis = Literal["measured", "tag", "documented", "schema"]
 """The source of an entry: measured on a GPU; PyTorch's op tags; PyTorch's documentation and sources, not run; or its
 schema alone, which gives the result and says nothing about waits."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphsafe.report.model import DeviceResult, Report, Verdict
 from graphsafe.report.plan_text import plan_lines
-from graphsafe.report.pool import pool_texts
+from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import PROBES, Probes
 from graphsafe.report.probes.probe import Probe
 from graphsafe.report.support_text import support_texts
@@ -102,7 +102,7 @@ def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[s
         lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", width, paint)
         if bucket is worst:
             lines += _probes(bucket.probes, "    ", width, paint)
-    for text in pool_texts(device.pool) if device.pool is not None else ():
+    for text in pool_texts(Pool.of(device.pool)) if device.pool is not None else ():
         lines += wrapped(text.strip(), width, "    " if text.startswith(" ") else "  ", "      ")
     return lines
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Finding, Limit, Report, facts_of, in_order
+from graphsafe.report.pool import Pool
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.memory import Growth, Held
 from graphsafe.report.probes.probe import Unit
@@ -105,7 +106,7 @@ def _device(before: DeviceResult, after: DeviceResult) -> Iterator[Change]:
             yield Change(f"{name}: {change.text}", change.worse)
     for name in olds:
         yield Change(f"{name}: not run any more")
-    yield from _pool(before.pool or {}, after.pool or {})
+    yield from _pool(*(None if one.pool is None else Pool.of(one.pool) for one in (before, after)))
 
 
 def _probes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
@@ -165,23 +166,21 @@ def _shown(value: Any, show: Any) -> str:
     return "not known" if value is None else str(show(value))
 
 
-def _pool(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
-    if before.get("status") != after.get("status"):
-        yield Change(
-            f"shared pool: {after.get('status', 'not tried')}, was {before.get('status', 'not tried')}",
-            after.get("status") == "fail",
-        )
+def _pool(before: Pool | None, after: Pool | None) -> Iterator[Change]:
+    was, now = (one.status if one is not None else "not tried" for one in (before, after))
+    if was != now:
+        yield Change(f"shared pool: {now}, was {was}", now == "fail")
     for key, text in (("pool_bytes", "shared pool"), ("saved_bytes", "saved by sharing"), ("peak_bytes", "peak")):
-        yield from _number(text, before.get(key), after.get(key), _bytes)
+        yield from _number(text, getattr(before, key, None), getattr(after, key, None), _bytes)
 
 
 def _support(before: Report, after: Report) -> Iterator[Change]:
     for key in ("proven", "declared"):
-        old, new = (getattr(report.support, key, None) or {} for report in (before, after))
-        if old.get("level") != new.get("level"):
-            yield Change(f"{key}: {_said(new.get('level'))}, was {_said(old.get('level'))}")
-        elif old.get("max_query_len") != new.get("max_query_len"):
-            lengths = [_said(str(one["max_query_len"])) for one in (new, old)]
+        both = [getattr(report.support, key, None) for report in (after, before)]
+        levels, lengths = ([getattr(one, name, None) for one in both] for name in ("level", "max_query_len"))
+        if levels[0] != levels[1]:
+            yield Change(f"{key}: {_said(levels[0])}, was {_said(levels[1])}")
+        elif lengths[0] != lengths[1]:
             yield Change(f"{key}: up to {lengths[0]} tokens per request, was {lengths[1]}")
 
 

@@ -177,9 +177,29 @@ class DeviceResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Proven:
+    """The support for CUDA graphs that the buckets prove."""
+
+    level: str
+    max_query_len: int | None
+    "The largest number of tokens per request that is proven for uniform batches; None if there is none."
+    buckets: tuple[Mapping[str, Any], ...]
+    "The axes of the buckets that are ready."
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """The support that a class behind the step declares, or the configuration."""
+
+    level: str | None
+    where: str | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class Support:
-    proven: Any
-    declared: Any
+    proven: Proven | None
+    declared: Declared | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,10 +254,10 @@ class Report:
         """Return the HTML form, as a notebook shows it under a cell."""
         from graphsafe.report.forms import render
 
-        return _in_frame(render(self, "html"))
+        return in_frame(render(self, "html"))
 
 
-def _in_frame(page: str) -> str:
+def in_frame(page: str) -> str:
     """Put a page into a frame of a notebook, so that the styles of the two stay separate."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="" style="width: 100%; height: 36em; border: 1px solid #8884">'

@@ -81,8 +81,10 @@ def _piece(segment: Mapping[str, Any]) -> str:
 
 
 def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
-    """Return modules indented by their depth, each with state, captured operations and all operations. Parts of a
-    module with a single state are left out."""
+    """Return a row per module: its name, indented, its state, its captured operations and all its operations.
+
+    If a module has a single state, its parts have no rows.
+    """
     rows = []
     uniform: list[str] = []
     for module in sorted(plan["modules"], key=lambda one: _order(one["module"])):

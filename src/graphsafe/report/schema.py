@@ -1,4 +1,4 @@
-"""The JSON Schema of reports: report.schema.json beside this module, and the probes by their dataclasses."""
+"""The JSON Schema of reports: report.schema.json beside this module; the probes and the pool by their dataclasses."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
+from graphsafe.report.pool import Pool
 from graphsafe.report.probes import PROBES
 from graphsafe.report.probes.probe import is_later, is_unreported
 from graphsafe.report.reading import hints_of
@@ -30,6 +31,8 @@ def report_schema() -> dict[str, Any]:
         "required": list(PROBES),
         "additionalProperties": False,
     }
+    pool = "All ready buckets captured in one pool, the largest first, and replayed in mixed order."
+    schema["$defs"]["pool"] = {"description": pool, **_schema_of(Pool)}
     return schema
 
 

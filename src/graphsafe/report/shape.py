@@ -41,13 +41,13 @@ class ReportError(RequestError):
 
 
 def check_report(saved: Any, where: str) -> None:
-    """Raise ReportError at the first place where `saved`, parsed JSON that stands at `where`, is not a report."""
+    """Raise ReportError if `saved`, the parsed JSON from `where`, is not a report; it names the first wrong place."""
     _check_values(saved, 0)
     _check(saved, report_schema()["$defs"]["report"], where)
 
 
 def check_ledger(saved: Any, where: str) -> None:
-    """Raise ReportError at the first place where `saved`, parsed JSON that stands at `where`, is not a ledger."""
+    """Raise ReportError if `saved`, the parsed JSON from `where`, is not a ledger; it names the first wrong place."""
     _check_values(saved, 0)
     _check(saved, report_schema()["$defs"]["ledger"], where)
 

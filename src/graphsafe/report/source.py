@@ -19,7 +19,7 @@ T = TypeVar("T")
 _MOST_KEPT = 256
 """Returns the lines of a file by a location's path, or None if it cannot be read."""
 _MOST = 16_000_000
-"""Most bytes of a file whose lines are shown."""
+"""The largest number of bytes of a file whose lines are shown."""
 
 
 def read_lines(path: str) -> Sequence[str] | None:

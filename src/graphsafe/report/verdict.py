@@ -209,7 +209,7 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
         yield f"{doubt}: give a refresh that changes what the step reads"
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
-        yield f"{listed(list(unvaried), most=3)} could not be varied: give a refresh that does"
+        yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"
 
 
 def _of_path(check: Check) -> bool:

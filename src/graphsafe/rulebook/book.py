@@ -32,7 +32,7 @@ _PACKAGED = Path(__file__).parents[1] / "_rules"
 _CHECKOUT = Path(__file__).parents[3] / "rules"
 COMPILED = "rulebook.json"
 MAX_COMPILED = 64_000_000
-"Most bytes of a compiled rulebook."
+"The largest number of bytes of a compiled rulebook."
 _KEPT = 16
 "Number of compiled rulebooks that stay in the user's cache."
 

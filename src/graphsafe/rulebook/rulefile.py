@@ -19,7 +19,7 @@ from graphsafe.scan.domain.events import HOWS, WORDS, EventKind
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
-"Most levels of nested lists and tables in a rule file, which needs five."
+"The largest number of levels of nested lists and tables in a rule file, which needs five."
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
 
 

@@ -75,6 +75,8 @@ class Part:
     """
     counts: tuple[Count, ...]
     order: Order
+    outlives: bool = False
+    "Whether the process still ran when the program had ended."
 
 
 def sites(frames: Iterable[CallSite]) -> list[Facts]:

@@ -137,7 +137,7 @@ def _files(
 
     def can_be_named(path: Path) -> bool:
         if "::" in str(path):
-            complain("unread-file", str(path), "`::` in a path is taken for the end of it; not read")
+            complain("unread-file", str(path), "it is not read, because `::` would end its path in a report")
             return False
         return True
 

@@ -25,6 +25,9 @@ class Engine(nn.Module):
     def replace(self):
         self.linear.weight = nn.Parameter(torch.randn_like(self.linear.weight))
 
+    def reload_the_same(self):
+        self.scale = torch.ones(8, device=self.scale.device)
+
     def grow(self):
         self.scale = torch.full_like(self.scale, 2.0)
 
@@ -41,6 +44,35 @@ def stale(device):
     return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
 
 
+def stale_with_equal_values(device):
+    engine = Engine(device).requires_grad_(False)  # else autograd would hold the memory that the event lets go of
+    events = {"reload": engine.reload_the_same, "gc": gc.collect}
+    return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events=events)
+
+
 def failing(device):
     engine = Engine(device)
     return graphsafe.Step(engine, (torch.randn(4, 8, device=device),), events={"fail": lambda: 1 / 0})
+
+
+class Attention(nn.Module):
+    """Walks the cache page by page in short contexts, and at once in long ones: only the host knows the length."""
+
+    def __init__(self, device):
+        super().__init__()
+        torch.manual_seed(0)
+        self.cache = torch.randn(512, 8, device=device)
+        self.longest = 1
+
+    def forward(self, x):
+        pages = 128 if self.longest < 32 else 1
+        scores = [x @ page.T for page in self.cache.chunk(pages)]
+        return torch.cat(scores, dim=-1)
+
+    def lengthen(self):
+        self.longest = 512
+
+
+def pages(device):
+    step = Attention(device)
+    return graphsafe.Step(step, (torch.randn(4, 8, device=device),), events={"gc": gc.collect, "long": step.lengthen})

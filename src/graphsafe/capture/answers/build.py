@@ -61,7 +61,7 @@ class Varied:
     """The inputs that keep their values although outputs may depend on them."""
 
     unvaried: tuple[str, ...] | None = None
-    "None if that could not be determined."
+    "The paths of these inputs; None if they could not be determined."
     unvaried_host: tuple[str, ...] | None = None
     "The unvaried inputs on the host. Python may decide by them, and a graph freezes the decision."
 

@@ -36,7 +36,7 @@ class Fired:
 
     name: str
     place: CallSite | None
-    "None if the event is not the user's code, such as `gc.collect`."
+    "The event's own place; None if its code is not the user's, as in `gc.collect`."
     moved: tuple[str, ...]
     "State that was moved to other memory."
     checks: tuple[Check, ...]

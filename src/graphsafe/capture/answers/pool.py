@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from graphsafe.report.pool import Different, Overwritten, Padded
 from graphsafe.report.probes.memory import Held
 from graphsafe.report.probes.probe import Error
 
@@ -55,26 +56,6 @@ class Together:
 
 
 @dataclass(frozen=True, slots=True)
-class Different:
-    """A bucket whose replay gives other results after another bucket's replay."""
-
-    axes: Axes
-    after: Axes
-    outputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Overwritten:
-    """A bucket whose outputs another bucket's replay changes."""
-
-    axes: Axes
-    by: Axes
-    outputs: tuple[str, ...]
-    static: bool
-    "Whether one of the outputs lies in memory from before the capture."
-
-
-@dataclass(frozen=True, slots=True)
 class Mixed:
     """Replays in mixed order."""
 
@@ -84,22 +65,6 @@ class Mixed:
     depends_on_order: tuple[str, ...] = ()
     refused: str | None = None
     "Why eager steps in the same order fail."
-
-
-@dataclass(frozen=True, slots=True)
-class Padded:
-    """Replays with fewer requests than were captured, with the remaining rows filled in several ways."""
-
-    axes: Axes
-    live: int
-    inputs: tuple[str, ...]
-    follows: tuple[str, ...] | None
-    "Outputs of live requests that depend on the filling; None if unknown."
-    wrong: Mapping[str, tuple[str, ...] | None]
-    "Filling -> outputs that differ from those of an eager step on the live requests alone."
-    nan: tuple[str, ...] | None
-    "Outputs that become NaN if the padding rows hold NaN."
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True)

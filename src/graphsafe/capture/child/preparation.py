@@ -135,8 +135,11 @@ def tell_imports(folder: Path, before: Set[str]) -> None:
 
 
 def follow(folder: Path) -> None:
-    """Import the libraries that the build child imported while it built. Raises NotShareable, also if the imports give
-    other modules here or leave the process in another state: then the factory's work before these imports matters."""
+    """Import the libraries that the build child imported while it built. Raises NotShareable.
+
+    It is also raised if the imports load other modules here, or leave the process in another state. Then they depend on
+    the factory's work before them.
+    """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
     origins: dict[str, str | None] = reported["modules"]

@@ -89,6 +89,13 @@ class Session:
             self.seed(FIRST_SEED + k)
             self.step()
 
+    def warm_up_but_last(self) -> None:
+        """Run the steps of the warm-up but the last, and seed that."""
+        for k in range(self.job.warmup - 1):
+            self.seed(FIRST_SEED + k)
+            self.step()
+        self.seed(FIRST_SEED + self.job.warmup - 1)
+
     def put_inputs(self, k: int, seed: int | None = None) -> None:
         """Set the inputs of replay `k`, and seed everything by `seed` or by `k`."""
         if self.subject.refresh is not None:

@@ -19,6 +19,7 @@ CHILDREN: Mapping[str, str] = {
     "reference": "graphsafe.capture.child.probes.reference",
     "capture": "graphsafe.capture.child.probes.capture",
     "events": "graphsafe.capture.child.probes.events",
+    "choices": "graphsafe.capture.child.probes.launch_choices",
     "diagnose": "graphsafe.capture.child.probes.diagnose",
     "shapes": "graphsafe.capture.child.probes.shapes",
     "timeline": "graphsafe.capture.child.probes.timeline",

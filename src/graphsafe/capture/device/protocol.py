@@ -298,8 +298,8 @@ class Device(Protocol):
         ...
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """Let Python read made-up values inside this context where no values were computed: True, one and all of a
-        mask, or the opposite."""
+        """Inside this context, answer with a made-up value if Python reads a value that was not computed: for 1 with
+        True, one and all of a mask, for 0 with False, zero and none of it."""
         ...
 
     def unknown_operations(self) -> tuple[str, ...]:

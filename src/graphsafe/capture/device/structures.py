@@ -53,3 +53,15 @@ def is_written(argument: Any) -> bool:
 @functools.cache
 def takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
+
+
+@functools.cache
+def is_wrapper_class(kind: Any) -> bool:
+    """Return whether the class is a subclass with its own operations. Other subclasses use PyTorch's kernels on the
+    memory that they report."""
+    # read from `type`, because a metaclass may run code of its own
+    namespace_of = type.__dict__["__dict__"].__get__
+    own = next(base for base in type.__dict__["__mro__"].__get__(kind) if "__torch_dispatch__" in namespace_of(base))
+    if own is torch.Tensor:
+        return False
+    return namespace_of(own)["__torch_dispatch__"] is not torch._C._disabled_torch_dispatch_impl

@@ -24,7 +24,7 @@ from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
 from graphsafe.files import ensure_working_directory
 from graphsafe.report.model import Bucket, DeviceResult, Finding, Limit
-from graphsafe.report.pool import pool_verdict
+from graphsafe.report.pool import Pool, pool_verdict
 from graphsafe.report.text import bucket_name, listed
 from graphsafe.report.verdict import worst
 from graphsafe.rulebook.book import Rulebook
@@ -56,7 +56,7 @@ class DeviceProof:
     limits: list[Limit] = field(default_factory=list)
     _directory: str = field(default_factory=os.getcwd)
     _folders: list[Path] = field(default_factory=list)
-    _pool: dict[str, Any] | None = None
+    _pool: Pool | None = None
     "The results of capturing the buckets in one pool."
 
     def run(self, supervisor: Supervisor, folder: Path) -> None:
@@ -141,7 +141,7 @@ class DeviceProof:
         named = buckets if any(axes for axes, _ in self.runs) else ()
         if self._pool is not None:
             verdict = worst((verdict, pool_verdict(self._pool)))
-        return DeviceResult(self.name, verdict, named, probes, rank=self.rank.reported, pool=self._pool)
+        return DeviceResult(self.name, verdict, named, probes, rank=self.rank.reported, pool=reported(self._pool))
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:

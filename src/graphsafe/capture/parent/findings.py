@@ -12,10 +12,12 @@ from typing import Any
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, FiredEvents, Refused
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
+from graphsafe.capture.answers.launch_choices import LaunchChoices
 from graphsafe.capture.answers.own_graphs import Given, OwnGraphs
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
 from graphsafe.capture.parent.finding_table import FindingTable, Key
+from graphsafe.capture.parent.frozen_choices import frozen_choices
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probe_form import reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
@@ -55,6 +57,7 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.escaped()
     writer.collectives()
     writer.replay()
+    writer.launch_choices()
     writer.own_graphs()
     return list(writer.table.found.values()), writer.table.limits
 
@@ -338,6 +341,10 @@ class _Writer:
             return
         names = ", ".join(check.name for check in wrong[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
+
+    def launch_choices(self) -> None:
+        for frames, told in frozen_choices(self._told[LaunchChoices].choices, self._entry):
+            self.add("GS713", frames, **told)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
         """Raise findings to errors if their line is known to change state in which replays differ; return whether there

@@ -71,11 +71,11 @@ def joined(
             )
         if not matches and _function_ran(prediction.location, ran):
             alone.append(_judged(prediction, ran, ready))
-    proven, used = _with_comments(proven)
+    proven, used = with_comments(proven)
     return [*proven, *(one for one in alone if one.code != "GS901" or _line(one) not in used)], []
 
 
-def _with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple[str, int]]]:
+def with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple[str, int]]]:
     """Return the findings, suppressed where a comment on their line says so, and the lines of these comments."""
     notes: dict[str, list[Comment]] = {}
     found: list[Finding] = []

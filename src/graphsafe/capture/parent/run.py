@@ -322,6 +322,8 @@ class Run:
             self.limits.append(Limit("events", self.request.called, end.why))
         replay = with_events(self._probes.replay, self._told, len(self._told[Built].events), failed or end.why)
         self._probes = replace(self._probes, replay=replay)
+        if self.rank.all(replay.status == "pass"):
+            self._alone("choices")
 
     def _blame_target(self) -> None:
         """Add a failure of the reference: in a refresh, an event or a later step.

@@ -29,4 +29,4 @@ class Seen:
     "The target's own marks, judged by the plan."
     rank: int | None = None
     divergence: Mapping[int, Call | None] = field(default_factory=dict)
-    "Rank -> its first collective that the other ranks did not issue; None for a rank that issued no more."
+    "Rank -> its first collective that other ranks lack; None for a rank that stopped before the others."

@@ -52,10 +52,10 @@ def call_lines(frames: Sequence[CallSite]) -> list[str]:
     return [f"{shown(frame.path)}:{frame.line} in {frame.function or 'module level'}" for frame in frames]
 
 
-def listed_places(calls: Sequence[Sequence[CallSite]], most: int = 3) -> str:
+def listed_places(calls: Sequence[Sequence[CallSite]]) -> str:
     """Return the places of these calls as text: `model.py:12, model.py:40`."""
     found = dict.fromkeys(f"{shown(frames[-1].path)}:{frames[-1].line}" for frames in calls if frames)
-    return ", ".join(list(found)[:most]) or "a line that is not known"
+    return ", ".join(list(found)[:3]) or "a line that is not known"
 
 
 def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:

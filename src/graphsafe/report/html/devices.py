@@ -10,7 +10,7 @@ from graphsafe.report.html.timeline import timeline_html
 from graphsafe.report.html.words import badge, escaped_text, table, words
 from graphsafe.report.model import DeviceResult, Report
 from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
-from graphsafe.report.pool import pool_texts
+from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import Probes
 from graphsafe.report.text import bucket_name, device_name
 from graphsafe.report.timeline.lanes import Picture, pictures
@@ -36,7 +36,7 @@ def _device(device: DeviceResult, plan: Any, drawn: Iterator[Picture]) -> str:
         inside = timeline_html(next(drawn)) + _probes(bucket.probes)
         parts.append(f"<details{opened}><summary>{title} {why}</summary>{inside}</details>")
     if device.pool is not None:
-        parts.append(_lines(pool_texts(device.pool)))
+        parts.append(_lines(pool_texts(Pool.of(device.pool))))
     return "".join(parts)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from graphsafe.report.html.words import escaped_text, table
 from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Process
+from graphsafe.report.ledger.terminal import used
 from graphsafe.report.model import Finding, Location
 from graphsafe.report.text import bytes_text, count, listed
 
@@ -23,7 +24,7 @@ def with_processes(page: str, ledger: Ledger) -> str:
 def _process(process: Process, silent: Iterable[Finding]) -> str:
     rank = "" if process.rank is None else f", rank {process.rank}"
     title = f"<h2>{escaped_text(f'Process {process.name}{rank}')}</h2>"
-    rows = [_HEAD, *(_graph(graph) for graph in process.graphs)]
+    rows = [_HEAD, *(_graph(graph, process) for graph in process.graphs)]
     found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else "<p>No graph.</p>"
     facts = "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
     return title + found + facts + "".join(map(_sizes, silent))
@@ -40,7 +41,7 @@ def _sizes(finding: Finding) -> str:
     return f"<p>{escaped_text(head)}</p>{bars}" + "".join(f"<p>{escaped_text(text)}</p>" for text in rest if text)
 
 
-def _graph(graph: Graph) -> tuple[str, ...]:
+def _graph(graph: Graph, process: Process) -> tuple[str, ...]:
     lost = [f"{use.what}: {use.status}, {count(use.replays_since, 'replay')} since" for use in graph.outside]
     lost = [text for text, use in zip(lost, graph.outside, strict=True) if use.replays_since]
     return (
@@ -49,7 +50,7 @@ def _graph(graph: Graph) -> tuple[str, ...]:
         graph.device,
         "not read" if graph.nodes is None else listed(count(number, kind) for kind, number in graph.nodes.items()),
         "" if graph.pool_bytes is None else bytes_text(graph.pool_bytes),
-        str(graph.replays),
+        "; ".join([str(graph.replays), *used([graph], process)]),
         f"{count(len(graph.outside), 'tensor')}{'; ' if lost else ''}{listed(lost)}",
     )
 
@@ -57,6 +58,8 @@ def _graph(graph: Graph) -> tuple[str, ...]:
 def _facts(process: Process) -> Iterator[str]:
     if process.idle is not None:
         yield f"{process.idle.text[0].upper()}{process.idle.text[1:]}."
+    for line in process.memory.by_line or ():
+        yield f"{_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
     for failed in process.failed:
         by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         yield f"A capture at {_place(failed.location)} failed{by}: {failed.error}"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool
+from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool, in_frame
 
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
@@ -28,6 +28,16 @@ class Captured:
     "The stream: `default stream`, `side stream 1`; symbolic, never a pointer."
     thread: str
     seconds: float
+    at: str | None = None
+    "The time at which the capture began: UTC, ISO 8601."
+
+
+@dataclass(frozen=True, slots=True)
+class Replayer:
+    """A thread, and the stream on which it replayed a graph."""
+
+    thread: str
+    stream: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +69,11 @@ class Graph:
     first_replay: str | None
     last_replay: str | None
     outside: tuple[Outside, ...]
+    replayed_by: tuple[Replayer, ...] = ()
+    "At most 16. Each thread is seen, another stream of the same thread only when the graph's memory is looked at."
+    generators: tuple[str, ...] | None = None
+    "The generators from which replays draw; `None` before the first replay."
+    instantiations: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +105,19 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class LineBytes:
+    """The bytes of graphs' memory that a line allocated."""
+
+    location: Location | None
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """Total memory that graphs hold."""
 
     graphs_bytes: int | None
-    by_line: tuple[Any, ...] | None
+    by_line: tuple[LineBytes, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +136,14 @@ class Idle:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """Successive replays of one graph."""
+
+    graph: str
+    replays: int
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     name: str
     "The name of the process: `0` for the program, `0.1` for the first process that it started."
@@ -127,6 +158,13 @@ class Process:
     memory: Held
     idle: Idle | None = None
     "The share of idle time, or None if it is not known."
+    order: tuple[Turn, ...] | None = None
+    "The first 1,000 turns of the replays of a rank; None for a process without a rank."
+
+    def is_late(self, graph: Graph) -> bool:
+        """Return whether a graph was captured after the process's first replay."""
+        first = min((one.first_replay for one in self.graphs if one.first_replay), default=None)
+        return None not in (first, graph.captured.at) and str(first) < str(graph.captured.at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,3 +195,20 @@ class Ledger:
             limits=self.limits,
             devices=None,
         )
+
+    def __str__(self) -> str:
+        """Return the terminal form."""
+        return self._form("terminal")
+
+    def _repr_html_(self) -> str:
+        """Return the HTML form, as a notebook shows it under a cell."""
+        return in_frame(self._form("html"))
+
+    def json(self) -> str:
+        """Return the JSON form, which a server may offer."""
+        return self._form("json")
+
+    def _form(self, form: str) -> str:
+        from graphsafe.report.forms import render
+
+        return render(self, form)

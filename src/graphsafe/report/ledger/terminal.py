@@ -10,6 +10,7 @@ from graphsafe.report.model import Finding, Location
 from graphsafe.report.text import Paint, bytes_text, count, listed, painter, printable, wrapped
 
 _MOST_LINES = 20
+_BY = ("thread", "stream")
 
 
 def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
@@ -40,11 +41,19 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
         yield from wrapped(process.idle.text, width, "  ", "      ")
     rows = _by_line(process.graphs)
     for place, graphs in rows[:_MOST_LINES]:
-        yield from wrapped(_line_text(graphs), width, f"  {place} ", "      ")
+        yield from wrapped(_line_text(graphs, process), width, f"  {place} ", "      ")
         for text in _lost(graphs):
             yield from wrapped(text, width, "      ", "        ")
     if len(rows) > _MOST_LINES:
         yield f"  and {count(len(rows) - _MOST_LINES, 'more line')}"
+    if process.order:
+        turns = [f"{turn.graph} ({turn.replays})" for turn in process.order]
+        yield from wrapped(f"graphs in the order of their replays: {listed(turns, most=12)}", width, "  ", "      ")
+    lines = process.memory.by_line or ()
+    for line in lines[:_MOST_LINES]:
+        yield f"  {_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
+    if len(lines) > _MOST_LINES:
+        yield f"  and {count(len(lines) - _MOST_LINES, 'more line')} that hold memory"
     for failed in process.failed:
         by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
@@ -62,7 +71,7 @@ def _by_line(graphs: Sequence[Graph]) -> list[tuple[str, list[Graph]]]:
     return list(found.items())
 
 
-def _line_text(graphs: Sequence[Graph]) -> str:
+def _line_text(graphs: Sequence[Graph], process: Process) -> str:
     """Describe the graphs of one line: `3 graphs on sim:0 in 0.4 s: 12 kernels and 1 memcpy at most; replayed 8, 0 and
     3 times`."""
     devices = listed(dict.fromkeys(graph.device for graph in graphs))
@@ -75,7 +84,28 @@ def _line_text(graphs: Sequence[Graph]) -> str:
     replays = listed((str(graph.replays) for graph in graphs), most=8)
     names = f"graph {graphs[0].name}" if len(graphs) == 1 else count(len(graphs), "graph")
     times = "time" if len(graphs) == 1 and graphs[0].replays == 1 else "times"
-    return f"{names} on {devices}, captured in {seconds:.2g} s: {nodes}{most}; replayed {replays} {times}"
+    more = "".join(f"; {text}" for text in used(graphs, process))
+    return f"{names} on {devices}, captured in {seconds:.2g} s: {nodes}{most}; replayed {replays} {times}{more}"
+
+
+def used(graphs: Sequence[Graph], process: Process) -> Iterator[str]:
+    """Yield what is unusual about graphs: late captures, several threads, streams and instantiations, generators."""
+    late = sum(map(process.is_late, graphs))
+    if late:
+        yield (
+            f"{late} of them captured after the first replay" if len(graphs) > 1 else "captured after the first replay"
+        )
+    threads, streams = (dict.fromkeys(getattr(by, what) for one in graphs for by in one.replayed_by) for what in _BY)
+    if len(threads) > 1:
+        yield f"by the threads {listed(threads, most=4)}"
+    if len(streams) > 1:
+        yield f"on {listed(streams, most=4)}"
+    again = sum(one.instantiations - 1 for one in graphs)
+    if again:
+        yield f"instantiated again {count(again, 'time')}"
+    generators = dict.fromkeys(name for one in graphs for name in one.generators or ())
+    if generators:
+        yield f"random numbers from {listed(generators, most=4)}"
 
 
 def _lost(graphs: Sequence[Graph]) -> list[str]:

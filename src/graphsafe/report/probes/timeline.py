@@ -118,7 +118,7 @@ class Timeline(Probe):
 
 
 def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
-    """Return cause, line, time and number of gaps that have these in common, the largest first."""
+    """Group the gaps by cause and line; return the cause, line, time and number of each group, the largest first."""
     found: dict[tuple[GapCause, str], list[float]] = {}
     for gap in gaps:
         found.setdefault((gap.cause, gap.place or "not known"), []).append(gap.us)

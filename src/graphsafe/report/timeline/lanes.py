@@ -46,7 +46,7 @@ class Lane:
     name: str
     bars: tuple[Bar, ...]
     in_time: bool = True
-    "Whether begins and lengths are microseconds; otherwise they are operations."
+    "Whether bars are measured in microseconds; otherwise in operations."
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ _SEARCHED = 4
 "Names of earlier results are searched for before this many replays of a graph, after the first."
 _MOST_STACKS = 4
 "The largest number of different call stacks kept of a graph's replays."
+_MOST_REPLAYERS = 16
+"The largest number of threads and streams kept of a graph's replays."
 _PATIENCE = 500
 "On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
 
@@ -83,13 +85,13 @@ class Book:
         if self._captures > MOST_GRAPHS:
             return None
         frames, span = user_frames()
-        stream, frame = self.sight.stream(), sys._getframe(1)
+        frame = sys._getframe(1)
         return GraphRecord(
             number=self._captures - 1,
             slot=slot_of(self._captures - 1),
             frames=frames,
             span=span,
-            stream=self._streams.setdefault(stream, f"side stream {len(self._streams)}"),
+            stream=self._stream(),
             thread=threading.current_thread().name,
             device=self.sight.device(),
             begun=time.time_ns(),
@@ -97,6 +99,9 @@ class Book:
             stepped=SteppedOptimizers(),
             names={} if is_called_by_trees(frame) else names_now(frame),
         )
+
+    def _stream(self) -> str:
+        return self._streams.setdefault(self.sight.stream(), f"side stream {len(self._streams)}")
 
     def _is_wanted(self, what: str) -> bool:
         """Return whether the current device is recorded.
@@ -177,6 +182,7 @@ class Book:
         """
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
+            self.replayed_by(record)
             self.memories.look(record)
             if self._reads is not None and record.overwrites:
                 self._reads.replaying(record, user_frames_now(sys._getframe(1)), user_frames()[0])
@@ -194,6 +200,19 @@ class Book:
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def replayed_by(self, record: GraphRecord) -> None:
+        """Note the thread and the stream of a replay: at looks, and if another thread replays than the time before."""
+        record.replayer = threading.get_ident()
+        one = (threading.current_thread().name, self._stream())
+        if one not in record.replayers and len(record.replayers) < _MOST_REPLAYERS:
+            record.replayers[one] = None
+            self._tell(False)
+
+    def instantiated(self, record: GraphRecord) -> None:
+        """Note that the program instantiated a graph. A graph that was replayed had been instantiated before."""
+        record.instantiations += 1 if record.instantiations or not self.replays(record.number) else 2
+        self._tell(False)
 
     def _overwriting(self, record: GraphRecord) -> None:
         """Look for results of earlier replays that the coming replay overwrites and that the program reads later."""

@@ -60,8 +60,7 @@ def is_watched(error: BaseException) -> bool:
 
 
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
-    """Return the line of the innermost frame that still exists of those where the exception was raised, if it is in a
-    handler."""
+    """Return the handler in which the innermost surviving frame of the exception is now, if it is in one."""
     pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
     common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
     users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]

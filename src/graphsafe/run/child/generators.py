@@ -24,6 +24,8 @@ from graphsafe.run.part import Facts, sites
 
 _REGISTERED = "_graphsafe_registered"
 "The attribute of a graph that lists its registered generators."
+_UNNAMED = "a registered generator"
+_DEFAULT = "the device's default generator"
 _ENOUGH = 8
 "A graph that draws the same numbers at this many replays in a row is seeded before each."
 SEEDING = frozenset({"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset"})
@@ -38,12 +40,16 @@ class Registered:
     generator: torch._C.Generator
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
     "Each with its name, the object and the attribute."
+    name: str
 
 
 def register(graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType]) -> None:
     """Note that the program has registered a generator with a graph."""
     known = graph.__dict__.setdefault(_REGISTERED, [])
-    known.append(Registered(generator, tuple(_holders(generator, frames))))
+    holders = tuple(_holders(generator, frames))
+    variables = (name for frame in frames for name, value in locals_of(frame).items() if value is generator)
+    name = [*(name for name, _, _ in holders), *variables, _UNNAMED][0]
+    known.append(Registered(generator, holders, name))
 
 
 def _holders(generator: torch._C.Generator, frames: Sequence[FrameType]) -> Iterator[tuple[str, weakref.ref[Any], str]]:
@@ -59,9 +65,11 @@ class Draws:
     """The draws of one graph."""
 
     def __init__(self) -> None:
-        self._before: list[tuple[torch._C.Generator, State | None]] = []
+        self._before: list[tuple[str, torch._C.Generator, State | None]] = []
         self._drawing: list[torch._C.Generator] = []
         "The generators whose offsets a replay has moved."
+        self.names: list[str] | None = None
+        "The names of these generators; None before the first replay."
         self._last: list[State | None] = []
         self._same = 0
         self.is_known = False
@@ -76,8 +84,8 @@ class Draws:
         """Look at the generators before a replay under `calls`; return whether a fault is found."""
         registered: list[Registered] = graph.__dict__.get(_REGISTERED, [])
         if not self.is_known:
-            generators = [*_default(), *(one.generator for one in registered)]
-            self._before = [(one, _state(one)) for one in generators]
+            generators = [(_DEFAULT, one) for one in _default()] + [(one.name, one.generator) for one in registered]
+            self._before = [(name, one, _state(one)) for name, one in generators]
         text = self._replaced(registered) if self.replaced is None else None
         if text is not None:
             self.replaced = text, calls
@@ -94,7 +102,10 @@ class Draws:
     def replayed(self) -> None:
         """Compare the offsets with those before the first replay."""
         self.is_known = True
-        self._drawing = [one for one, state in self._before if state is not None and _state(one) not in (None, state)]
+        moved = [
+            (name, one) for name, one, state in self._before if state is not None and _state(one) not in (None, state)
+        ]
+        self._drawing, self.names = [one for _, one in moved], [name for name, _ in moved]
         self._before = []
 
     def facts(self, seeded: CallSite | None) -> Facts:

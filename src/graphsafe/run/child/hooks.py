@@ -8,6 +8,7 @@ Dynamo treats each wrapper like the wrapped method: it calls the wrapper and tra
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -37,13 +38,16 @@ def hooked(book: Book) -> AbstractContextManager[None]:
         (graph, "replay", _replay),
         (graph, "reset", _reset),
         (graph, "register_generator_state", _register_generator_state),
+        (graph, "instantiate", _instantiate),
         (torch.cuda, "make_graphed_callables", _make_graphed_callables),
     )
     book.sight.watch_results(
         lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
         lambda storages: book.safely(book.reading, storages),
     )
-    return replaced(*((owner, name, _wrapped(owner, name, wrap, book)) for owner, name, wrap in wraps))
+    # Older versions of PyTorch, and those without CUDA, lack some of them.
+    there = [(owner, name, wrap) for owner, name, wrap in wraps if hasattr(owner, name)]
+    return replaced(*((owner, name, _wrapped(owner, name, wrap, book)) for owner, name, wrap in there))
 
 
 def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Book], Any], book: Book) -> Any:
@@ -99,6 +103,7 @@ def _capture_end(original: Any, book: Book) -> Any:
 
 def _replay(original: Any, book: Book) -> Any:
     now, clock, safely, looking = time.time_ns, time.perf_counter, book.safely, book.replaying
+    thread = threading.get_ident
     ordering = book.ordering()
 
     def replay(self: Any) -> Any:
@@ -111,6 +116,8 @@ def _replay(original: Any, book: Book) -> Any:
             safely(book.checking_values, record)
         if ordering is not None:
             safely(ordering, record)
+        if thread() != record.replayer:
+            safely(book.replayed_by, record)
         pinned = record.contents.pinned
         if pinned is not None:
             safely(pinned.replaying)
@@ -145,6 +152,17 @@ def _register_generator_state(original: Any, book: Book) -> Any:
         return result
 
     return register_generator_state
+
+
+def _instantiate(original: Any, book: Book) -> Any:
+    def instantiate(self: Any) -> Any:
+        result = original(self)
+        record = self.__dict__.get(_RECORD)
+        if record is not None:
+            book.safely(book.instantiated, record)
+        return result
+
+    return instantiate
 
 
 def _reset(original: Any, book: Book) -> Any:

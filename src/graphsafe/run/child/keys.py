@@ -35,7 +35,7 @@ class Changed:
     captured: str
     now: str
     at: CallSite | None = None
-    "The line that froze it or that decides whether it has a graph, if it is known; else that of the capture."
+    "The line that froze it, or that decides whether there is a graph for it; the capture's line if neither is known."
     frames: tuple[CallSite, ...] = ()
     "The frames of the replay."
 
@@ -117,8 +117,10 @@ class Key:
         return is_same and not any(one.differs(one.present) for one in self.frozen)
 
     def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Key]) -> Changed | None:
-        """Compare the values that captured code used with those of the same objects, and with those of objects of the
-        same class that the functions around the replay handle."""
+        """Return the first value of captured code that differs now.
+
+        It is compared in the same object, and in objects of the same class that the functions around the replay handle.
+        """
         for one in self.frozen:
             same = _like(one, others)
             now = one.present

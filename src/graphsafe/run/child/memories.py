@@ -30,8 +30,11 @@ class Memories:
     def captured(
         self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]], still: Iterable[int]
     ) -> None:
-        """Watch the memory that a graph uses. `names` are by storage, also those of tensors that had one only when the
-        capture began; `still` are the storages that still have one."""
+        """Watch the memory that a graph uses.
+
+        `names` maps a storage's number to names of its tensors, including names that it lost during the capture.
+        `still` are the storages that have a name now.
+        """
         present = set(still)
         for touch in contents.touches:
             number = int(touch.storage._cdata)
@@ -77,6 +80,7 @@ class Memories:
                 self._suspected(memory)
                 record.suspect = False
                 self._tell(True)
+            memory.find_heir(self._sight.owner)
 
     def _suspected(self, memory: Memory) -> None:
         for record, use in self._users.get(memory, ()):

@@ -15,6 +15,9 @@ from graphsafe.report.ledger.model import OutsideStatus
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
 
+_MOST_ASKED = 4
+"How often the process's tensors are searched for one that has got lost memory."
+
 
 class Memory:
     """One storage outside graphs' pools.
@@ -34,6 +37,7 @@ class Memory:
         self.bytes = storage.nbytes()
         self.address = storage.data_ptr()
         self.text = names[0].text if names else text
+        self.shape = text
         self.names = tuple(names)
         self.made = made
         self.status: OutsideStatus = "alive"
@@ -41,6 +45,9 @@ class Memory:
         "The calls that led to the line where the memory was lost, outermost first."
         self.instead: CallSite | None = None
         "The line that made the tensor that has the name now."
+        self.heir: str | None = None
+        "The type and shape of a tensor that has got the lost memory since."
+        self._asked = 0
         self._suspect = suspect
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, self._gone)]
         for name in names:
@@ -93,6 +100,12 @@ class Memory:
             others = [tensor for tensor in now if tensor is not None and self._is_other(tensor)]
             self.status = "rebound" if others else "freed"
             self.instead = self.instead or (maker(others[0]) if others else None)
+
+    def find_heir(self, owner: Callable[[int], str | None]) -> None:
+        """Ask at some looks after the loss which tensor has the memory now."""
+        if self.heir is None and self._asked < _MOST_ASKED:
+            self._asked += 1
+            self.heir = owner(self.address)
 
     def _is_resized(self) -> bool:
         """Return whether `resize_` moved the storage to other memory."""

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _TOLD = (
     *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),
-    *("keeps_pool", "is_again", "copy_of", "dropped"),
+    *("keeps_pool", "is_again", "copy_of", "dropped", "instantiations"),
 )
-"The data of a graph that are facts as they are."
+"The fields of a graph's record that become facts unchanged."
 
 
 @dataclass(eq=False, slots=True)
@@ -51,12 +51,14 @@ class Use:
         is_kept = not lost and kept is not None and kept.is_lost
         return {
             "what": memory.text,
+            "shape": memory.shape,
             "bytes": memory.bytes,
             "made": None if memory.made is None else asdict(memory.made),
             "access": self.access,
             "certain": self.certain and not is_kept,
             "status": "rebound" if is_kept else memory.status,
             "frames": sites(memory.frames) if lost else [],
+            "heir": memory.heir if lost else None,
             "instead": None if instead is None else asdict(instead),
             "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
         }
@@ -103,6 +105,12 @@ class GraphRecord:
     "The time (ns) at which the program dropped the graph, or captured into it again."
     suspect: bool = False
     "Whether memory that the graph uses may have been lost."
+    instantiations: int = 0
+    "How often the program instantiated the graph."
+    replayer: int = 0
+    "The number of the thread of the last replay."
+    replayers: dict[tuple[str, str], None] = field(default_factory=dict)
+    "The thread and the stream of replays."
     looks: int = 0
     "Number of checks of the graph's memory so far."
     is_again: bool = False
@@ -131,6 +139,8 @@ class GraphRecord:
             "stale": None if self.stale is None else asdict(self.stale),
             "key": self.key.texts(),
             "generators": self.draws.facts(self.key.seeded),
+            "draws_from": self.draws.names,
+            "replayed_by": [list(one) for one in self.replayers],
             "passed_over": seen.passed_over(),
         }
 

@@ -39,8 +39,12 @@ class Touch:
 
     @staticmethod
     def of(tensor: torch.Tensor, access: Access, certain: bool, made: CallSite | None) -> Touch:
-        text = f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-        return Touch(tensor.untyped_storage(), access, certain, text, made)
+        return Touch(tensor.untyped_storage(), access, certain, described(tensor), made)
+
+
+def described(tensor: torch.Tensor) -> str:
+    """Return a tensor's type and shape: `float32[4, 8]`."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
 class Around(Protocol):
@@ -67,7 +71,7 @@ class Contents:
     many_shapes: Collection[Key] = ()
     "Keys that several steps of different shapes share in the graph, so that they identify none."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
-    "Tensors that it reads and that objects hold, by the storage's number, as far as their fate is known."
+    "A storage's number -> the tensor that the graph reads there and an object held, as far as its fate is known."
     fills: Sequence[Place] = ()
     "Memory outside its pool that it writes and does not read, as far as that is known."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
@@ -112,6 +116,10 @@ class Sight(Protocol):
         not watched."""
         return None
 
+    def owner(self, address: int) -> str | None:
+        """Return the type and shape of the tensor to whose memory an address belongs now, or None if none is known."""
+        return None
+
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         """Return each write and replay of one storage that nothing orders, by their lines."""
 
@@ -139,12 +147,15 @@ class Sight(Protocol):
         return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` with the number of each storage that a tensor leaves while the storage stays alive, and `lost`
-        with that of each storage whose memory is freed although its address stays."""
+        """Call `moving` or `lost` with the number of a storage.
+
+        `moving` is called when a tensor leaves a storage that stays alive, `lost` when a storage's memory is freed
+        although its address stays.
+        """
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
-        """Call `compared` with a graph when one of its results is compared with itself, and `read` for each eager
-        operation."""
+        """Call `compared` with a graph when the program compares one of its results with itself, and `read` for each
+        eager operation."""
         return
 
     def guilty(self, graph: Any, error: BaseException) -> StepEvent | None:

@@ -181,8 +181,10 @@ def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
-    """Return the line of a function that led to a capture, if a condition stands before it and not before the line that
-    led to a replay: there the function decides whether it has a graph."""
+    """Return the line `captured`, if it is inside an `if` or a handler and the line `replayed` is not; else None.
+
+    At such a line the function decides whether it has a graph.
+    """
     function = function_of(code)
     for node in ast.walk(function) if function is not None else ():
         if isinstance(node, (ast.If, ast.ExceptHandler)):

@@ -183,8 +183,9 @@ class Steps:
                         most, place = eager.count, eager.place
             captured: dict[int, list[int]] = {}
             off: dict[int, int] = {}
+            place_of_size = _axis_of_sizes(axes, known, list(seen.eager))
             for shapes, graphs in known.items():
-                for at, axis in axes[:1]:
+                for at, axis in place_of_size:
                     captured.setdefault(shapes[at][axis], []).extend(graphs)
                     if shapes in seen.off:
                         off[shapes[at][axis]] = off.get(shapes[at][axis], 0) + seen.off[shapes].count
@@ -215,13 +216,24 @@ def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
 
 
 def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
-    """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first
-    dimensions."""
+    """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first dimension
+    of each tensor, from the tensor with most dimensions on: a bias has fewer than an input."""
     first = next(iter(captured))
     places = [(at, axis) for at, shape in enumerate(first) for axis in range(len(shape))]
     same = [shapes for shapes in captured if _alike(shapes, first)]
     varying = [(at, axis) for at, axis in places if any(shapes[at][axis] != first[at][axis] for shapes in same)]
-    return varying or [(at, axis) for at, axis in places if axis == 0]
+    return varying or [(at, 0) for at in sorted(range(len(first)), key=lambda at: -len(first[at])) if first[at]]
+
+
+def _axis_of_sizes(
+    axes: Sequence[tuple[int, int]], captured: Collection[Shapes], eager: Collection[Shapes]
+) -> Sequence[tuple[int, int]]:
+    """Return the first of these dimensions in which a step without a graph differs from a captured one, else the first;
+    it is none if there are no dimensions."""
+    first = next(iter(captured))
+    others = [shapes for shapes in eager if _size(shapes, captured, axes) is not None]
+    varying = [(at, axis) for at, axis in axes if any(shapes[at][axis] != first[at][axis] for shapes in others)]
+    return (varying or axes)[:1]
 
 
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:

@@ -202,6 +202,7 @@ class _Findings(Writer):
         replays = recapture.replays
         value = f"{count(len(graphs), 'capture')} for {count(replays, 'replay')}, {recapture.seconds:.2g} s in all"
         value += ", each for another tensor of the same size" if recapture.for_inputs else ""
+        value += f", with {recapture.varied}" if recapture.varied else ""
         data = {"graphs": [graph.name for graph in graphs], "captures": len(graphs), "replays": replays}
         words = {"expr": "this step", "value": value}
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
@@ -217,7 +218,7 @@ class _Findings(Writer):
             frame = last(same[0].facts["frames"])
             names = [graph.name for graph in same]
             data = {"graph": names[0], "graphs": names}
-            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"graphs {listed(names)}"}
+            words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"each of the graphs {listed(names)}"}
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
@@ -295,7 +296,7 @@ class _Findings(Writer):
         ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
         data = {"graph": graph.name, "replay": parting.replay, "ranks": ranks}
         counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
-        expr = f"the collective of a replay, with which ranks {' and '.join(ranks)} part,"
+        expr = f"the collective of replay {parting.replay}, at which {parting.text},"
         self.add("GS614", frame, {"expr": expr}, data, because=counted, device=graph.facts["device"], certain=False)
 
     def waits(self) -> None:

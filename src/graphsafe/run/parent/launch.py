@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from graphsafe.capture.request import parse_device
@@ -63,9 +63,18 @@ def run_program(program: Sequence[str], options: Options) -> Ran:
     try:
         with _started(program, _environment(folder, options)) as process, _sampling(options) as readings:
             code = process.wait()
-        return Ran(code if code >= 0 else 128 - code, tuple(read_parts(folder)), readings)
+        parts = [replace(one, outlives=_is_running(one)) for one in read_parts(folder)]
+        return Ran(code if code >= 0 else 128 - code, tuple(parts), readings)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(one: Part) -> bool:
+    try:
+        os.kill(int(one.token.partition("-")[0]), 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _sampling(options: Options) -> AbstractContextManager[Readings]:

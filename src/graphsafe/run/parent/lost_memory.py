@@ -30,7 +30,7 @@ def lost_memory(writer: Writer) -> None:
         names = list(dict.fromkeys(f"`{one['what']}`" for _, one, _ in uses))
         graphs = list({one.name: one for one, _, _ in uses}.values())
         since = max(number for _, _, number in uses)
-        value = f"the old {listed(names, most=3)}, {fate},"
+        value = f"{'the memory of ' if len(names) > 1 else ''}the old {listed(names, most=3)}, {fate},"
         data = {
             "graph": graph.name,
             "graphs": [one.name for one in graphs],
@@ -44,7 +44,19 @@ def lost_memory(writer: Writer) -> None:
         }
         words = {"expr": f"{all_named(graphs)}, {count(since, 'replay')} since", "value": value}
         certain = any(one["certain"] for _, one, _ in uses)
-        writer.add("GS711", last(frames), words, data, device=graph.facts["device"], certain=certain, number=len(uses))
+        heirs = dict.fromkeys(one["heir"] for _, one, _ in uses if one["heir"] is not None)
+        because = _stacks(data["captured_by"], data["lost_by"])
+        because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
+        device = graph.facts["device"]
+        writer.add(
+            "GS711", last(frames), words, data, because=because, device=device, certain=certain, number=len(uses)
+        )
+
+
+def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
+    """Return the calls that led to the capture and to the loss, where there are several."""
+    told = (("The graph was captured", captured), ("The memory was lost", lost))
+    return " ".join(f"{what} through {listed(calls, most=6)}." for what, calls in told if len(calls) > 1)
 
 
 def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
@@ -64,7 +76,7 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
 
 
 def _line_of(frame: Facts, variable: str) -> int | None:
-    """Return the last line up to a running one at which its function assigns a variable; None if there is none."""
+    """Return the last line, at or before the running one, where the function assigns a variable, or None."""
     place = site(frame)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
     around = [

@@ -8,9 +8,24 @@ from typing import Any
 
 from graphsafe.capture.answers.build import Platform
 from graphsafe.capture.parent.environment import environment
+from graphsafe.capture.parent.join import with_comments
 from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.ledger.model import Captured, Eager, Failed, Graph, Held, Idle, Ledger, Outside, Process, Wait
+from graphsafe.report.ledger.model import (
+    Captured,
+    Eager,
+    Failed,
+    Graph,
+    Held,
+    Idle,
+    Ledger,
+    LineBytes,
+    Outside,
+    Process,
+    Replayer,
+    Turn,
+    Wait,
+)
 from graphsafe.report.model import Limit, Location, Tool
 from graphsafe.report.reading import read
 from graphsafe.report.source import file_line
@@ -21,6 +36,7 @@ from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, seen_proces
 from graphsafe.run.part import Part
 from graphsafe.version import __version__
 
+_MOST_TURNS = 1000
 _ALWAYS = (
     Limit(
         "unseen", "graphs that C++ code captures or replays", "the Python methods of torch.cuda.CUDAGraph are watched"
@@ -32,7 +48,7 @@ _ALWAYS = (
     ),
     Limit(
         "unseen",
-        "what a process learned in its last second, where SIGKILL or os._exit ended it",
+        "what a process learned in its last second, where SIGKILL, os._exit or a crash ended it",
         "its part of the ledger is written once a second; replays are counted to the last one",
     ),
 )
@@ -43,9 +59,15 @@ def ledger_of(
 ) -> Ledger:
     """Return the ledger of a run: names of the processes, findings, and limits."""
     seen = seen_processes(parts)
-    findings, limits = findings_of(seen, book)
+    found, limits = findings_of(seen, book)
+    findings, _ = with_comments(found)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
     limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
+    limits += [
+        Limit("still-running", f"process {one.name}", "it outlives the program, and the ledger ends before it")
+        for one in seen
+        if one.outlives and one.facts
+    ]
     processes = tuple(_process(process, readings) for process in seen)
     limits += [*_ALWAYS, *_unwatched(parts), *_unread(seen, processes, readings)]
     return Ledger(
@@ -65,7 +87,7 @@ def ledger_of(
 def _unwatched(parts: Sequence[Part]) -> list[Limit]:
     if any(part.facts is not None for part in parts):
         return []
-    why = "no Python process that has graphsafe imported torch; programs of another environment are not watched"
+    why = "no Python process with graphsafe installed imported torch; programs of another environment are not watched"
     return [Limit("not-watched", "the program", why)]
 
 
@@ -91,7 +113,14 @@ def _process(process: SeenProcess, readings: Readings) -> Process:
         waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
         idle=_idle(process, readings),
+        order=None if facts.get("rank") is None else _order(process),
     )
+
+
+def _order(process: SeenProcess) -> tuple[Turn, ...]:
+    names = {graph.facts["number"]: graph.name for graph in process.graphs}
+    turns = [(number, times) for number, times in process.order.runs if number in names and times]
+    return tuple(Turn(names[number], times) for number, times in turns[:_MOST_TURNS])
 
 
 def _idle(process: SeenProcess, readings: Readings) -> Idle | None:
@@ -115,9 +144,9 @@ def _waits(facts: Sequence[Facts] | None) -> tuple[Wait, ...] | None:
     return tuple(Wait(_place(one["frames"], one["span"]), one["count"], one["ms"]) for one in facts)
 
 
-def _by_line(facts: Facts) -> tuple[dict[str, Any], ...] | None:
+def _by_line(facts: Facts) -> tuple[LineBytes, ...] | None:
     lines = facts.get("by_line")
-    found = ({"location": location(site(one), None), "bytes": one["bytes"]} for one in lines or ())
+    found = (LineBytes(location(site(one), None), one["bytes"]) for one in lines or ())
     return None if lines is None else tuple(found)
 
 
@@ -131,6 +160,7 @@ def _graph(graph: SeenGraph) -> Graph:
             stream=facts["stream"],
             thread=facts["thread"],
             seconds=round(facts["seconds"], 6),
+            at=_time(facts["begun"]),
         ),
         device=facts["device"],
         nodes=facts["nodes"],
@@ -139,6 +169,9 @@ def _graph(graph: SeenGraph) -> Graph:
         first_replay=_time(count.first),
         last_replay=_time(count.last),
         outside=tuple(_outside(one, count.replays) for one in facts["outside"]),
+        replayed_by=tuple(Replayer(*one) for one in facts["replayed_by"]),
+        generators=None if facts["draws_from"] is None else tuple(facts["draws_from"]),
+        instantiations=max(1, facts["instantiations"]),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from graphsafe.report.text import listed
 from graphsafe.run.parent.seen import SeenGraph, grouped
 
 _ENOUGH = 4
@@ -16,7 +17,7 @@ A loop over buckets makes more captures, but before the first replay.
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
-"As `_REPLAYS`, for captures that one graph with a static input could replace."
+"The same number for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,16 @@ class Recapture:
     @property
     def replays(self) -> int:
         return sum(graph.count.replays for graph in self.graphs)
+
+    @property
+    def varied(self) -> str:
+        """Return the first argument or input by which the captures differ: `n = 5, 6, 7, 8 and 31 more`."""
+        values: dict[str, dict[str, None]] = {}
+        for graph in self.graphs:
+            shapes = {use["what"]: use["shape"] for use in graph.facts["outside"]}
+            for name, value in {**graph.facts["key"], **shapes}.items():
+                values.setdefault(name, {})[value] = None
+        return next((f"{name} = {listed(told, most=4)}" for name, told in values.items() if len(told) > 1), "")
 
     @property
     def seconds(self) -> float:

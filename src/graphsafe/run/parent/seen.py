@@ -28,6 +28,8 @@ class SeenProcess:
     "The facts in the process's part; empty if it has not imported torch."
     graphs: tuple[SeenGraph, ...]
     order: Order
+    outlives: bool = False
+    "Whether the process still ran when the program had ended."
 
     @property
     def rank(self) -> int:
@@ -89,4 +91,4 @@ def _worth(parts: Sequence[Part], children: Mapping[str, Sequence[Part]]) -> lis
 def _seen(part: Part, name: str, started_by: str | None) -> SeenProcess:
     facts = part.facts or {}
     graphs = [SeenGraph(str(one["number"] + 1), one, part.counts[one["number"]]) for one in facts.get("graphs", ())]
-    return SeenProcess(name, started_by, facts, tuple(graphs), part.order)
+    return SeenProcess(name, started_by, facts, tuple(graphs), part.order, part.outlives)

@@ -55,7 +55,7 @@ class Call:
     hot: bool = False
     "Whether the function's lines emit events."
     depth: int = 0
-    "As `Frame.depth`; the next field also equals the frame's."
+    "The depth of the call, as `Frame.depth` says; `level` is the frame's, too."
     level: int = TOP_LEVEL
     plain: bool = False
     "Whether the call means the function itself, without its decorators."

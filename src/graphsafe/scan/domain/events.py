@@ -19,7 +19,7 @@ StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unj
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
             partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
             begun-in-capture, key-lacks, made-twice, refilled, optimizer, declared
-Call        the pattern of a rule's `call` that the name of what is called matches
+Call        the pattern, from a rule's `call`, that the called name matches
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ MAX_NESTED = 3
 
 
 def held_in(value: Value, key: str, depth: int = 0) -> Value:
-    """Mark a value as held by `key`, so that its elements, and changes of it, are state of that name."""
+    """Mark a value as held by `key`. Its elements and its changes then count as state of that name."""
     kind = type(value)
     if kind is Number:
         assert isinstance(value, Number)

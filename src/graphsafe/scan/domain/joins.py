@@ -36,7 +36,7 @@ from graphsafe.scan.domain.values import (
 
 MAX_OPTIONS = 8
 MAX_FUNCTIONS = 24
-"The largest number of functions or classes of one table that are distinguished."
+"The largest number of functions or classes that a join keeps apart."
 MAX_ITEMS = 64
 
 

@@ -118,7 +118,7 @@ class Queries:
         return number
 
     def answer(self, number: int, work: Callable[[], Answer], provisional: Callable[[], Answer], layer: int) -> Answer:
-        """Answer the question of a number, as `ask` does."""
+        """Answer the question that has this number, as `ask` does."""
         answer = self._answers[number]
         if answer is not _MISSING:
             cycles = self._cycles.get(number, _NOTHING)

@@ -53,7 +53,7 @@ class Write:
     remade: bool = False
     "Whether the write makes a tensor anew because the one that is there has another shape."
     settled: bool = False
-    "Whether the write only converts the value, or makes it together with another missing value."
+    "Whether the write only converts the value, or belongs to the making of another missing value."
     compile_test: CompileTest | None = None
     constructed: bool = False
     "Whether the value is an object made here, whose attributes are known only from its class."
@@ -93,7 +93,7 @@ class Use:
 
     @property
     def place(self) -> tuple[str, str, int]:
-        """Return the place; uses at one place are the same."""
+        """Return the place. Two uses at one place count once."""
         return self.key, self.path, self.line
 
 

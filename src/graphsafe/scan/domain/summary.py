@@ -92,7 +92,7 @@ class Effects:
     "Field of a class of plain fields -> values that calls of the class put into it."
 
     def has_used(self, since: int) -> bool:
-        """Return whether state of the host has been used since there were `since` items."""
+        """Return whether state of the host has been used after the first `since` items."""
         # Most conditions note nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 

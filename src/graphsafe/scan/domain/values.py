@@ -24,7 +24,7 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Return the name of the one instance, so that another process keeps one, too."""
+        """Return the name of the only instance, which pickling keeps: another process gets its own only instance."""
         return "UNSET"
 
 
@@ -341,7 +341,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether each tensor that is not known to be on the host may be there by its name."""
+    """Return whether there are tensors not known to be on the host, and the names of all of these suggest it."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 

@@ -35,12 +35,15 @@ MAX_TEXT = 32
 MAX_ITEMS = 8
 "The items of a list are distinguished up to this number."
 MAX_HELD = 32
-"The most values in a list whose items are distinguished, nested values included."
+"The largest number of values, nested ones included, in a list whose items are distinguished."
 MAX_NESTING = 4
-"""Most levels of nested containers and partial calls. Otherwise functions that each call the next with `(x, 1)` and
-`(1, x)` would be read for twice as many arguments at every level."""
+"""The largest number of levels of nested containers and partial calls.
+
+Otherwise functions that each call the next with `(x, 1)` and `(1, x)` would be read for twice as many arguments at
+every level.
+"""
 MAX_CLOSURES = 2
-"""Most closures that hold one another.
+"""The largest depth of closures inside closures.
 
 Otherwise functions that each call the next with `lambda: x` and with `x` would be read twice as often at every level.
 """

@@ -15,7 +15,7 @@ MAX_COMPOSING = 6
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
 "Number of levels to which calls are followed out of the scope, from hot and from cold code."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
-"As MAX_OUT_OF_SCOPE, once three quarters of the budget are spent."
+"The same numbers for the last quarter of the budget."
 BYTES_PER_READING = 4000
 "Bytes of other files whose index costs as much as reading a function."
 

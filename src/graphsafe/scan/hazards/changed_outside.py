@@ -59,7 +59,7 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
 
 
 def _turned_over(function: Function) -> dict[str, str]:
-    """Map the names that loops over a module's parameters bind to the module: `for p in self.net.parameters():`."""
+    """Map loop variables to modules: `p` to `self.net`, for a loop `for p in self.net.parameters():`."""
     nodes = [node for _, node in own_nodes(function)]
     made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
     return {

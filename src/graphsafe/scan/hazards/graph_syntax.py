@@ -119,7 +119,7 @@ def viewed(node: ast.expr) -> str | None:
 
 
 def _is_basic(index: ast.expr) -> bool:
-    """Return whether an index gives a view: slices, numbers, `None` and `...`; a name may hold a tensor."""
+    """Return whether an index surely gives a view: it has only slices and constants. A name may hold a tensor."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return all(isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import kept_names
 from graphsafe.scan.symbols.index import dotted
 
 Key = int | str
@@ -102,18 +103,8 @@ def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
         ]
         return {**dict(enumerate(declared)), **{name: name for name in declared}}
     parameters = [argument.arg for argument in constructor.args.args][1:]
-    found: dict[Key, str] = {}
-    for node in constructor.body:
-        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
-            continue
-        target, value = node.targets[0], node.value
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            pairs = [*zip(target.elts, value.elts, strict=True)]
-        for to, what in pairs:
-            if isinstance(to, ast.Attribute) and isinstance(what, ast.Name) and what.id in parameters:
-                found[what.id] = found[parameters.index(what.id)] = to.attr
-    return found
+    kept = [(name, to) for to, name in kept_names(constructor).items() if name in parameters]
+    return {**{parameters.index(name): to for name, to in kept}, **dict(kept)}
 
 
 # the places where they are taken out

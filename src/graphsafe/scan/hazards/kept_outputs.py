@@ -127,8 +127,7 @@ def _is_stored(node: ast.AST, name: str | None = None) -> bool:
 
 
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
-    """Return the last part of each name by which code calls a function that gives outputs, with the function's full
-    name."""
+    """Map a called name's last part to the full name of the function that gives outputs."""
     names = {_end(name): name for name in giving if name.startswith(_GRAPHED) or _is_unique(found, _end(name))}
     names.update(called_objects(found, giving))
     return names
@@ -149,7 +148,7 @@ def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
 
 
 def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield the names that hold objects whose call is one of these functions, each with the method."""
+    """Yield names of objects with their `__call__`, if it is one of these functions."""
     methods = {name.rpartition(".")[0]: name for name in functions if name.endswith(".__call__")}
     chained = {name for name, function, _ in found.functions if _returns_self(function)} if methods else set()
     for node in ast.walk(found.tree) if methods else ():

@@ -246,8 +246,7 @@ class AttributeTables:
         yield from ((name, value) for name, value in given.keywords if name in names)
 
     def _constructed_so_far(self, owner: Instance) -> UnderConstruction:
-        """Return the effects so far of constructors that are being read, including those of the functions that they are
-        calling."""
+        """Return the effects so far of the constructors that are being read, and of the functions that these call."""
         calling: list[Effects] = []
         effects: Effects | None = self._engine.effects
         begun, ref = self._under_construction[owner.ref, owner.given], owner.ref

@@ -10,8 +10,8 @@ from graphsafe.scan.domain.arguments import Call
 from graphsafe.scan.domain.summary import Effects
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.interpreter.calls.constructors import kept_parameters
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import kept_names
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project_files import Files
 
@@ -26,7 +26,7 @@ def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
     project = engine.project
     method = project.find_method(ref, "__init__")
     node = project.function_node(method) if method is not None else None
-    parameter = kept_parameters(node).get(name) if node is not None else None
+    parameter = kept_names(node).get(name) if node is not None else None
     if node is None or parameter is None or not _is_called(engine, ref, name):
         return
     names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)][1:]

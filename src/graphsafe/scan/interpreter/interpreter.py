@@ -54,7 +54,6 @@ from graphsafe.scan.interpreter import attributes, expressions, members, stateme
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls import calls, decorators, parameters
 from graphsafe.scan.interpreter.calls.closures import Closures
-from graphsafe.scan.interpreter.calls.name_based_arguments import passed_by
 from graphsafe.scan.interpreter.conditions import event_guards
 from graphsafe.scan.interpreter.module_level import ModuleLevel
 from graphsafe.scan.models import named_calls, platforms
@@ -377,7 +376,7 @@ class Interpreter:
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
         """Note the arguments of a call of a method of which only the name is known."""
-        for tensor in passed_by(arguments):
+        for tensor in parameters.passed_by_name(arguments):
             self.note(PassedByName(name, tensor))
 
     def quietly(self, work: Callable[[], Value]) -> Value:

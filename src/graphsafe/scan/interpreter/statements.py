@@ -175,7 +175,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value is no tensor that may be one, and no list is known to come."""
+    """Return whether a branch runs only if a value is no tensor, while the value may be a tensor and no list."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
     return not kinds.isdisjoint((Unknown, Tensor)) and Sequence not in kinds
@@ -188,11 +188,7 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     flag = turned_off(frame, node) if branch else None
     if flag is not None:
         frame.lazy.append(LazyTest(flag, node.lineno))
-    test = verdict.test_of(branch)
-    if verdict.guarded is branch:
-        frame.guards.append(verdict.text)
-    elif test is not None:
-        frame.compile_tests.append(test)
+    verdict.enter(frame, branch)
 
 
 def _merge(envs: list[Env], fallback: Env) -> Env:

@@ -73,7 +73,7 @@ def on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, d
 
 
 def constructions(summaries: Iterable[Summary]) -> dict[Field, Sequence[Value]]:
-    """Return by field the values that calls of classes of plain fields put into it."""
+    """Map each field of a class of plain fields to the values that constructor calls put into it."""
     found: dict[Field, dict[str, Value]] = {}
     for summary in summaries:
         for key, values in summary.constructed.items():
@@ -174,7 +174,7 @@ def _add_use(record: Record, use: Use) -> None:
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:
-    """Return writes in order, without writes that captures never reach if captures reach some."""
+    """Return writes in order: those that captures reach, or all if captures reach none."""
     found = [writes[text] for text in sorted(writes)]
     return [write for write in found if write.guard is None] or found
 

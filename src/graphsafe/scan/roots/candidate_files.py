@@ -66,7 +66,7 @@ MAX_READINGS = 2700
 @dataclass(frozen=True, slots=True)
 class Candidates:
     paths: tuple[str, ...]
-    "The files in the order of reading, those to report on first. TARGETS stands for the configured targets."
+    "The files in the order of reading; the files to report on come first. TARGETS stands for the configured targets."
     public: frozenset[str]
     "Files whose public functions may be roots, since nothing in their package captures."
     applied: frozenset[str]

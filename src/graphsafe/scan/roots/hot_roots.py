@@ -128,7 +128,7 @@ class HotnessRules:
         if COLD_WORDS.search(name):
             return f"functions of a name such as `{name}` run beside the steps"
         if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
-            return "its name says that it is for other hardware than CUDA graphs are"
+            return "its name says that it is for hardware without CUDA graphs"
         if is_preparing(module):
             return "modules of such a name make a step's inputs before there is a step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):

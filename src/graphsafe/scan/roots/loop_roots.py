@@ -60,11 +60,11 @@ class LoopRoots:
         return self.of(file).get(ref) if file is not None else None
 
     def generating(self, file: FileIndex) -> Set[str]:
-        """Return the functions that run a model in loops (such as generation) and neither train nor replay, and those
-        that show progress.
+        """Return the functions of a file that run once because they, or functions that they lead to, contain the loop.
 
-        Functions of the file that lead to these run once as well, and so do functions that these call around their
-        loops only. A function that trains in loops may itself be called in a loop, such as an agent's update.
+        Such a loop runs a model, as generation does, and neither trains nor replays; or it shows its progress.
+        Functions that are called only around such loops run once, too. A function that trains in loops is left out: it
+        may itself be called in a loop, such as an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None

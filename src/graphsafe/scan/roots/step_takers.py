@@ -13,10 +13,10 @@ from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes, parents_in
 from graphsafe.scan.hazards.replay_site import MEASURES
-from graphsafe.scan.interpreter.calls.constructors import kept_parameters
 from graphsafe.scan.roots.step_names import StepNames, may_take_step
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.blocks import kept_names
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
 
@@ -258,7 +258,7 @@ class FileTakers:
             constructor = self._engine.project.find_method(owner, "__init__") if type(value) is Unknown else None
             path, _, name = (constructor or "").partition("::")
             body = self.node(name) if path == self._file.path else None
-            parameter = None if body is None or isinstance(body, ast.Module) else kept_parameters(body).get(node.attr)
+            parameter = None if body is None or isinstance(body, ast.Module) else kept_names(body).get(node.attr)
             found.update(dict.fromkeys(self._given(parameter, name) if parameter is not None else ()))
         return [*found]
 

@@ -19,9 +19,9 @@ Patch = tuple[int, int, bytes]
 "The first byte, the byte after the last, and the new text, which is filled up with blanks."
 
 MAX_BRACKETS = 100
-"Most brackets that may be open at one place. libcst's memory grows with their square."
+"The largest number of brackets that may be open at one place. libcst's memory grows with their square."
 MAX_PATTERNS = 12
-"Most brackets in the pattern of a `case`; libcst's time doubles with each."
+"The largest number of brackets in the pattern of a `case`; libcst's time doubles with each."
 MAX_CHAIN = 1000
 """The largest number of names, strings and signs without a comma: libcst's time grows with the cube of the length of
 `x[0][0]…`, its stack with that of `not not …`."""

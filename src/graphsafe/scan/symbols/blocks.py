@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+
+from graphsafe.scan.sources.node_memo import memoize_on_node
 
 
 def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -94,3 +96,21 @@ def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
             parts = getattr(value, "elts", ())
             return parts[names.index(name)] if len(parts) == len(names) else None
     return value if isinstance(node, ast.AnnAssign) else None
+
+
+@memoize_on_node
+def kept_names(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, str]:
+    """Map attributes of `self` to the names, mostly of parameters, that statements outside blocks set them to."""
+    receiver = constructor.args.args[0].arg if constructor.args.args else ""
+    found: dict[str, str] = {}
+    for statement in constructor.body:
+        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+            continue
+        target, value = statement.targets[0], statement.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+            pairs = [*zip(target.elts, value.elts, strict=True)]
+        for to, what in pairs:
+            if isinstance(to, ast.Attribute) and isinstance(to.value, ast.Name) and isinstance(what, ast.Name):
+                found |= {to.attr: what.id} if to.value.id == receiver else {}
+    return found

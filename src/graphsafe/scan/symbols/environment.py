@@ -21,7 +21,7 @@ class Variables:
     def __init__(self, project: Project) -> None:
         self._project = project
         self._positions: dict[str, int | None] = {}
-        "Class -> the position of the default in its constructor; None for a class without such objects."
+        "Class -> the position of the default among its constructor's parameters; None if its objects read no variable."
 
     def made(self, cls: ClassValue, arguments: Arguments) -> Number | None:
         """Return the value of an instance made with these arguments if its variable is not set; None for a class

@@ -14,7 +14,8 @@ from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
 MAX_BASES = 200
-"Most classes in the order of a class's bases. A chain of thousands would be walked for every class in it."
+"""The largest number of classes in the order of a class's bases. A chain of thousands would be walked for every class
+in it."""
 Kind = Literal["module", "class", "function", "assign", "lib"]
 
 

@@ -25,9 +25,9 @@ Table = TypeVar("Table")
 
 MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
-"Most lines of recently used statements in memory; a line of syntax takes about 1.2 KB."
+"The largest number of lines of recently used statements in memory; a line of syntax takes about 1.2 KB."
 MAX_TREE_LINES = 40_000
-"Most lines of recently used whole files, whose functions need not be parsed again."
+"The largest number of lines of whole files whose trees stay in memory, so that their functions are parsed once."
 
 
 _Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]

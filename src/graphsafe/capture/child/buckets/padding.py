@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from graphsafe.capture.answers.pool import Padded
 from graphsafe.capture.child.buckets.members import Held, Member
 from graphsafe.capture.child.buckets.rows import Rows, live_requests, neighbour, rows_by_name
 from graphsafe.capture.child.compare import Spread
@@ -24,6 +23,7 @@ from graphsafe.capture.child.state import inputs_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.axes import batch_axis
+from graphsafe.report.pool import Padded
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)

@@ -17,10 +17,8 @@ from graphsafe.capture.answers.pool import (
     CapturedBucket,
     CapturedBuckets,
     Capturing,
-    Different,
     FailedBucket,
     Mixed,
-    Overwritten,
     Padding,
     Together,
 )
@@ -30,6 +28,7 @@ from graphsafe.capture.child.memory_use import pool_memory_held
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, opened
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.pool import Different, Overwritten
 
 _MOST_MIXED = 48
 "Number of replays in mixed order."

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
-from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.shared.frames import absolute, function_name
 from graphsafe.report.model import CallSite
 
@@ -61,24 +60,3 @@ def eager_marks() -> tuple[Mark, ...]:
     ]
     marks = [mark_of(wrapper.__wrapped__) for wrapper in wrappers]
     return tuple(sorted({mark for mark in marks if mark is not None}))
-
-
-def judged(
-    causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
-) -> tuple[list[Cause], list[Mark]]:
-    """Return the causes on lines that the marks leave in a graph, one per line, and the functions that are marked to
-    run eagerly although nothing in them has to. `running` holds the frames of a step's operations; a mark outside of
-    all these frames is ignored."""
-    eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
-
-    def is_left(cause: Cause) -> bool:
-        if eager and not any(mark.holds(cause.frames) for mark in eager):
-            return True
-        return any(mark.holds(cause.frames) for mark in graphed)
-
-    missing: dict[CallSite, Cause] = {}
-    for cause in sorted(causes, key=lambda one: one.derived):
-        if is_left(cause):
-            missing.setdefault(cause.line, cause)
-    needless = [mark for mark in eager if not any(mark.holds(cause.frames) for cause in causes)]
-    return list(missing.values()), needless

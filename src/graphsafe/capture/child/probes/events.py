@@ -36,6 +36,7 @@ def run(job: Job, channel: Channel) -> None:
             return
         replays = Replays(session, recording, reference)
         replays.run(built, first_step=False)
+        del given, built  # they hold the tensors that an event may free
         if replays.error is not None:
             return
         found: tuple[Fired, ...] = ()

@@ -98,7 +98,7 @@ class _Ahead:
         begun, worked = time.monotonic(), time.process_time()
         held = 0
         for number in range(1, STEPS + 1):
-            # The report tells a power of two. From there steps go on only if there is time until the last of the next.
+            # The report tells a power of two, so the next steps begin only if there is time to reach twice as many.
             share = 2 - 1 / held if held and held & (held - 1) == 0 else 1
             used = max((time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS)
             if session.ranks.any(number > 1 and share * used > 1):
@@ -131,7 +131,7 @@ class _Ahead:
 
     def _departed(self, held: int) -> Horizon:
         if self._departure is None:
-            return Horizon("pass", "another rank departs from its capture, which ends the steps ahead", steps=held)
+            return Horizon("pass", "another rank's step differs from its capture, so no further steps run", steps=held)
         return Horizon("fail", steps=held, departure=self._departure)
 
     def _change_host_values(self) -> None:

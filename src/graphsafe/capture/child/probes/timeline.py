@@ -16,7 +16,7 @@ from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.probes.timeline import Timeline
 
 _MOST = 4_000
-"Most operations of a step that a report holds."
+"The largest number of operations of a step that a report holds."
 
 
 def run(job: Job, channel: Channel) -> None:

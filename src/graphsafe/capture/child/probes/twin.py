@@ -37,7 +37,7 @@ _MOST_CAPTURES = 7
 "The largest number of captures, enough to meet Python code that does something else in one of eight steps."
 _SECONDS = 2.0
 "After the least number of captures, none begins later than this many seconds."
-_MAY_BE_CHANCE = ("scalar", "address")
+MAY_BE_CHANCE = ("scalar", "address")
 """Kinds of differences that unwritten bytes between arguments, which keep old contents, may cause."""
 _REPEATS = 3
 "Number of replays of each graph on the same inputs, since float atomics do not differ every time."
@@ -53,7 +53,7 @@ class _Result:
     digests: Mapping[str, str]
 
 
-class _Before:
+class Before:
     """Everything that the step could reach right before a capture, to compare with and to put back."""
 
     def __init__(self, session: Session) -> None:
@@ -75,18 +75,18 @@ def compare_captures(session: Session, decisive: Recording, constants: Constants
     gc.collect()
     gc.freeze()
     try:
-        return _Twins(session, decisive, constants).run()
+        return Twins(session, decisive, constants).run()
     except NotComparable as error:
         return Twin(reason=str(error))
 
 
-class _Twins:
+class Twins:
     def __init__(self, session: Session, decisive: Recording, constants: Constants) -> None:
         self._session = session
         self._constants = constants
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
-        self._before = _Before(session)
+        self._before = Before(session)
         self._decisive = decisive
         self._first: Recording = decisive
         """The recording with which later captures are compared: the one after the decisive recording, with known state
@@ -103,16 +103,16 @@ class _Twins:
             if ranks.any(late):
                 break
             self._session.channel.phase(f"capture {self._captures + 1}, to compare")
-            start = _Before(self._session)
+            start = Before(self._session)
             seed = CAPTURE_SEED + self._captures
-            again = self._record(seed)
+            again = self.record(seed)
             failed = ranks.any(isinstance(again, CaptureFailure))
             if isinstance(again, CaptureFailure):
                 return self._not_again(again)
             if failed:
                 return replace(self._answer("skipped", ()), reason="another rank could not capture the step again")
             found = [one for one in self._first.differences(again) if not _is_of_ranks(one)]
-            frozen = [one for one in found if one.what not in _MAY_BE_CHANCE]
+            frozen = [one for one in found if one.what not in MAY_BE_CHANCE]
             if not ranks.any(bool(frozen)):
                 frozen = self._with_effect(found, again)
             if ranks.any(bool(frozen)) and self._first is not self._decisive:
@@ -120,7 +120,7 @@ class _Twins:
                 if not frozen:
                     return self._answer("pass", ())
                 with ranks.alone():
-                    return self._answer("fail", *self._explained(frozen, start, seed))
+                    return self._answer("fail", *self.explained(frozen, start, seed))
             if self._first is self._decisive:
                 unlike, self._first, self._seed = frozen, again, seed
             else:
@@ -158,7 +158,7 @@ class _Twins:
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
 
-    def _record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
+    def record(self, seed: int, traced: bool = False) -> Recording | CaptureFailure:
         self._session.seed(seed)
         self._captures += 1
         with uncollected():
@@ -236,14 +236,14 @@ class _Twins:
         copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
         return _Result(copies, session.device.digests(copies))
 
-    def _explained(
-        self, found: list[Difference], start: _Before, seed: int
+    def explained(
+        self, found: list[Difference], start: Before, seed: int
     ) -> tuple[list[Difference], list[Cause], str | None]:
         """Return the differences with their places, and their causes: changes of state, or else where to look."""
         session = self._session
         session.channel.phase("find what changed")
         start.bindings.put_back()
-        traced = self._record(seed, traced=True)
+        traced = self.record(seed, traced=True)
         if isinstance(traced, CaptureFailure):
             return found, [], None
         placed = {_key(one): one for one in self._first.differences(traced)}
@@ -272,7 +272,7 @@ class _Twins:
         """Return the constants whose values at the decisive capture explain its graph: with them the same graph comes
         out again."""
         self._first = self._decisive
-        start, keys = _Before(self._session), {_key(one) for one in unlike}
+        start, keys = Before(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
             return [], "host-random"
         now = start.reach.constants()
@@ -290,7 +290,7 @@ class _Twins:
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(
-        self, found: list[Difference], start: _Before, seed: int
+        self, found: list[Difference], start: Before, seed: int
     ) -> tuple[list[Difference], list[Cause], str | None]:
         """Explain differences that remain after state was put back: by memory that was swapped behind a tensor, else by
         a clock."""
@@ -302,12 +302,12 @@ class _Twins:
                 return [one], causes, None
         return found, [], "elsewhere"
 
-    def _swap(self, change: Cause, start: _Before) -> None:
+    def _swap(self, change: Cause, start: Before) -> None:
         """Put a tensor's old memory back, if the same tensor object now has other memory."""
         with outside_modes():
             start.reach.tensors[change.path].data = self._before.views[change.path]
 
-    def _put_back(self, change: Cause, start: _Before) -> None:
+    def _put_back(self, change: Cause, start: Before) -> None:
         """Put back only this change, to its state before the first capture."""
         earlier = self._before.reach
         if change.kind == "attribute":
@@ -317,12 +317,12 @@ class _Twins:
         else:
             self._before.bindings.put_back_container(change.path)
 
-    def _gone(self, keys: set[Key], change: Callable[[], None], start: _Before, seed: int) -> bool:
+    def _gone(self, keys: set[Key], change: Callable[[], None], start: Before, seed: int) -> bool:
         """Return whether the differences disappear when the step is captured again after `change`."""
         left = self._differing(change, start, seed)
         return left is not None and not left & keys
 
-    def _differing(self, change: Callable[[], None], start: _Before, seed: int) -> set[Key] | None:
+    def _differing(self, change: Callable[[], None], start: Before, seed: int) -> set[Key] | None:
         """Capture from the state `start` after `change`, and return how it differs from the first; None if it cannot be
         captured."""
         start.bindings.put_back()
@@ -330,7 +330,7 @@ class _Twins:
             change()
         except (StateError, RuntimeError):  # a container refuses the change, so this piece cannot be tried
             return None
-        again = self._record(seed)
+        again = self.record(seed)
         if isinstance(again, CaptureFailure):
             return None
         keys = {_key(one) for one in self._first.differences(again)}
@@ -341,7 +341,7 @@ class _Twins:
 def _is_of_ranks(one: Difference) -> bool:
     """Return whether a difference lies in NCCL's arguments: its count of launches may differ because of another
     rank."""
-    return one.op.startswith("nccl") and one.what in _MAY_BE_CHANCE
+    return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 
 Key = tuple[int, str, int]
@@ -351,7 +351,7 @@ def _key(one: Difference) -> Key:
     return one.node, one.what, one.argument
 
 
-def _changes(earlier: _Before, later: _Before) -> list[Cause]:
+def _changes(earlier: Before, later: Before) -> list[Cause]:
     """Return what changed between two captures: host values, tensors in other memory, containers of another length."""
     before, after = earlier.reach, later.reach
     found = [

@@ -14,7 +14,15 @@ import torch
 
 from graphsafe.capture.child.state.containers import MISSING, Slot, Variables, cell_slot
 from graphsafe.capture.child.state.generators import is_host_generator
-from graphsafe.capture.child.state.objects import attributes_of, bases_of, holds_state, layout_of, module_name, names_in
+from graphsafe.capture.child.state.objects import (
+    attributes_of,
+    bases_of,
+    holds_state,
+    layout_of,
+    module_name,
+    names_in,
+    once_a_class,
+)
 from graphsafe.capture.child.state.positions import (
     count_from,
     count_text,
@@ -64,19 +72,9 @@ def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
         yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
 
 
-_handlers: dict[int, tuple[type, Handler | None]] = {}
-
-
+@once_a_class
 def handler_of(kind: type) -> Handler | None:
-    """Return the handler of a class. It is looked up by address, because asking a class for its hash may run code of
-    its metaclass."""
-    known = _handlers.get(id(kind))
-    if known is None:
-        known = _handlers[id(kind)] = (kind, _find_handler(kind))
-    return known[1]
-
-
-def _find_handler(kind: type) -> Handler | None:
+    """Return the handler of a class, or None if its objects are not walked into."""
     if issubclass(kind, enum.Enum):
         return _take_enum
     if issubclass(kind, SCALARS):

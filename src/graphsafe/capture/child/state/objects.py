@@ -8,9 +8,11 @@ import types
 from collections import ChainMap, UserDict, UserList
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from graphsafe.capture.shared.frames import is_user_file
+
+Found = TypeVar("Found")
 
 _MRO = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
@@ -80,19 +82,22 @@ class Layout:
     "The names and descriptors of slots."
 
 
-_layouts: dict[int, tuple[type, Layout]] = {}
+def once_a_class(find: Callable[[type], Found]) -> Callable[[type], Found]:
+    """Keep what is found for each class, by its address: asking a class for its hash may run code of its metaclass."""
+    known: dict[int, tuple[type, Found]] = {}
+
+    def ask(kind: type) -> Found:
+        answer = known.get(id(kind))
+        if answer is None:
+            answer = known[id(kind)] = (kind, find(kind))
+        return answer[1]
+
+    return ask
 
 
+@once_a_class
 def layout_of(kind: type) -> Layout:
-    """Return the layout of a class. It is looked up by address, because asking a class for its hash may run code of its
-    metaclass."""
-    known = _layouts.get(id(kind))
-    if known is None:
-        known = _layouts[id(kind)] = (kind, _find_layout(kind))
-    return known[1]
-
-
-def _find_layout(kind: type) -> Layout:
+    """Return the layout of a class."""
     attributes = None
     slots: list[tuple[str, Any]] = []
     for base in bases_of(kind):

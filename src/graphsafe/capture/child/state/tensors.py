@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from graphsafe.capture.child.state.objects import bases_of, namespace_of
+from graphsafe.capture.device.structures import is_wrapper_class
 from graphsafe.capture.device.valueless import is_valueless
 
 Parts = dict[str, torch.Tensor]
@@ -62,16 +62,6 @@ def _is_comparable(dtype: torch.dtype) -> bool:
     """Return whether the dtype can be compared. PyTorch cannot compare raw bits and numbers smaller than a byte."""
     name = str(dtype).removeprefix("torch.")
     return name in _COMPARABLE or name.startswith("float8")
-
-
-@functools.cache
-def is_wrapper_class(kind: Any) -> bool:
-    """Return whether the class is a subclass with its own operations. Other subclasses use PyTorch's kernels on the
-    memory that they report."""
-    own = next(base for base in bases_of(kind) if "__torch_dispatch__" in namespace_of(base))
-    if own is torch.Tensor:
-        return False
-    return namespace_of(own)["__torch_dispatch__"] is not torch._C._disabled_torch_dispatch_impl
 
 
 def _laid_out(tensor: torch.Tensor) -> Parts:

@@ -93,7 +93,8 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
             thread.run = own  # type: ignore[method-assign]
         with SimFunctionMode(world):
             # Not `with`, which also sets flags of the process; threads would restore those in the wrong order.
-            _push_mode(SimDispatchMode(world))
+            mode = SimDispatchMode(world)  # torch 2.6 frees a mode that it pops if nothing else holds it
+            _push_mode(mode)
             try:
                 thread.run()
             finally:

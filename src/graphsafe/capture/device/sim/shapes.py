@@ -77,7 +77,7 @@ class Shapes:
         return _filled(tensor, answer)
 
     def begin(self) -> None:
-        """Forget which loops asked before. Steps that begin alike get the same answers, and so run the same way."""
+        """Forget which loops asked before, so that steps that begin alike get the same answers."""
         self._turns.clear()
 
     def _ask(self) -> int:

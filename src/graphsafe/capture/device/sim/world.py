@@ -75,7 +75,7 @@ class World:
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "The function to call for each operation that ran eagerly on a device, with its results, or None."
         self.resized: Callable[[torch.UntypedStorage], None] = lambda _: None
-        "The function to call for each storage on a device that `resize_` is about to give other memory, or none."
+        "The function to call for each storage on a device before `resize_` gives it other memory."
         self.attempts: Callable[[Attempt], None] | None = None
         self.launched: Callable[[str, str], None] | None = None
         "The function to call with the kind (`graph`, or a node's kind) and the name of each launch, or None."

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.parent.buckets.support import Tried, over_declared, proven_by, under_declared
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.shared.places import shown
-from graphsafe.report.model import CallSite, Finding, Limit, Source, Support
+from graphsafe.report.model import CallSite, Declared, Finding, Limit, Source, Support
 from graphsafe.report.probes.timing import Timing
 from graphsafe.report.text import bucket_name
 from graphsafe.rulebook.book import Rule
@@ -22,12 +21,11 @@ def support_of(tried: Sequence[Tried], declared: Declaration | None) -> Support 
     """Return the report's `support`, or None if there are no buckets and no declaration."""
     if declared is None and not any(one.axes for one in tried):
         return None
-    proven = proven_by(tried)
     said = None
     if declared is not None:
         where = None if declared.path is None else f"{shown(declared.path)}:{declared.line}"
-        said = {"level": declared.level, "where": where, "words": declared.words}
-    return Support(None if proven is None else asdict(proven), said)
+        said = Declared(declared.level, where, declared.words)
+    return Support(proven_by(tried), said)
 
 
 def mismatch(

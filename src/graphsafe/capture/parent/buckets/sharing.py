@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padded, Padding, Together
+from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padding, Together
 from graphsafe.capture.parent.attempts import until_nothing_is_learned
 from graphsafe.capture.parent.jobs import job_of
 from graphsafe.capture.parent.line_finding import finding_at
@@ -19,7 +19,7 @@ from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
 from graphsafe.capture.shared.job import Job
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
-from graphsafe.report.pool import padding_of
+from graphsafe.report.pool import NotCaptured, Padded, Pool, PoolBucket, padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
 from graphsafe.report.text import bucket_name, listed
 from graphsafe.rulebook.book import Rulebook
@@ -50,7 +50,7 @@ class Sharing:
     rank: Rank
     "All ranks capture the same buckets in the same order."
     limits: list[Limit] = field(default_factory=list)
-    pool: dict[str, Any] | None = None
+    pool: Pool | None = None
     _failed: list[FailedBucket] = field(default_factory=list)
     _mixed: Mixed = field(default_factory=Mixed)
     _padded: Sequence[Padded] = ()
@@ -92,7 +92,7 @@ class Sharing:
         self._failed += [] if failed is None else [failed]
         return None if failed is None else failed.axes
 
-    def _pool(self, child: Child, buckets: Sequence[Candidate]) -> dict[str, Any]:
+    def _pool(self, child: Child, buckets: Sequence[Candidate]) -> Pool:
         """Return the report's `pool`, from this child's answer."""
         told, end = child.told, child.ended
         captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
@@ -109,30 +109,30 @@ class Sharing:
             why = f"their eager steps fail beside each other: {mixed.refused}"
             self.limits.append(Limit("pool", f"buckets on {self.device}", why))
         self.limits += [Limit("padding", bucket_name(one.axes), one.error) for one in entries if one.error]
-        broken = [one.error for one in entries if one.error and padding_of(reported(one)) is None]
+        broken = [one.error for one in entries if one.error and padding_of(one) is None]
         if broken and status == "pass":
             status, reason = "crashed", f"a replay with fewer requests failed: {broken[0]}"
-        if self._failed or mixed.different or any(padding_of(reported(one)) == "always" for one in entries):
+        if self._failed or mixed.different or any(padding_of(one) == "always" for one in entries):
             status = "fail"
-        return {
-            "status": status,
-            "reason": reason,
-            "seconds": round(child.seconds, 2),
-            "buckets": [
-                {**reported(one), "alone_bytes": alone_bytes}
+        return Pool(
+            status,
+            reason,
+            seconds=round(child.seconds, 2),
+            buckets=tuple(
+                PoolBucket(one.axes, one.pool_bytes, one.held, alone_bytes)
                 for one, alone_bytes in zip(captured.buckets, known, strict=True)
-            ],
-            "pool_bytes": total,
-            "saved_bytes": sum(apart) - total if total is not None and len(apart) == len(buckets) else None,
-            "peak_bytes": together.peak_bytes,
-            "replays": mixed.replays,
-            "different": reported(mixed.different),
-            "overwritten": reported(mixed.overwritten),
-            "depends_on_order": list(mixed.depends_on_order),
-            "shared": list(together.shared),
-            "padding": None if padding is None else reported(padding.entries),
-            "failed": [{"axes": reported(one.axes), "message": one.first_error.message} for one in self._failed],
-        }
+            ),
+            pool_bytes=total,
+            saved_bytes=sum(apart) - total if total is not None and len(apart) == len(buckets) else None,
+            peak_bytes=together.peak_bytes,
+            replays=mixed.replays,
+            different=mixed.different,
+            overwritten=mixed.overwritten,
+            depends_on_order=mixed.depends_on_order,
+            shared=together.shared,
+            padding=None if padding is None else padding.entries,
+            failed=tuple(NotCaptured(one.axes, one.first_error.message) for one in self._failed),
+        )
 
     def _status(self, child: Child, padding_began: bool) -> tuple[ProbeStatus, str | None]:
         """Return the status of the pool that follows from the child's end, and the reason."""
@@ -173,7 +173,7 @@ class Sharing:
             name = bucket_name(lost.axes)
             because = f"Here a replay of {bucket_name(lost.by)} changed {listed(lost.outputs, most=3)} of {name}."
             add(entry, "GS706", "warning", name, because, reported(lost))
-        padded = [(padding_of(reported(one)), one) for one in self._padded]
+        padded = [(padding_of(one), one) for one in self._padded]
         for kind, level, text in _PADDINGS:
             for one in [one for found_kind, one in padded if found_kind == kind][:1]:
                 live = "1 live request" if one.live == 1 else f"{one.live} live requests"

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphsafe.capture.shared.axes import Query, query_of
 from graphsafe.config import SUPPORT_LEVELS as LEVELS
-from graphsafe.report.model import Verdict
+from graphsafe.report.model import Proven, Verdict
 from graphsafe.report.probes.timing import Timing
 
 _NEVER, _SINGLE, _UNIFORM, _ALWAYS = LEVELS
@@ -28,15 +28,6 @@ class Tried:
     @property
     def query(self) -> Query:
         return query_of(self.axes)
-
-
-@dataclass(frozen=True, slots=True)
-class Proven:
-    level: str
-    max_query_len: int | None
-    "The largest number of tokens per request that is proven for uniform batches; None if there is none."
-    buckets: tuple[Mapping[str, Any], ...]
-    "The buckets that are ready."
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:

@@ -11,6 +11,7 @@ from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, Refused
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.answers.step import Ran, Watched
+from graphsafe.capture.child.own_graphs.marks import Mark
 from graphsafe.capture.plan.shared.parts import span_of
 from graphsafe.capture.plan.shared.regions import function_of, functions_in
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of
@@ -167,3 +168,24 @@ def _failure(told: Told, ops: OpTable) -> Iterator[Cause]:
     for escaped in told[EscapedWork].operations:
         if escaped.frames:
             yield Cause("GS604", f"{escaped.op} runs beside the capture", escaped.frames)
+
+
+def judged(
+    causes: Sequence[Cause], running: Sequence[tuple[CallSite, ...]], eager: Sequence[Mark], graphed: Sequence[Mark]
+) -> tuple[list[Cause], list[Mark]]:
+    """Return the causes on lines that the marks leave in a graph, one per line, and the functions that are marked to
+    run eagerly although nothing in them has to. `running` holds the frames of a step's operations; a mark outside of
+    all these frames is ignored."""
+    eager = [mark for mark in eager if any(mark.holds(frames) for frames in running)]
+
+    def is_left(cause: Cause) -> bool:
+        if eager and not any(mark.holds(cause.frames) for mark in eager):
+            return True
+        return any(mark.holds(cause.frames) for mark in graphed)
+
+    missing: dict[CallSite, Cause] = {}
+    for cause in sorted(causes, key=lambda one: one.derived):
+        if is_left(cause):
+            missing.setdefault(cause.line, cause)
+    needless = [mark for mark in eager if not any(mark.holds(cause.frames) for cause in causes)]
+    return list(missing.values()), needless

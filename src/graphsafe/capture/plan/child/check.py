@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsafe.capture.answers.plan import Checked
 from graphsafe.capture.child.probes.capture import Replays, given_reference
-from graphsafe.capture.child.session import FIRST_SEED, Session, opened
+from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.targets import describe
 from graphsafe.capture.plan.shared.marks import CODE
 from graphsafe.capture.shared.job import Channel, Job
@@ -41,10 +41,7 @@ def _captured(session: Session, code: Path) -> Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     with session.device.capture_stream():
-        for k in range(session.job.warmup - 1):
-            session.seed(FIRST_SEED + k)
-            session.step()
-    session.seed(FIRST_SEED + session.job.warmup - 1)
+        session.warm_up_but_last()
     subject = session.subject
     planned = module.capture(subject.fn, subject.args, subject.kwargs, warmup=0)
     session.device.synchronize()

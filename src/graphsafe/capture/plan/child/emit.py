@@ -202,7 +202,7 @@ class _Writer:
     def _why(self, region: Region) -> str:
         causes = causes_in(self._search, region)
         if not causes:
-            return "it uses what another break gives"
+            return "it uses the value of another break"
         first = self._search.told(causes[0])
         return f"{first.code}, {first.reason} ({shown(first.line.path)}:{first.line.line})"
 
@@ -228,7 +228,7 @@ class _Writer:
             if type(held).__qualname__ == owner and first is not None and parts[-1].isidentifier():
                 return f'({".".join([first, *parts[at:-1]])}, "{parts[-1]}")'
             held = getattr(held, parts[at], None)
-        raise Unemittable(f"{source.name} binds `{path}` anew, which cannot be named from there")
+        raise Unemittable(f"{source.name} binds `{path}` anew, and its code has no name for the owner")
 
     def _outside_of_class(self, source: Function, text: str) -> str:
         if source.owner is None:

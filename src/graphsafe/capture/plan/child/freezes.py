@@ -245,7 +245,7 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
             if path is not None and path not in handed.get(number, Handed()).slots:
                 yield Need("slot", "GS703", f"`{path}` is bound to other memory", op.frames, number, path)
             else:
-                yield Need("statement", "GS703", "it reads what a break made", op.frames)
+                yield Need("statement", "GS703", "it reads the result of a break", op.frames)
     private = {key for visit in log.visits for key in visit.private}
     for op in log.ops:
         if op.visit is None and private.intersection(op.writes):
@@ -264,7 +264,7 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of work whose autograd graph a backward in a break uses.
+    """Return a need for each operation that a backward pass in a break goes back through.
 
     The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
     to break, since a copy has no graph.

@@ -126,8 +126,10 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the causes whose line, or a call on the way to it, lies in the region, or else the causes from which the
-    region follows; for each line only the first cause is returned."""
+    """Return the first cause of each line that lies in the region or is called from it.
+
+    If there is none, return the causes of other regions from which this region follows.
+    """
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):

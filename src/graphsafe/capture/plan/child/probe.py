@@ -15,9 +15,9 @@ from graphsafe.capture.answers.own_graphs import Marks, Missing
 from graphsafe.capture.answers.plan import Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.answers.reference import Reference
 from graphsafe.capture.child.own_graphs import plain
-from graphsafe.capture.child.own_graphs.marks import eager_marks, judged, mark_of
+from graphsafe.capture.child.own_graphs.marks import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference
-from graphsafe.capture.child.session import FIRST_SEED, Session, opened
+from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.plan.child.ahead import departure
@@ -26,6 +26,7 @@ from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
     host_causes,
+    judged,
     known_causes,
     readers,
     rebindings,
@@ -193,7 +194,7 @@ def _untested(told: Told) -> str | None:
         return "no changed input changed the reference, so the plan was not put to the test"
     # Only breaks read values of the device, and each break checks that it gives the same numbers as at capture.
     if unvaried:
-        return f"{', '.join(unvaried[:3])} could not be varied: give a refresh that does"
+        return f"{', '.join(unvaried[:3])} could not be varied: give them new values in refresh"
     return None
 
 
@@ -201,10 +202,7 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     """Capture the plan, in the last step of the warm-up. A failure is reported, for the next child."""
     start.put_back()
     with session.device.capture_stream():
-        for k in range(session.job.warmup - 1):
-            session.seed(FIRST_SEED + k)
-            session.step()
-    session.seed(FIRST_SEED + session.job.warmup - 1)
+        session.warm_up_but_last()
     gc.collect()
     recording = record(session, search.regions, search.handed)
     if isinstance(recording, PlannedRecording):

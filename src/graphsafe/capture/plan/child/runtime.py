@@ -53,7 +53,7 @@ class PlannedRecording:
         calls = [item for item in items if isinstance(item, Call)]
         self._outputs = outputs
         self._giver = next((one for one in reversed(calls) if one.handed.returns and one.latest is outputs), None)
-        "The break that returns the step's outputs, new objects in each step."
+        "The break that returns the step's outputs. They are new objects in each step."
 
     @property
     def outputs(self) -> Any:

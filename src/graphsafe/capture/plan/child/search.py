@@ -47,7 +47,7 @@ class Search:
     parts: list[tuple[Region, frozenset[CallSite]]] = field(default_factory=list)
     "Each region that had to become eager, with the lines to blame for it."
     log: Log = field(default_factory=Log)
-    "The log of the eager step with these breaks that has the most operations."
+    "The longest log, by operations, of the eager steps with these breaks."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
     "Breaks -> the coverage of the plan with them, where it was computed."
     _handed: dict[Region, Handed] = field(default_factory=dict)
@@ -175,7 +175,10 @@ class Search:
             self.parts.append((one, roots))
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note a cause for breaks that use another break's value; `above` are the calls that lead to their function."""
+        """Note that these regions are breaks because they use the value of another break, which has this cause.
+
+        `above` are the calls that lead to the regions' function.
+        """
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 

@@ -65,7 +65,8 @@ class Planning:
             return self._without_code(None)
         if self.own_replays:
             places = listed_places(self.own_replays)
-            why = f"the step replays graphs of its own ({places}), which no reference checks: give what they capture"
+            own = f"the step replays graphs of its own ({places})"
+            why = f"{own}, which no reference checks: give the function that they capture"
             return self._without_code(reported({"reason": why}))
         child = self._search()
         told, end = child.told, child.ended
@@ -136,8 +137,7 @@ class Planning:
 
 
 def _taught_by(child: Child) -> SegmentFailure | None:
-    """Return the failed capture of a segment, or None if the child found a plan or no failure that helps another
-    child."""
+    """Return the segment whose capture failed, if knowing it helps the next child."""
     failure = child.told.get(SegmentFailure)
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 

@@ -55,8 +55,8 @@ def raised_by(error: BaseException) -> StepEvent | None:
 
 
 def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, op: str) -> StepEvent:
-    """Return the event of a line that waits inside PyTorch, in `op`: a read or a copy, if its expression shows that,
-    else a wait. `frame` is the running function, and `places` the calls that led to the line."""
+    """Return the event of a line that waits in the operation `op`: a read or copy if its expression shows one, else a
+    wait. `frame` is the running function, and `places` the calls that led to the line."""
     with torch._C.DisableTorchFunction():
         kind, via, data = _act(node_at(places, span), _instruction(frame, frame.f_lasti), running_in(frame))
     if via is None or via.endswith(".synchronize"):

@@ -40,7 +40,7 @@ from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines
 from graphsafe.run.child.cuda.streams import current_stream
 from graphsafe.run.child.cuda.waits import watch_waits
 from graphsafe.run.child.names import storage_number
-from graphsafe.run.child.sight import Contents, Sight, Touch
+from graphsafe.run.child.sight import Contents, Sight, Touch, described
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
@@ -216,6 +216,11 @@ class CudaSight(Sight):
     def is_held(self, storage: int) -> bool:
         """Return True: graphs hold no storages, so the program holds every storage that exists."""
         return True
+
+    def owner(self, address: int) -> str | None:
+        known = _known(_all_tensors())
+        at = _within([address], known).get(address)
+        return None if at is None else described(known[at])
 
     def by_line(self) -> list[dict[str, Any]] | None:
         """Return the memory in graphs' pools by allocating line, if these lines are noted."""

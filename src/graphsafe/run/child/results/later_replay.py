@@ -173,7 +173,7 @@ def _overlap(place: Place, others: Iterable[Place]) -> bool:
 
 
 def _given_now(frame: FrameType) -> Iterator[_Variable]:
-    """Yield the variables that the function's running statement assigns from calls and no other statement assigns."""
+    """Yield the variables that only the function's running statement assigns, with the calls that it makes."""
     code = frame.f_code
     names, calls = _assigned(code.co_filename, frame.f_lineno)
     for name in names:

@@ -2,8 +2,8 @@
 of adapters, a list of versions, a state dict.
 
 The object must have held the tensor at the graph's first replay, and must hold another one with other values later. A
-program may know of both. So nothing is told of a tensor that it writes after the capture, as it does an input's, or if
-it reads the new one eagerly or captures a graph that does.
+program may do this knowingly. So nothing is told if it writes to the old tensor after the capture, as to an input, if
+it reads the new one eagerly, or if it captures a graph that reads the new one.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.record import Edge
@@ -27,6 +26,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import kept_names
 
 MAX_COMPOSED = 4
 "The largest nesting of objects whose constructors' arguments are kept."
@@ -106,7 +106,7 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
         return
     names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)][1:]
     passed = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
-    kept = {attribute: passed[name] for attribute, name in kept_parameters(node).items() if name in passed}
+    kept = {attribute: passed[name] for attribute, name in kept_names(node).items() if name in passed}
     engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_object(value)})
 
 
@@ -125,24 +125,3 @@ def _works(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a constructor calls anything but Python's builtins."""
     called = (call.func for call in inside(constructor, ast.Call))
     return any(not (isinstance(function, ast.Name) and hasattr(builtins, function.id)) for function in called)
-
-
-@memoize_on_node
-def kept_parameters(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, str]:
-    """Map each attribute to the parameter that it is set to, if the parameter is unchanged until then."""
-    return dict(_plain_assignments(constructor))
-
-
-def _plain_assignments(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
-    receiver = constructor.args.args[0].arg if constructor.args.args else ""
-    for statement in constructor.body:
-        if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-            continue
-        target, value = statement.targets[0], statement.value
-        pairs = [(target, value)]
-        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
-            pairs = [*zip(target.elts, value.elts, strict=True)]
-        for to, what in pairs:
-            owner = to.value if isinstance(to, ast.Attribute) else None
-            if isinstance(owner, ast.Name) and owner.id == receiver and isinstance(what, ast.Name):
-                yield to.attr, what.id  # type: ignore[attr-defined]

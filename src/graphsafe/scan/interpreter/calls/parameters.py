@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterator, Set
 
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import dataclass, replace
@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     Union,
     Unknown,
     Value,
+    as_tensor,
     holds_device,
     of_elements,
     options,
@@ -197,8 +198,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed value, or, if the classes conflict, an object of the declared class, since the call then means
-    another function."""
+    """Return the passed object. If its class is neither the declared class nor related to it, the call means another
+    function; then return an object of the declared class."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
@@ -230,7 +231,7 @@ def _is_mixed(value: Value) -> bool:
 
 
 def _of_declared_numbers(frame: Frame, passed: Value, annotation: ast.expr) -> Value:
-    """Return a passed list of numbers or tensors as one of numbers, if the parameter is declared so."""
+    """Leave tensors out of a passed list of numbers or tensors if the parameter is declared as a list of numbers."""
     declared = annotated(frame.engine, frame.file, annotation)
     if not any(type(option) is Sequence and type(option.elem) is Number for option in options(declared)):
         return passed
@@ -255,3 +256,11 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
     if type(value) is DeviceValue and overridable_by is not None:
         return DeviceValue("any")
     return value
+
+
+def passed_by_name(arguments: Arguments) -> Iterator[Tensor]:
+    """Yield the tensor of each keyword, reduced to where it is, for a method of which only the name is known."""
+    for keyword, value in arguments.keywords.items():
+        tensor, certain = as_tensor(value)
+        if tensor is not None and certain and tensor.where != "any":
+            yield Tensor(tensor.where, tensor.dtype, pinned=tensor.pinned, step=True, name=keyword)

@@ -31,7 +31,7 @@ TRACING = re.compile(
 PRESENT = re.compile(r"(^|\.)(cuda|accelerator)\.(is_available|is_initialized)$")
 "Functions that are true on every machine on which steps can be captured."
 MAX_STATEMENTS = 12
-"Most statements of a function that counts as a helper."
+"The largest number of statements of a function that counts as a helper."
 
 
 def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:

@@ -60,6 +60,14 @@ class Verdict:
             return CompileTest(branch is self.compiled, self.text)
         return None
 
+    def enter(self, frame: Frame, branch: bool) -> None:
+        """Add the condition under which captures take a branch to the conditions around the current line."""
+        test = self.test_of(branch)
+        if self.guarded is branch:
+            frame.guards.append(self.text)
+        elif test is not None:
+            frame.compile_tests.append(test)
+
 
 NOTHING = Verdict()
 DEVICE_TYPE = ".device.type"
@@ -212,7 +220,7 @@ def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
 
 
 def _is_fixed(frame: Frame, node: ast.expr, truth: bool) -> bool:
-    """Return whether a part of a test is known, and leaves the decision to the other parts."""
+    """Return whether a part of a test is a name known to be `truth`, so that the other parts decide."""
     value = frame.name(node.id) if isinstance(node, ast.Name) else None
     return type(value) is Number and value.overridable_by is None and value.const is truth
 
@@ -305,7 +313,7 @@ def _pinned(value: Value) -> Value:
 
 
 def _as_subclass(frame: Frame, value: Instance, node: ast.expr) -> Value:
-    """Return an object, whose class is only annotated, as an instance of the subclass that a test asks for."""
+    """Return the object as an instance of the subclass that a test asks for; its own class is only annotated."""
     name = dotted(node)
     wanted = frame.name(name) if name is not None and "." not in name else None
     if type(wanted) is ClassValue and value.ref in frame.project.mro(wanted.ref):

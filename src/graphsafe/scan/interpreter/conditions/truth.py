@@ -101,13 +101,8 @@ def _truth_of_parts(frame: Frame, node: ast.BoolOp, how: str) -> Number | None:
         known.append(value)
         if value is not None and value.overridable_by is None and bool(value.const) is not is_and:
             break
-        verdict = guards.judge(frame, part, value)
-        test = verdict.test_of(is_and)
-        if verdict.guarded is is_and:
-            # `debug and t.any()`: captures never evaluate the operands after a false one.
-            frame.guards.append(verdict.text)
-        elif test is not None:
-            frame.compile_tests.append(test)
+        # `debug and t.any()`: captures never evaluate the operands after a false one.
+        guards.judge(frame, part, value).enter(frame, is_and)
         guards.narrow(frame, frame.env, part, is_and)
     frame.leave(around)
     frame.env = {**frame.env, **before}
@@ -136,11 +131,7 @@ def conditional(frame: Frame, node: ast.IfExp) -> Value:
         frame.env = dict(before)
         guards.narrow(frame, frame.env, node.test, branch)
         around = frame.conditions
-        test = verdict.test_of(branch)
-        if verdict.guarded is branch:
-            frame.guards.append(verdict.text)
-        elif test is not None:
-            frame.compile_tests.append(test)
+        verdict.enter(frame, branch)
         results.append(frame.evaluate(part))
         frame.leave(around)
     if has_used and not any(map(may_be_operand, results)):

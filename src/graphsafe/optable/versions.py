@@ -1,4 +1,4 @@
-"""Ranges of torch versions, as rules and the op table write them: `>=2.6,<2.12`."""
+"""Ranges of torch versions, as the op table writes them: `>=2.6,<2.12`."""
 
 from __future__ import annotations
 

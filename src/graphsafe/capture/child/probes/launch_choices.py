@@ -1,0 +1,80 @@
+"""Captures the step again after each event, to find launch choices that the first graph froze.
+
+A step may choose a kernel, a grid or a number of parts by a length that only the host knows. Replays then give the
+right values at every length, and only their time shows that the choice was made for another one (vllm#51119). So both
+graphs are replayed in turn on the same state. Without a clock, another choice is reported, but not what it costs.
+
+It runs in a child of its own, after all replays were found to be right: no capture of it may disturb their comparison.
+"""
+
+from __future__ import annotations
+
+from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.answers.launch_choices import LaunchChoice, LaunchChoices
+from graphsafe.capture.child.probes.events import fire, inputs_of_event
+from graphsafe.capture.child.probes.timing import in_turn
+from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Before, Twins
+from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
+from graphsafe.capture.child.state import Snapshot
+from graphsafe.capture.device.protocol import NotComparable, Recording
+from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.report.probes.twin import Difference
+
+_SLOWER = 1.2
+"A frozen choice counts if its replays take this many times as long as those of a new capture."
+
+
+def run(job: Job, channel: Channel) -> None:
+    with opened(job, channel) as session:
+        session.load_sets()
+        with session.device.capture_stream():
+            session.warm_up()
+        session.seed(CAPTURE_SEED)
+        recording = session.device.record(session.subject)
+        if isinstance(recording, CaptureFailure):
+            return
+        channel.wait_to_be_alone()
+        twins = Twins(session, recording, {})
+        found: tuple[LaunchChoice, ...] = ()
+        for number, name in enumerate(session.subject.events):
+            fire(session, number, name)
+            session.put_inputs(inputs_of_event(number))
+            try:
+                choice = _choice(session, twins, recording, name)
+            except NotComparable:
+                return
+            found += () if choice is None else (choice,)
+            channel.tell(LaunchChoices(found))
+
+
+def _choice(session: Session, twins: Twins, recording: Recording, event: str) -> LaunchChoice | None:
+    """Compare the graph with one that is captured now, and put the state back; None if nothing was chosen otherwise, or
+    if that costs no time."""
+    session.channel.phase(f"capture after event {event}")
+    start, state = Before(session), Snapshot(session.device, session.subject, clear_caches=False)
+    again = twins.record(CAPTURE_SEED)
+    if session.ranks.any(isinstance(again, CaptureFailure)) or isinstance(again, CaptureFailure):
+        return None
+    start.bindings.put_back()
+    differences = [one for one in recording.differences(again) if one.what != "address"]
+    frozen, fresh = (times.median for times in in_turn(session, [recording.replay, again.replay], state))
+    again.release()
+    state.put_back()
+    chosen = _chosen(differences, frozen, fresh)
+    if not session.ranks.any(bool(chosen)):
+        return None
+    with session.ranks.alone():
+        placed, causes, _ = twins.explained(chosen, start, CAPTURE_SEED)
+    start.bindings.put_back()
+    state.put_back()
+    if not chosen:
+        return None
+    first = next((one for one in placed if one.frames), placed[0])
+    return LaunchChoice(event, first, tuple(causes), frozen, fresh)
+
+
+def _chosen(differences: list[Difference], frozen: float | None, fresh: float | None) -> list[Difference]:
+    """Return the differences that are choices: with a clock, those of a slower graph."""
+    if frozen is None or fresh is None:
+        return [one for one in differences if one.what not in MAY_BE_CHANCE]
+    return differences if frozen > _SLOWER * fresh else []
