@@ -189,6 +189,59 @@ def test_constructions_in_cold_code_say_what_fields_hold(tmp_path: Path, how: st
     assert ("GS101", "reader.py", 3) in found(tmp_path, reader=READER, main=MAIN.format(how=how))
 
 
+HEAD = """\
+import torch
+from torch import nn
+
+
+class Plain:
+    def pick(self, logits):
+        return logits
+
+
+class Nucleus:
+    def __init__(self, p):
+        self.p = p
+
+    def pick(self, logits):
+        return logits[: int((logits.cumsum(-1) < self.p).sum())]
+
+
+class Head(nn.Module):
+    def __init__(self, picker):
+        super().__init__()
+        self.picker = picker
+
+    def forward(self, h):
+        return self.picker.pick(h)
+
+    {more}
+"""
+FROM_CONFIG = """@classmethod
+    def from_config(cls, config):
+        picker = Nucleus(0.9) if config.free else None
+        return cls(picker)
+"""
+EXAMPLE = """\
+from head import Head, {picker}
+
+
+def show():
+    picker = {picker}({given})
+    return Head(picker)
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "picker", "found_there"),
+    [("pass", "Nucleus", True), ("pass", "Plain", False), (FROM_CONFIG, "Plain", True)],
+)
+def test_who_constructs_a_module_says_what_it_holds(tmp_path: Path, more: str, picker: str, found_there: bool) -> None:
+    example = EXAMPLE.format(picker=picker, given="0.9" if picker == "Nucleus" else "")
+    told = found(tmp_path, head=HEAD.format(more=more), example=example)
+    assert (("GS101", "head.py", 15) in told) is found_there
+
+
 def test_what_no_construction_puts_into_a_field_is_not_guessed(tmp_path: Path) -> None:
     assert ("GS101", "reader.py", 3) not in found(tmp_path, reader=READER, main=MAIN.format(how="None"))
 

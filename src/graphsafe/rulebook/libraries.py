@@ -12,7 +12,7 @@ ReturnKind = Literal[
     "object", "self", "tensor", "host-tensor", "tensors", "host-tensors", "length", "number", "array", "text",
     "nothing", "first", "shape-of-first", "unchanged", "unknown", "stream", "side-stream", "current-stream",
     "default-stream", "event", "graph", "capture", "capturing", "stream-context", "device-context", "grad-mode",
-    "host-generator", "array-generator",
+    "host-generator", "array-generator", "thread-pool",
 ]  # fmt: skip
 Returns = ReturnKind | tuple["Returns", ...]
 "One kind, or a tuple of the kinds of its elements. The head of libraries.yaml says what the kinds mean."

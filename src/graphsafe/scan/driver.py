@@ -16,7 +16,6 @@ from typing import Literal
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
-from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Field, Summary
 from graphsafe.scan.domain.values import (
@@ -41,6 +40,7 @@ from graphsafe.scan.linting.gather import (
     included,
     joined,
     new_roots,
+    on_host,
     passed_by_name,
 )
 from graphsafe.scan.roots.assumed_roots import (
@@ -70,13 +70,15 @@ Reason = tuple[int, int, str]
 NO_REASON: Reason = (0, 0, "")
 
 
-StepKind = Literal["root", "public", "perhaps", "factory", "loops", "script", "site", "target", "between", "file"]
+StepKind = Literal[
+    "root", "closure", "public", "perhaps", "factory", "loops", "script", "site", "target", "between", "file"
+]
 """The kinds of steps.
 
-A `root` or `public` function is a root, a `perhaps` function only if it returns tensors. A `factory` makes roots,
-`loops` are the loops of a function that runs once, a `script` makes objects and begins loops, a `site` holds a capture,
-a `target` is a configured target's factory, a `between` method runs between steps, and a `file` holds the notes of its
-search.
+A `root`, `closure` or `public` function is a root, a `perhaps` function only if it returns tensors. A `factory` makes
+roots, `loops` are the loops of a function that runs once, a `script` makes objects and begins loops, a `site` holds a
+capture, a `target` is a configured target's factory, a `between` method runs between steps, and a `file` holds the
+notes of its search.
 """
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
@@ -213,10 +215,11 @@ class Driver:
         """Read the roots a second time, with the facts that all processes learnt in the first round."""
         engine = self._engine
         self._whys = dict(learnt.whys)
-        self._on_host = _on_host(learnt.passed)
+        self._on_host = on_host(learnt.passed)
         engine.attributes.learn(learnt.constructions)
         engine.invalidate(self._may_be_other)
-        steps = [step for step in self._read if step.kind != "file"]
+        # Closures are found again, with what they see then.
+        steps = [step for step in self._read if step.kind not in ("file", "closure")]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
         self._looked_into.clear()
         self._follow(steps)
@@ -328,7 +331,8 @@ class Driver:
                 for root in new_roots([found]):
                     if root.why:
                         self._note_why(root.ref, root.why, 1)
-                    waiting.append(Step("root", root.ref, root.receiver, root.guarded, given=root.given))
+                    kind: StepKind = "closure" if type(root.receiver) is Function else "root"
+                    waiting.append(Step(kind, root.ref, root.receiver, root.guarded, given=root.given))
 
     def _is_uncalled(self, step: Step) -> bool:
         """Return whether a step is a public function of an application, and no known step calls it."""
@@ -349,6 +353,8 @@ class Driver:
                     self._note_why(made.ref, FACTORY, 1)
                     engine.closures.call_as_root(made)
             return NONE
+        if step.kind == "closure" and type(step.receiver) is Function:
+            return engine.closures.call_as_root(step.receiver)
         if step.kind == "target":
             why = self._targets[step.ref]
             for closure, given in steps_made(engine, step.ref, why):
@@ -387,14 +393,3 @@ class Driver:
             index = self.project.file(path)
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]
-
-
-def _on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, dict[str, Tensor]]:
-    """Return, for each method, the parameters that are host tensors in every call."""
-    found: dict[str, dict[str, Tensor]] = {}
-    for method, parameters in passed.items():
-        for name, tensors in parameters.items():
-            joined = join_all(sorted(tensors, key=repr))
-            if type(joined) is Tensor and joined.where == "host":
-                found.setdefault(method, {})[name] = joined
-    return found

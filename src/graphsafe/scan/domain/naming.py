@@ -22,6 +22,10 @@ MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)
 "Names of masks; `use_attention_mask` is a switch."
 
 
+MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
+"Names of models, as loops around steps call them."
+
+
 def where_of(name: str, otherwise: Where) -> Where:
     return "host" if HOST_NAME.search(name) else otherwise
 

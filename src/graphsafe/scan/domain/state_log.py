@@ -52,6 +52,8 @@ class Write:
     "For a lazy value: whether the line runs only if the value is missing."
     rare: bool = False
     "Whether most steps skip the write."
+    remade: bool = False
+    "Whether the write makes a tensor anew because the one that is there has another shape."
     settled: bool = False
     "Whether the write only converts the value, or belongs to the making of another missing value."
     compile_test: CompileTest | None = None

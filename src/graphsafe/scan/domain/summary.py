@@ -28,6 +28,7 @@ class NewRoot:
 
     ref: str
     receiver: Value | None
+    "The object whose method it is; a closure is its own receiver."
     why: str
     "The reason why the function is a root; empty for a function that is called from hot code."
     guarded: bool = False

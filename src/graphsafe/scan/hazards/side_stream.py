@@ -37,7 +37,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:
-    """Emit `stream.wait_stream(given)` if one is the default stream: CUDA refuses to order a capture with that."""
+    """Emit `stream.wait_stream(given)`, or `set_stream(stream)`, if one is the default stream: CUDA refuses to order a
+    capture with that."""
     if any(
         type(value) is RuntimeObject and value.kind == "stream" and value.detail == "default"
         for value in (stream, *given)
@@ -117,11 +118,38 @@ class _Side:
     def is_joined(self) -> bool:
         """Return whether something waits for the side stream afterwards, or an event is recorded on it that others can
         wait for."""
-        if any(name in WAITS or name == "synchronize" for name, _ in _methods(self._after)):
-            return True
+        early = {self._text(event) for event in self._recorded_early()}
+        for call in self._after:
+            name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            waited = call.args[0] if call.args else getattr(call.func, "value", call)
+            if name == "synchronize" or (
+                name in WAITS and self._text(waited) not in early and not self._is_one_of_lanes(waited)
+            ):
+                return True
         return self._handed_over(self._after) or any(
-            name in RECORDS for name, _ in _methods([*self._inside, *self._after])
+            name in RECORDS and self._text(event) not in early
+            for name, event in _methods([*self._inside, *self._after])
         )
+
+    def _recorded_early(self) -> Iterator[ast.expr]:
+        """Yield the events that the block records before it goes on to work."""
+        for i, statement in enumerate(self._block.body):
+            call = statement.value if isinstance(statement, ast.Expr) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "record":
+                further = [inner for later in self._block.body[i + 1 :] for inner in ast.walk(later)]
+                names = {name for name, _ in _methods([inner for inner in further if isinstance(inner, ast.Call)])}
+                if names - WAITS - RECORDS or any(isinstance(inner, ast.BinOp) for inner in further):
+                    yield call.func.value
+
+    def _is_one_of_lanes(self, waited: ast.expr) -> bool:
+        """Return whether a wait is only for one stream, by a fixed number, of those that a loop around the block goes
+        through."""
+        if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
+            return False
+        loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))
+        around = (loop for loop in loops if loop.lineno < self._block.lineno <= (loop.end_lineno or 0))
+        lanes = self._text(waited.value)
+        return any(lanes == ast.unparse(inner) for loop in around for inner in ast.walk(loop.iter))
 
     def _handed_over(self, calls: list[ast.Call]) -> bool:
         """Return whether the stream is passed to a call that may do anything with it."""

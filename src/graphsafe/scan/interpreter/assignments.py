@@ -40,9 +40,11 @@ from graphsafe.scan.symbols.index import dotted
 def plain(frame: Frame, node: ast.Assign) -> None:
     value = frame.evaluate(node.value)
     frame.touches_device = frame.touches_device or may_be_tensor(value)
-    if frame.captured and type(value) is Unknown and value.device and isinstance(node.value, ast.Call):
-        # An unknown model that is called with device tensors inside a capture returns device tensors.
-        value = Tensor(step=value.step)
+    if frame.captured and type(value) is Unknown and isinstance(node.value, ast.Call):
+        # An unknown model that is called inside a capture, on whatever was copied there, returns device tensors.
+        given = map(frame.evaluate_quietly, node.value.args)
+        if value.device or any(type(option) is Unknown for option in given):
+            value = Tensor(step=value.step)
     for target in node.targets:
         assign(frame, target, value, node)
 

@@ -8,7 +8,7 @@ from sys import intern
 
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Call, arguments_of
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import placed
 from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import (
@@ -29,6 +29,7 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
+from graphsafe.scan.interpreter.construction_sites import built
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value
 from graphsafe.scan.symbols.declared_fields import declared_in
@@ -143,6 +144,8 @@ class AttributeTables:
         made = self._constructed(owner)
         initial = made.value(name)
         value = self._assigned(owner, name, level, initial, made.promised(name))
+        if type(value) is Unknown and level == TOP_LEVEL and owner.given is None:
+            value = join_all([*built(self._engine, ref, name)] or [value])
         of_class = self.of_class(ref, name)
         if value is None:
             if type(of_class) is not Unknown or self._declared(ref, name):

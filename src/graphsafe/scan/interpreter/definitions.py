@@ -50,9 +50,5 @@ def function(frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None
 
 
 def class_(frame: Frame, node: ast.ClassDef) -> None:
-    name = f"{frame.function}.{node.name}"
-    frame.env[node.name] = (
-        ClassValue(f"{frame.path}::{name}")
-        if frame.project.class_facts(f"{frame.path}::{name}") is not None
-        else UNKNOWN
-    )
+    ref = f"{frame.ref}.{node.name}" if frame.function else f"{frame.path}::{node.name}"
+    frame.env[node.name] = ClassValue(ref) if frame.project.class_facts(ref) is not None else UNKNOWN

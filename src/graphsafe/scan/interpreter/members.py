@@ -41,6 +41,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import class_values
 from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_attribute
 from graphsafe.scan.models import library, named_tuples, spelled_out
+from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
@@ -57,6 +58,8 @@ _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
     """Return `owner.name`; `text` is its spelling in the code, if that is a plain chain of names."""
     if isinstance(owner, Tensor):
+        if name == "_version" and owner.step and isinstance(node, ast.expr):
+            return host_clock.read(frame, node, host_clock.VERSION)
         return (
             spelled_out.items_of(frame, node, owner) if name == "__getitem__" else _of_tensor(frame.engine, owner, name)
         )
@@ -106,7 +109,9 @@ def _of_tensor(engine: Engine, tensor: Tensor, name: str) -> Value:
         on_cuda = number(tensor.where == "device") if known else ON_CUDA
         return on_cuda if name == "is_cuda" else replace(on_cuda, const=not on_cuda.const)
     if name == "grad":
-        return Tensor(where=tensor.where, dtype="float", step=tensor.step)
+        # Code that keeps gradients on the host usually pins their memory, on a line of its own.
+        on_host = tensor.where == "host"
+        return Tensor(where=tensor.where, dtype="float", pinned=tensor.pinned, step=tensor.step, certain=not on_host)
     op = engine.ops.method(name)
     if op is None or not op.attribute:
         return UNKNOWN
@@ -259,6 +264,8 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
         return NUMBER
     if name == PARAM_GROUPS:
         return _PARAM_GROUPS
+    if name == "grad" and not owner.host:
+        return replace(owner, device=True)
     return known_by(owner, name)
 
 

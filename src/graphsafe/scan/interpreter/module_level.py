@@ -6,14 +6,15 @@ import ast
 import builtins
 from collections.abc import Sequence
 
-from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Function, Lib, ProjectModule, Value
+from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Dict, Function, Lib, ProjectModule, Unknown, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.models import library
 from graphsafe.scan.symbols.index import Module
 from graphsafe.scan.symbols.kernels import is_kernel
 from graphsafe.scan.symbols.project import Binding
+from graphsafe.scan.symbols.registries import entries_of
 
 MAX_BINDINGS = 8
 "The most statements that bind one global; a global with more of them is not known."
@@ -76,6 +77,9 @@ class ModuleLevel:
             _quietly_executed(frame, statement)
             new = frame.env.get(name, UNKNOWN)
             value = new if value is None else join(value, new)
+        if type(value) is Dict and not value.items and type(value.elem) is Unknown:
+            entries = [self.bound(entry) for entry in entries_of(self._engine.project, file.path, name)]
+            return Dict((), join_all(entries or [value.elem]))
         return UNKNOWN if value is None else value
 
 

@@ -79,7 +79,12 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
         frame.use_number(left, "operand", node)
         frame.use_number(right, "operand", node)
     state = both_states(state_of(left), state_of(right))
-    return Unknown(depends_on_step(left) or depends_on_step(right), device, compared=of_masks, state=state)
+    on_host = _stays_on_host(left) and _stays_on_host(right)
+    return Unknown(depends_on_step(left) or depends_on_step(right), device, on_host, of_masks, state)
+
+
+def _stays_on_host(value: Value) -> bool:
+    return type(value) is Number or (type(value) is Unknown and value.host)
 
 
 def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Value) -> Value:
@@ -249,6 +254,8 @@ def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right
             frame.emit("Branch", "in", node, confidence, value=describe(right))
         return BOOL
     item, certain = as_tensor(left)
+    if type(right) is Dict or (type(right) is Sequence and right.kind == "set"):
+        protocols.hashed(frame, node, left)
     # A dict or set asks for a hash, which is the tensor's identity; a list compares values.
     if item is not None and item.where != "host" and type(right) is Sequence and right.kind in ("list", "tuple"):
         frame.emit("Branch", "in", node, confidence_of(item, certain), value=describe(left))

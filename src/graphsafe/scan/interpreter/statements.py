@@ -32,6 +32,7 @@ from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warn
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 from graphsafe.scan.symbols.index import dotted
@@ -62,11 +63,12 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
 
 def _is_message(node: ast.expr) -> bool:
     """Return whether an expression is a docstring or a line of a log, which are skipped in constructors."""
-    if isinstance(node, ast.Constant):
-        return True
     function = node.func if isinstance(node, ast.Call) else None
     owner = function.value if isinstance(function, ast.Attribute) else function
-    return isinstance(owner, ast.Name) and owner.id in ("logger", "logging", "warnings", "print")
+    name = owner.id if isinstance(owner, ast.Name) else ""
+    # `print(bench(solver.step))` does more.
+    says = name in ("logger", "logging", "warnings") or (name == "print" and len(inside(node, ast.Call)) == 1)
+    return says or isinstance(node, ast.Constant)
 
 
 def _return(frame: Frame, node: ast.Return) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphsafe.scan.domain.events import Event, plainness
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.record import SITE, Failure, Place, Record
 from graphsafe.scan.domain.state_log import Place as WritePlace
 from graphsafe.scan.domain.state_log import Read, StateLog, Use, Write
@@ -57,6 +58,17 @@ def passed_by_name(summaries: Iterable[Summary]) -> dict[str, dict[str, list[Ten
         for item in summary.items:
             if type(item) is PassedByName:
                 found.setdefault(item.method, {}).setdefault(item.tensor.name or "", []).append(item.tensor)
+    return found
+
+
+def on_host(passed: Mapping[str, Mapping[str, Sequence[Tensor]]]) -> dict[str, dict[str, Tensor]]:
+    """Return, for each method, the parameters that are host tensors in every call."""
+    found: dict[str, dict[str, Tensor]] = {}
+    for method, parameters in passed.items():
+        for name, tensors in parameters.items():
+            joined = join_all(sorted(tensors, key=repr))
+            if type(joined) is Tensor and joined.where == "host":
+                found.setdefault(method, {})[name] = joined
     return found
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
-from graphsafe.scan.domain.record import AROUND_GRAPHS, LOOP, Record
+from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.roots.assumed_roots import BY_FORM, HOST_STEP, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
@@ -41,7 +41,7 @@ class Regions:
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
-        around = (AROUND_GRAPHS, *BY_FORM)
+        around = (AROUND_GRAPHS, HANDED, *BY_FORM)
         # Users of a package with torch modules capture the modules; the package's public functions may run inside or
         # around the graph.
         with_modules = {self._package(ref) for ref, why in record.roots.items() if why == FORWARD}

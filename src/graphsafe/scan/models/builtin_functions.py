@@ -111,8 +111,6 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         return UNKNOWN
     if hasattr(values, "positional"):
         item = join_all(values.positional)
-        for value in values.positional:
-            frame.use_number(value, "operand", node)
         several = True
         # One operand that is surely a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
         known = next((value for value in values.positional if type(value) is Tensor and value.where == "device"), item)
@@ -125,6 +123,8 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
     tensor, certain = as_tensor(known)
     if tensor is not None and tensor.where != "host" and several:
         frame.emit("Branch", how, node, confidence_of(tensor, certain), value=describe(known))
+        for value in values.positional if hasattr(values, "positional") else ():
+            frame.use_number(value, "operand", node)
     if how in ("any", "all"):
         return BOOL
     if how == "sorted":
@@ -252,13 +252,14 @@ def getattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def _one_of_fields(frame: Frame, node: ast.Call, owner: Value) -> Value:
-    """Return one of the fields of a dataclass that are all tensors, as in `getattr(self, f.name)`."""
+    """Return one of the fields of a dataclass that are tensors or numbers, as in `getattr(self, f.name)`."""
     unknown = Unknown(depends_on_step(owner), holds_device(owner))
     facts = frame.project.class_facts(owner.ref) if type(owner) is Instance else None
     if facts is None or not facts.fields or not any("dataclass" in decorator for decorator in facts.decorators):
         return unknown
     values = [frame.attribute(node, owner, field, None) for field in facts.fields]
-    return join_all(values) if all(as_tensor(value)[0] is not None for value in values) else unknown
+    held = join_all(values)
+    return held if as_tensor(held)[1] else unknown
 
 
 def setattr_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

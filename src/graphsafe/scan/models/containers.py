@@ -43,7 +43,7 @@ from graphsafe.scan.symbols.index import dotted
 
 def method(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value:
     if (type(receiver) is Sequence or type(receiver) is Dict) and module_methods.holds_modules(frame, receiver):
-        made = module_methods.of_module(frame, receiver, name)
+        made = module_methods.of_module(frame, node, receiver, name, arguments)
         if made is not None:
             return made
     if type(receiver) is Sequence or type(receiver) is Dict:

@@ -15,6 +15,8 @@ from graphsafe.scan.domain.values import (
     INT,
     STR,
     UNKNOWN,
+    ClassValue,
+    Dict,
     Dtype,
     DtypeValue,
     Function,
@@ -24,6 +26,7 @@ from graphsafe.scan.domain.values import (
     Tensor,
     Unknown,
     Value,
+    as_tensor,
     number,
     of_elements,
     options,
@@ -170,8 +173,18 @@ def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Return the object that `dataclasses.replace(obj, …)` makes: a new object of the same class."""
-    made = arguments.get(0, "obj")
-    return replace(made, made=frame.hot) if type(made) is Instance else UNKNOWN
+    old = arguments.get(0, "obj")
+    facts = frame.project.class_facts(old.ref) if type(old) is Instance else None
+    if type(old) is not Instance or facts is None:
+        return UNKNOWN
+    fields = {name: frame.attribute(node, old, name, None) for name in facts.fields}
+    for spread in (frame.evaluate_quietly(keyword.value) for keyword in node.keywords if keyword.arg is None):
+        # `**moved`: tensors take the place of tensors.
+        moved = as_tensor(spread.elem)[0] if type(spread) is Dict else None
+        if moved is not None:
+            fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
+    made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords={**fields, **arguments.keywords}))
+    return made if type(made) is Instance else old
 
 
 _FUNCTIONS: dict[str, Handler] = {
@@ -194,8 +207,10 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.compiler.disable": torch_functions.same,
     "torch._dynamo.disable": torch_functions.same,
     "torch.utils.checkpoint.checkpoint": torch_functions.checkpoint,
+    "torch.autograd.graph.saved_tensors_hooks": torch_functions.saved_tensors_hooks,
     "torch.cond": torch_functions.cond,
     "torch.cuda.is_available": torch_functions.available,
+    "torch.cuda.set_stream": runtime_objects.set_stream,
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,
     "torch.get_default_dtype": lambda frame, node, arguments: DtypeValue("float"),

@@ -78,6 +78,7 @@ _RUNTIME_OBJECTS: Mapping[str, tuple[str, str | None]] = {
     "default-stream": ("stream", "default"),
     "host-generator": ("random", None),
     "array-generator": ("numpy-random", None),
+    "thread-pool": ("threads", None),
     **{kind: (kind, None) for kind in ("event", "graph", "capture", "stream-context", "device-context", "grad-mode")},
 }
 "Maps a word of libraries.yaml to the kind and detail of an object."

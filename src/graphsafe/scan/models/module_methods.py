@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.values import (
     STR,
@@ -11,21 +14,37 @@ from graphsafe.scan.domain.values import (
     Sequence,
     Tensor,
     Value,
+    as_tensor,
+    confidence_of,
+    describe,
     of_elements,
     options,
 )
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models.op_arguments import is_true
 
 _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "named_buffers": None}
 
 
-def of_module(frame: Frame, receiver: Value, name: str) -> Value | None:
+def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value | None:
     """Return the result of a method that every module has; None for other methods."""
+    if name == "load_state_dict":
+        _load(frame, node, arguments)
+    if name == "state_dict":
+        return Dict((), Tensor())
     if name in _WALKS:
         tensor = Tensor(dtype=_WALKS[name])  # type: ignore[arg-type]
         return of_elements("iterator", sequence("tuple", (STR, tensor)) if name.startswith("named_") else tensor)
     model = frame.engine.libraries.find(f"torch.nn.Module.{name}")
     return receiver if model is not None and model.returns == "self" else None
+
+
+def _load(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
+    """Emit the copies of a state that is on the host into the parameters; with `assign=True` there are none."""
+    state = arguments.get(0, "state_dict")
+    tensor, certain = as_tensor(state.elem) if type(state) is Dict else (None, False)
+    if tensor is not None and tensor.where == "host" and not is_true(arguments.get(2, "assign")):
+        frame.emit("Transfer", "blocking", node, confidence_of(tensor, certain), value=describe(tensor))
 
 
 def holds_modules(frame: Frame, container: Sequence | Dict) -> bool:

@@ -14,6 +14,7 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.numbers import type_of
 from graphsafe.scan.domain.values import (
+    ARRAY,
     NONE,
     NUMBER,
     SIZE,
@@ -274,7 +275,7 @@ class _Called:
     def _made(self, kind: str, ndim: int | None = None) -> Value:
         """Return a result of this kind, as the op table calls it."""
         if kind == "host":
-            return NUMBER
+            return ARRAY if self._draws_several() else NUMBER
         if kind == "shape":
             return SIZE
         keywords, receiver, first = self._arguments.keywords, self._receiver, self._first
@@ -296,6 +297,10 @@ class _Called:
         if not self._op.view or first is None:
             return made
         return replace(made, fresh=False, attr=first.attr, name=first.name, pinned=made.pinned or first.pinned)
+
+    def _draws_several(self) -> bool:
+        """Return whether numpy draws an array: `rng.normal(size=8)`, `np.random.permutation(n)`."""
+        return "size" in self._arguments.keywords or self._name.endswith(("permutation", "permuted"))
 
     def _is_somewhere(self) -> bool:
         """Return whether a result made without tensors (`zeros`) may be on the host: its device, or the default one, is

@@ -58,6 +58,7 @@ def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Val
 def hashed(frame: Frame, node: ast.AST, key: Value) -> None:
     """Read the `__hash__` and `__eq__` of an object that is used as a key."""
     called(frame, node, key, "__hash__")
+    called(frame, node, key, "__eq__", arguments=Arguments((key,)))
 
 
 def truth(frame: Frame, node: ast.AST, value: Value) -> Value:

@@ -8,14 +8,18 @@ from collections.abc import Callable, Mapping
 from graphsafe.optable import Argument, Call
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.joins import element_of, join
 from graphsafe.scan.domain.values import (
     NONE,
+    Function,
     Number,
     RuntimeObject,
     Unknown,
     Value,
     depends_on_step,
+    holds_device,
+    of_elements,
+    options,
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import side_stream
@@ -87,12 +91,36 @@ def _step(frame: Frame, node: ast.Call, entry: str, text: str, switches: list[st
         frame.emit(event, hit.effect.how, node, value=f"`{text}`")
 
 
+def _threads(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
+    """Return the result of work for a thread pool. Its threads work on the default stream, unless they choose another
+    one; their own waits do not count for the step."""
+    if name not in ("submit", "map") or not arguments.positional:
+        return unknown_result(arguments)
+    function, *given = arguments.positional
+    given = given if name == "submit" else [*map(element_of, given)]
+    passed = Arguments(tuple(given), arguments.keywords)
+    value = frame.engine.quietly(lambda: frame.call_value(node, function, passed))
+    bodies = [frame.project.function_node(option.ref) for option in options(function) if type(option) is Function]
+    chooses = any(body is not None and "cuda.stream(" in ast.unparse(body) for body in bodies)
+    if not chooses and any(map(holds_device, (value, *passed.values()))):
+        frame.emit("StreamOp", "foreign-stream", node)
+    made = Unknown(depends_on_step(value), holds_device(value))
+    return of_elements("iterator", made) if name == "map" else made
+
+
+def set_stream(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    stream = arguments.get(0, "stream")
+    if type(stream) is RuntimeObject and stream.kind == "stream":
+        side_stream.waited(frame, node, stream, ())
+    return NONE
+
+
 def _module(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
     full = f"{handle.detail}.{'forward' if name == '__call__' else name}"
     model = frame.engine.libraries.find(full)
     if model is not None:
         return handle if model.returns == "self" else library_models.call(frame, node, full, model, arguments)
-    made = module_methods.of_module(frame, handle, name)
+    made = module_methods.of_module(frame, node, handle, name, arguments)
     return made if made is not None else Unknown(any(map(depends_on_step, arguments.values())), True)
 
 
@@ -108,6 +136,7 @@ _METHODS: Mapping[str, Method] = {
     "library": library_models.method,
     "module": _module,
     "optimizer": _optimizer,
+    "threads": _threads,
     "scaler": _scaler,
 }
 "Handlers of methods, for the kinds of objects that the op table and libraries.yaml do not describe in full."

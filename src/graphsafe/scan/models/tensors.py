@@ -77,6 +77,10 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
         return SIZE if name == "size" and not arguments.positional else INT
     after = unknown_result(arguments)
     assert type(after) is Unknown
+    if frame.hot and not on_host and name in ("cuda", "to"):
+        # A step moves tensors; modules were moved before.
+        target = DeviceValue("device") if name == "cuda" else device_named(arguments.get(0, "device"))
+        after = replace(after, device=after.device or (target is not None and target.where == "device"))
     if after.device:
         # Host state that is passed to an unknown call together with device tensors is assumed to affect the device's
         # work.

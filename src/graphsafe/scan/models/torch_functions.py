@@ -72,7 +72,8 @@ def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: 
     if not last[:1].isupper():
         return None
     if name.startswith("torch.nn."):
-        return RuntimeObject("module", name)
+        averages = type(arguments.keywords.get("momentum")) is NoneValue
+        return RuntimeObject("module", f"{name}[momentum=None]" if averages else name)
     if last.endswith("Tensor"):
         return _typed_tensor(frame, node, name, arguments)
     if name.startswith("torch.optim.") and "lr_scheduler" not in name and "swa_utils" not in name:
@@ -177,8 +178,8 @@ def root_of(engine: Engine, value: Value | None, why: str) -> None:
         if type(option) is Sequence:
             for item in option.items or (option.elem,):
                 root_of(engine, item, why)
-        elif type(option) is Function and option.node is None:
-            engine.add_root(option.ref, option.bound, why)
+        elif type(option) is Function:
+            engine.add_root(option.ref, option.bound if option.node is None else option, why)
         elif type(option) is Instance:
             for name in ("forward", "__call__"):
                 method = engine.project.find_method(option.ref, name)
@@ -195,6 +196,15 @@ def _apply_first(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return unknown_result(arguments)
     return frame.call_value(node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:]))
+
+
+def saved_tensors_hooks(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Call both hooks: the backward pass unpacks what the forward pass has packed."""
+    pack, unpack = arguments.get(0, "pack_hook"), arguments.get(1, "unpack_hook")
+    if pack is not None and unpack is not None:
+        packed = frame.call_value(node, pack, Arguments((Tensor(dtype="float", step=True),)))
+        frame.call_value(node, unpack, Arguments((packed,)))
+    return UNKNOWN
 
 
 def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -10,6 +10,7 @@ from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
+from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_preprocessor
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
@@ -43,6 +44,7 @@ BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUB
 
 _WORDS = (
     b"def step(",
+    b"_step(self",
     b"def sample(",
     b"def __call__(",
     b"def forward",
@@ -79,12 +81,18 @@ _OTHER_LIBRARY = re.compile(
     r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
 )
 "A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
-_STEPS = ("step", "sample")
+_STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
 def may_be_assumed(data: bytes) -> bool:
     """Return whether a file's text may hold an assumed root, public functions aside."""
-    return any(word in data for word in _WORDS) or any(hooks_in(data)) or may_register(data) or _may_launch(data)
+    return (
+        any(word in data for word in _WORDS)
+        or any(hooks_in(data))
+        or may_register(data)
+        or _may_launch(data)
+        or LOOPER.search(data) is not None
+    )
 
 
 def _may_launch(data: bytes) -> bool:
@@ -188,7 +196,7 @@ class _Forms:
             return METRIC if is_metric else None
         is_module = self._engine.attributes.is_module(cls)
         # A model's `sample` makes a whole result.
-        if name in _STEPS and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
+        if _STEPS.fullmatch(name) and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
             return HOST_STEP if self._is_of_other_library(cls) else STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import calls_in, captures_in
+from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
@@ -18,11 +19,21 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """
     if file.captures:
         yield f"{file.path}::"
-    helpers = {*_helpers(project, file)}
+    loopers = {match.decode() for match in LOOPER.findall(project.files.data(file.path) or b"")}
+    helpers = {*_helpers(project, file), *loopers}
+    if loopers and _is_called_at_module_level(project, file, loopers):
+        yield f"{file.path}::"
     for facts in file.functions.values():
         ref = f"{file.path}::{facts.name}"
         if facts.captures or facts.hands_over or (helpers and _calls_one(project, ref, helpers)):
             yield ref
+
+
+def _is_called_at_module_level(project: Project, file: FileIndex, names: set[str]) -> bool:
+    lines = project.source(file.path).lines
+    called = [number for number, line in enumerate(lines, 1) if any(f"{name}(" in line for name in names)]
+    functions = file.functions.values()
+    return any(not any(facts.line <= number <= facts.end_line for facts in functions) for number in called)
 
 
 def _helpers(project: Project, file: FileIndex) -> Iterator[str]:

@@ -28,6 +28,9 @@ from graphsafe.scan.symbols.project import Project
 _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
 "The form of a factory by which it is found without a configuration."
 
+ARGUMENT = "an argument"
+"Holds the entries of the dicts that a factory returns as arguments of its step."
+
 
 def may_make_step(data: bytes) -> bool:
     """Return whether a file's text holds a factory of a step."""
@@ -96,7 +99,8 @@ def _as_input(value: Value) -> Value:
         items = tuple(map(_as_input, value.items)) if value.items is not None else None
         return Sequence(value.kind, items, _as_input(value.elem), names=value.names)
     if type(value) is Dict:
-        return Dict(tuple((key, _as_input(item)) for key, item in value.items), _as_input(value.elem))
+        # The caller keeps the dict, and passes it again.
+        return Dict(tuple((key, _as_input(item)) for key, item in value.items), _as_input(value.elem), ARGUMENT)
     return replace(value, step=True, device=True) if type(value) is Unknown else value
 
 

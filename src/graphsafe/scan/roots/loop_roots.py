@@ -25,6 +25,8 @@ _BESIDE_STEPS = re.compile(
     r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
 )
 "Words in the names of functions that run a model beside the steps."
+_EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
+"Folders of evaluations."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
@@ -142,7 +144,9 @@ class LoopRoots:
     def _found(self, file: FileIndex) -> Iterator[tuple[str, Loops]]:
         data = self._takers.engine.project.files.data(file.path) or b""
         module = file.module.rpartition(".")[2]
-        is_beside = is_beside_modules(self._paths.relative(file.path)) or _is_beside_steps(module, b".replay(" in data)
+        path = self._paths.relative(file.path)
+        evaluates = _EVALUATING.search(path) is not None and b".replay(" not in data
+        is_beside = is_beside_modules(path) or evaluates or _is_beside_steps(module, b".replay(" in data)
         if is_beside or not may_hold_loop(data, self._takers.names):
             return
         found = _File(self._takers, file)

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.replay_site import MEASURES
 
-MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
 SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % MODEL.encode())
 "Matches the text of a function that takes a step by itself."
 _SURE = b".replay(", b".backward("

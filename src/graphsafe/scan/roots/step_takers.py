@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes, parents_in
 from graphsafe.scan.hazards.replay_site import MEASURES
-from graphsafe.scan.roots.step_names import MODEL, StepNames, may_take_step
+from graphsafe.scan.roots.step_names import StepNames, may_take_step
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names

@@ -168,8 +168,10 @@ def _is_list(value: Value) -> bool:
 
 
 def cached(write: Write) -> Event | None:
-    """Return the event of a table of device tensors that some code empties: an entry may die while a graph uses it."""
-    if not write.lazy or not write.keyed or write.grows or not write.dropped:
+    """Return the event of device tensors that may die while a graph uses them: some code empties their table, or an
+    input of another shape replaces them."""
+    dropped = write.lazy and write.keyed and not write.grows and write.dropped
+    if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
     tensor, certain = as_tensor(write.value)
     if tensor is None or tensor.where == "host" or not certain:

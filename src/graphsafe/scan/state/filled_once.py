@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from graphsafe.scan.domain.values import Instance, RuntimeObject, as_tensor, depends_on_step
+from graphsafe.scan.domain.values import Dict, Instance, RuntimeObject, as_tensor, depends_on_step, options
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
@@ -22,9 +22,7 @@ _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
 def first_step_only(frame: Frame) -> bool:
     """Return whether the current line runs only if a value that outlives the step is missing."""
     return any(
-        "." in target or target in frame.globals or target not in frame.env
-        for target in map(partial(_missing, frame), frame.lazy)
-        if " " not in target
+        not _is_new_in_step(frame, target) for target in map(partial(_missing, frame), frame.lazy) if " " not in target
     )
 
 
@@ -178,11 +176,20 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
     if frame.node is None:
         return False
     bound = bound_to(frame, test) if "." not in test.target else None
-    table = test.target if bound is None else first_step.table_of(bound)
-    if table is None or ("." not in table and table in frame.env and table not in frame.globals):
-        return False
-    keys = [key for held, line, key in _entries(frame.node) if held == table and line > test.line]
+    looked_up = test.target if bound is None else first_step.table_of(bound)
+    tables = {table for table in (looked_up, test.target) if table is not None and not _is_new_in_step(frame, table)}
+    keys = [key for held, line, key in _entries(frame.node) if held in tables and line > test.line]
     return bool(keys) and not any(_is_of_a_step(frame, key) for key in keys)
+
+
+def _is_new_in_step(frame: Frame, name: str) -> bool:
+    """Return whether a name is a local one, and not for a table that an attribute or global holds.
+
+    `state = self.state[p]` and `for group in self.param_groups` name tables that outlive the step.
+    """
+    if "." in name or name not in frame.env or name in frame.globals:
+        return False
+    return all(type(option) is not Dict or option.held_by is None for option in options(frame.env[name]))
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:

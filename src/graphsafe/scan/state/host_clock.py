@@ -11,12 +11,18 @@ from graphsafe.scan.state.own_changes import own_change
 KEY = "clock"
 
 
-def read(frame: Frame, node: ast.Call) -> Number:
-    """Return the number of a clock, marked as state. Its uses are noted, since most clocks only time the step."""
+VERSION = "version"
+
+
+def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
+    """Return the number of a clock, marked as state. Its uses are noted, since most clocks only time the step.
+
+    The version of a tensor, `x._version`, is such a number too: each write in place advances it.
+    """
     # The line is counted from the function's first line, so that edits above the function do not change it.
     line = node.lineno - (frame.node.lineno if frame.node is not None else 0)
-    key = f"{KEY}::{frame.ref}:{line}:{node.col_offset}"
-    value = Number(type="float", state=(key,))
+    key = f"{kind}::{frame.ref}:{line}:{node.col_offset}"
+    value = Number(type="float" if kind == KEY else "int", state=(key,))
     if frame.hot:
         frame.engine.note(own_change(frame, node, key, ast.unparse(node), value, keyed=False))
     return value

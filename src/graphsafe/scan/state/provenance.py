@@ -203,6 +203,12 @@ def is_rare(frame: Frame) -> bool:
     return any(test.target.startswith(CAPACITY) for test in frame.lazy)
 
 
+def is_remade(frame: Frame, text: str) -> bool:
+    """Return whether the current line runs only if the tensor `text` has another shape than is needed:
+    `if self.grid.shape != x.shape:`."""
+    return any(test.target.startswith(f"{CAPACITY}{text}.shape") for test in frame.lazy)
+
+
 def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
     """Return the attributes whose tensors an expression reads."""
 

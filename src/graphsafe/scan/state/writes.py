@@ -9,7 +9,17 @@ from graphsafe.scan.domain.events import span_of
 from graphsafe.scan.domain.held import entry
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import Write
-from graphsafe.scan.domain.values import Dict, Instance, Sequence, Value, as_tensor, named, options
+from graphsafe.scan.domain.values import (
+    Dict,
+    Instance,
+    Number,
+    Sequence,
+    Value,
+    as_tensor,
+    describe,
+    named,
+    options,
+)
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.cached_entries import may_drop_entries
@@ -23,6 +33,7 @@ from graphsafe.scan.state.provenance import (
     is_made_along,
     is_put_back,
     is_rare,
+    is_remade,
     names_own,
     sources,
 )
@@ -72,8 +83,15 @@ def write_attribute(
     augmented: bool = False,
 ) -> None:
     """Record that hot code assigns `holder.name`."""
+    if type(value) is Instance:
+        _write_replaced(frame, value, f"{holder}.{name}", node, written)
     key = frame.attributes.key(owner.ref, name)
     before = frame.attributes.initial(owner, name)
+    was, now = as_tensor(before)[0] if before is not None else None, as_tensor(value)[0]
+    is_moved = was is not None and now is not None and not was.pinned and (was.where, now.where) == ("host", "device")
+    if is_moved and was is not None and converts(written, f"{holder}.{name}"):
+        # `self.table = self.table.to(x.device)` copies in the first step only.
+        frame.emit("Transfer", "blocking", written or node, level="note", value=describe(was))
     write(
         frame,
         key,
@@ -87,6 +105,18 @@ def write_attribute(
         lasting=_outlasts(frame, owner, holder),
         made=owner.made,
     )
+
+
+def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, written: ast.expr | None) -> None:
+    """Record the numbers of a new object that come from the object which it replaces, as in `self.clock =
+    replace(self.clock, tick=self.clock.tick + 1)`."""
+    call = bound_expression(frame, written)
+    for keyword in call.keywords if isinstance(call, ast.Call) else ():
+        key = frame.attributes.key(made.ref, keyword.arg or "")
+        value = frame.evaluate_quietly(keyword.value)
+        # A plain `scale=old.scale` takes the number over as it is.
+        if type(value) is Number and key in value.state and dotted(keyword.value) is None:
+            write(frame, key, f"{text}.{keyword.arg}", value, None, node, keyword.value, augmented=True)
 
 
 def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:
@@ -256,6 +286,7 @@ def write(
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
             rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
+            remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
             constructed=constructs(assigned),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence as Seq
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept
 from graphsafe.scan.domain.joins import element_of, join, join_all
+from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -36,7 +38,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.interpreter import members
-from graphsafe.scan.interpreter.calls import constructors
+from graphsafe.scan.interpreter.calls import constructors, handed_to_loops
 from graphsafe.scan.models import (
     containers,
     library,
@@ -60,6 +62,7 @@ HOOK_METHODS = frozenset(
     ).split()
 )
 "Methods of torch's modules and tensors whose callable arguments run in every step."
+_MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
 "The most implementations of one call that are followed with its arguments; further ones become roots."
 
@@ -200,7 +203,10 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
             result = call_value(frame, node, module, replace(arguments, positional=(result,), keywords={}))
         return result
     _note_arguments(frame, node, arguments)
-    return unknown_result(arguments)
+    result = unknown_result(arguments)
+    # A step goes on with what its model returns.
+    of_model = result.device and _MODEL.search(dotted(node.func) or "") is not None
+    return replace(result, step=True) if of_model else result
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
@@ -215,6 +221,7 @@ def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
 def _function(frame: Frame, node: ast.Call, function: Function, arguments: Arguments) -> Value:
     if function.cached:
         return _cached(frame, node, function, arguments)
+    handed_to_loops.note(frame, function, arguments)
     return frame.call(node, function, arguments)
 
 
@@ -288,7 +295,7 @@ def _instance_method(
         value = members.of_instance(frame, node, receiver, name, source_text(function))
         return call_value(frame, node, value, arguments)
     if frame.attributes.is_module(receiver.ref):
-        made = module_methods.of_module(frame, receiver, name)
+        made = module_methods.of_module(frame, node, receiver, name, arguments)
         if made is not None:
             return made
     return tensors.method_of_unknown(frame, node, Unknown(receiver.step, receiver.step), name, arguments)

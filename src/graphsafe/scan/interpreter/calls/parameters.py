@@ -171,7 +171,7 @@ class _Parameter:
             named = self._named()
             if named is not None:
                 return Instance(named, step=_is_hot_root(frame), declared=True)
-        return _rest(frame) if passed is None else passed
+        return bound_to(_rest(frame) if passed is None else passed, self.node.arg)
 
     def _is_of_environment(self) -> bool:
         owner = self.frame.owner

@@ -35,6 +35,8 @@ DEBUG_NAME = re.compile(
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
 "Parameters, off by default, which say that the call prepares a capture and is no step."
+USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|hip_?)graphs?(_mode)?$")
+"Flags that are on where graphs are used: no capture takes the other branch."
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
         # If there is no answer under torch.compile, neither branch is excluded there.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
     verdict = _judge_value(test, known)
+    if verdict is NOTHING:
+        is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+        if USES_GRAPHS.search(dotted(test.operand if is_negated else test) or ""):  # type: ignore[attr-defined]
+            return Verdict(guarded=is_negated, text=_text(test))
     return verdict if compiled is None else replace(verdict, plain=not compiled, text=verdict.text or _text(test))
 
 

@@ -1,0 +1,52 @@
+"""Tables at module level that a decorator fills with the classes and functions that it decorates."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.project import Binding, Project
+
+MAX_ENTRIES = 40
+"A table with more entries does not say which one a step uses."
+
+
+def entries_of(project: Project, path: str, table: str) -> list[Binding]:
+    """Return the classes and functions that decorators of a table's file put into it."""
+    found: list[Binding] = []
+    for decorator in _fillers(project, path, table):
+        for other in sorted(project.files.paths):
+            if f"@{decorator}".encode() in (project.files.data(other) or b""):
+                found += _decorated(project, other, decorator, f"{path}::{decorator}")
+    return found if len(found) <= MAX_ENTRIES else []
+
+
+def _fillers(project: Project, path: str, table: str) -> Iterator[str]:
+    """Yield the functions of a file that store a parameter, their own or one of an inner function, in the table."""
+    file = project.files.index(path)
+    stores = project.files.search(path, re.compile(rf"^[ \t]+{table}\[[^\]\n]+\] = (\w+)$", re.M))
+    for name in file.functions if file is not None and stores else ():
+        node = project.function_node(f"{path}::{name}") if "." not in name else None
+        parameters = {argument.arg for argument in inside(node, ast.arg)} if node is not None else set()
+        if any(
+            isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id == table
+            for store in (inside(node, ast.Assign) if node is not None else ())
+            if isinstance(store.value, ast.Name) and store.value.id in parameters
+            for target in store.targets
+        ):
+            yield name
+
+
+def _decorated(project: Project, path: str, decorator: str, ref: str) -> Iterator[Binding]:
+    file = project.files.index(path)
+    binding = project.resolve(file, decorator) if file is not None else None
+    if file is None or binding is None or binding.ref != ref:
+        return
+    for name, cls in file.classes.items():
+        if decorator in cls.decorators:
+            yield Binding("class", name, path)
+    for name, function in file.functions.items():
+        if function.owner is None and decorator in function.decorators:
+            yield Binding("function", name, path)

@@ -1,0 +1,575 @@
+"""Lines that real projects repaired, each in a small module of its own, and code that looks like them and is sound."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+from .conftest import Scan
+
+HAZARDS = {
+    "a running average without a momentum": """
+        class Encoder(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(8, momentum=None)
+
+            def forward(self, x):
+                return torch.relu(self.norm(x))  # expect: GS106
+        """,
+    "weights loaded from the host": """
+        class Slow:
+            def __init__(self, net):
+                self.net = net
+                self.saved = {k: v.detach().cpu() for k, v in net.state_dict().items()}
+
+            def pull(self, x):
+                self.net.load_state_dict(self.saved)  # expect: GS304
+                return self.net(x)
+
+        def build(device):
+            return Slow(nn.Linear(4, 4).to(device)).pull, (torch.rand(2, 4, device=device),)
+        """,
+    "saved tensors kept on the host": """
+        class Offload(nn.Module):
+            def pack(self, t):
+                return t.device, t.cpu()  # expect: GS103
+
+            def unpack(self, packed):
+                device, t = packed
+                return t.to(device)  # expect: GS304
+
+            def forward(self, x):
+                with torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack):
+                    return (x * x).sum()
+        """,
+    "an index that numpy drew": """
+        import numpy as np
+
+        class Shuffle:
+            def __init__(self, n, device):
+                self.u = torch.rand(n, device=device)
+                self.order = np.random.permutation(n)
+
+            def step(self):
+                return self.u[self.order]  # expect: GS302
+
+        def build(device):
+            return Shuffle(8, device).step, ()
+        """,
+    "fields of a dataclass moved one by one": """
+        from dataclasses import dataclass, fields, replace
+
+        @dataclass
+        class Batch:
+            ids: torch.Tensor
+            n: int = 0
+
+            def to(self, device):
+                moved = {}
+                for f in fields(self):
+                    v = getattr(self, f.name)
+                    moved[f.name] = v.to(device) if isinstance(v, torch.Tensor) else v  # expect: GS304
+                return replace(self, **moved)
+
+        class Scorer:
+            def __init__(self, device):
+                self.device = device
+                self.table = torch.rand(8, 4, device=device)
+                self.batch = Batch(torch.zeros(4, dtype=torch.long))
+
+            def step(self):
+                return self.table[self.batch.to(self.device).ids]
+
+        def build(device):
+            return Scorer(device).step, ()
+        """,
+    "a counter in an object that each step replaces": """
+        from dataclasses import dataclass, replace
+
+        @dataclass(frozen=True)
+        class Clock:
+            tick: int = 0
+            rate: float = 0.1
+
+        class Decay:
+            def __init__(self, device):
+                self.clock = Clock()
+                self.w = torch.rand(8, device=device)
+
+            def step(self):
+                self.clock = replace(self.clock, tick=self.clock.tick + 1)  # expect: GS702
+                self.w.mul_(1 - self.clock.rate / (1 + self.clock.tick))
+                return self.w
+
+        def build(device):
+            return Decay(device).step, ()
+        """,
+    "a key whose hash is on the device": """
+        class Slot:
+            def __init__(self, t):
+                self.t = t
+
+            def __hash__(self):
+                return hash(self.t.item())  # expect: GS101
+
+            def __eq__(self, other):
+                return torch.equal(self.t, other.t)  # expect: GS106
+
+        class Memo:
+            def __init__(self):
+                self.known = {}
+
+            def step(self, x):
+                return x if Slot(x.sum()) in self.known else x + 1
+
+        def build(device):
+            return Memo().step, (torch.rand(4, device=device),)
+        """,
+    "an event that is recorded before the work": """
+        class Early:
+            def __init__(self, device):
+                self.side = torch.cuda.Stream(device)
+                self.done = torch.cuda.Event()
+                self.w = torch.rand(64, 64, device=device)
+
+            def step(self, x):
+                main = torch.cuda.current_stream()
+                self.side.wait_stream(main)
+                with torch.cuda.stream(self.side):  # expect: GS603
+                    self.done.record()
+                    y = x @ self.w
+                main.wait_event(self.done)
+                return y + x
+
+        def build(device):
+            return Early(device).step, (torch.rand(64, device=device),)
+        """,
+    "one of several lanes that is joined": """
+        class Lanes:
+            def __init__(self, device):
+                self.lanes = [torch.cuda.Stream(device) for _ in range(3)]
+                self.w = torch.rand(16, 16, device=device)
+
+            def step(self, x):
+                main = torch.cuda.current_stream()
+                found = []
+                for lane in self.lanes:
+                    lane.wait_stream(main)
+                    with torch.cuda.stream(lane):  # expect: GS603
+                        found.append(x @ self.w)
+                main.wait_stream(self.lanes[0])
+                return sum(found)
+
+        def build(device):
+            return Lanes(device).step, (torch.rand(16, device=device),)
+        """,
+    "work of a thread": """
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Halves:
+            def __init__(self, device):
+                self.pool = ThreadPoolExecutor(2)
+                self.w = torch.rand(16, 16, device=device)
+
+            def half(self, x):
+                return x @ self.w
+
+            def step(self, a, b):
+                later = self.pool.submit(self.half, a)  # expect: GS604
+                return later.result() + self.half(b)
+
+        def build(device):
+            return Halves(device).step, (torch.rand(16, device=device), torch.rand(16, device=device))
+        """,
+    "the default stream chosen": """
+        class Plain(nn.Module):
+            def forward(self, x):
+                torch.cuda.set_stream(torch.cuda.default_stream())  # expect: GS604
+                return x * 2
+        """,
+    "a state bound anew in a dict of the caller": """
+        class Mixer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a = nn.Parameter(torch.rand(8))
+
+            def forward(self, x, params):
+                state = params["ssm"] * self.a + x
+                params["ssm"] = state  # expect: GS703
+                return state
+
+        def build(device):
+            return Mixer().to(device), (torch.rand(8, device=device), {"ssm": torch.zeros(8, device=device)})
+        """,
+    "a hook that another function makes": """
+        class Monitor:
+            def __init__(self):
+                self.peak = 0.0
+
+            def attach(self, model):
+                def watch(name):
+                    def hook(layer, given, result):
+                        self.peak = max(self.peak, result.abs().max().item())  # expect: GS101
+
+                    return hook
+
+                for name, layer in model.named_modules():
+                    layer.register_forward_hook(watch(name))
+        """,
+    "a step of a sampler": """
+        class Euler:
+            def sample_step(self, model, x, sigma):
+                d = (x - model(x, sigma)) / sigma
+                if sigma.item() > 0.1:  # expect: GS101
+                    d = d + torch.randn_like(d) * 0.01
+                return x + d
+        """,
+    "work that the version of an input decides": """
+        class Cached:
+            def __init__(self, device):
+                self.w = torch.rand(8, 8, device=device)
+                self.kept = torch.zeros(8, device=device)
+                self.seen = -1
+
+            def solve(self, x):
+                if x._version != self.seen:  # expect: GS702
+                    self.kept.copy_(self.w @ x)
+                    self.seen = x._version  # expect: GS702
+                return self.kept * 2
+
+        def build(device):
+            return Cached(device).solve, (torch.rand(8, device=device),)
+        """,
+    "a table that is made anew for another shape": """
+        class Detect(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.grid = torch.zeros(1)
+
+            def forward(self, x):
+                if self.grid.shape[-2:] != x.shape[-2:]:
+                    self.grid = torch.arange(x.shape[-1], device=x.device).float()  # expect: GS705
+                return x + self.grid
+        """,
+    "what a graph of any function returns": """
+        class Replayer:
+            def __init__(self, fn, example):
+                self.given = example.clone()
+                side = torch.cuda.Stream("cuda:0")
+                side.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(side):
+                    fn(self.given)
+                torch.cuda.current_stream().wait_stream(side)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph, stream=side):
+                    self.made = fn(self.given)
+
+            def run(self, x):
+                self.given.copy_(x)
+                self.graph.replay()
+                return self.made.clone()
+
+        def rollout(policy, obs, n):
+            replayer = Replayer(policy, obs)
+            for _ in range(n):
+                act = replayer.run(obs)
+                obs = obs + act
+                if act.abs().max() > 100:  # expect: GS102
+                    break
+            return obs
+        """,
+    "a method that is timed": """
+        import time
+
+        def bench(fn, n=100):
+            begin = time.perf_counter()
+            for _ in range(n):
+                fn()
+            return (time.perf_counter() - begin) / n
+
+        class Jacobi:
+            def __init__(self, n):
+                self.a = torch.rand(n, n, device="cuda:0")
+                self.x = torch.zeros(n, device="cuda:0")
+
+            def sweep(self):
+                self.x.sub_(self.a @ self.x)
+                return float(self.x.norm())  # expect: GS101
+
+        if __name__ == "__main__":
+            print("seconds", bench(Jacobi(256).sweep))
+        """,
+    "a class of the script that captures": """
+        class Mix:
+            def __init__(self, n, device):
+                self.w = torch.rand(n, n, device=device)
+
+            def step(self, x):
+                y = x @ self.w
+                return y if y.sum() > 0 else -y  # expect: GS102
+
+        side = torch.cuda.Stream("cuda:0")
+        mix, x = Mix(8, "cuda:0"), torch.rand(8, device="cuda:0")
+        with torch.cuda.stream(side):
+            mix.step(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=side):
+            y = mix.step(x)
+        graph.replay()
+        """,
+    "a loop that serves a model": """
+        class Server:
+            def __init__(self, model):
+                self.model = model.cuda()
+                self.eos = 2
+
+            async def serve(self, inbox, outbox):
+                while True:
+                    ids = await inbox.get()
+                    logits = self.model(ids.cuda(non_blocking=True))
+                    if (logits.argmax(-1) == self.eos).all():  # expect: GS102
+                        break
+                    await outbox.put(logits.argmax(-1).tolist())  # expect: GS101
+        """,
+    "gradients of parameters from elsewhere": """
+        class Scaler:
+            def __init__(self, params):
+                self.params = list(params)
+
+            def norm(self):
+                return torch.nn.utils.get_total_norm([p.grad for p in self.params]).item()  # expect: GS101
+
+        class Opt(torch.optim.Optimizer):
+            def __init__(self, params):
+                super().__init__(params, {})
+                self.scaler = Scaler(self.param_groups[0]["params"])
+
+            def step(self, closure=None):
+                norm = self.scaler.norm()
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.data.add_(p.grad, alpha=-1.0 / norm)
+        """,
+    "a class that its decorator enters in a table": """
+        PENALTIES = {}
+
+        def register(name):
+            def enter(cls):
+                PENALTIES[name] = cls
+                return cls
+
+            return enter
+
+        @register("repeat")
+        class Repeat:
+            def apply_to(self, logits, seen):
+                logits[:, seen.unique()] -= 1.0  # expect: GS201
+                return logits
+
+        class Head(nn.Module):
+            def __init__(self, settings):
+                super().__init__()
+                self.out = nn.Linear(16, 100)
+                self.penalty = PENALTIES[settings.penalty]()
+
+            def forward(self, h, ids):
+                return self.penalty.apply_to(self.out(h), ids)
+        """,
+}
+SOUND = {
+    "a table that the first step makes": """
+        class Detect(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.n = n
+                self.grid = None
+
+            def forward(self, x):
+                if self.grid is None:
+                    self.grid = torch.arange(self.n, device=x.device).float()
+                return x + self.grid
+        """,
+    "an entry for the identity of a weight": """
+        class Folded(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.rand(8, 8))
+                self.known = {}
+
+            def forward(self, x: torch.Tensor):
+                if id(self.w) not in self.known:
+                    self.known[id(self.w)] = self.w @ self.w
+                return x @ self.known[id(self.w)]
+        """,
+    "a helper that tries again": """
+        def repeat_on_error(fn, n=3):
+            for _ in range(n):
+                try:
+                    return fn()
+                except OSError:
+                    pass
+
+        class Loader:
+            def read_all(self):
+                return float(torch.load("weights.pt")["scale"])
+
+        if __name__ == "__main__":
+            repeat_on_error(Loader().read_all)
+        """,
+    "lanes that are all joined by events": """
+        class Lanes:
+            def __init__(self, device):
+                self.lanes = [torch.cuda.Stream(device) for _ in range(3)]
+                self.done = [torch.cuda.Event() for _ in range(3)]
+                self.w = torch.rand(16, 16, device=device)
+
+            def step(self, x):
+                main = torch.cuda.current_stream()
+                found = []
+                for lane, done in zip(self.lanes, self.done):
+                    lane.wait_stream(main)
+                    with torch.cuda.stream(lane):
+                        found.append(x @ self.w)
+                        done.record()
+                for done in self.done:
+                    main.wait_event(done)
+                return sum(found)
+
+        def build(device):
+            return Lanes(device).step, (torch.rand(16, device=device),)
+        """,
+    "a thread that chooses the stream of the step": """
+        from concurrent.futures import ThreadPoolExecutor
+
+        class Halves:
+            def __init__(self, device):
+                self.pool = ThreadPoolExecutor(2)
+                self.w = torch.rand(16, 16, device=device)
+
+            def half(self, x, stream):
+                with torch.cuda.stream(stream):
+                    return x @ self.w
+
+            def step(self, a):
+                return self.pool.submit(self.half, a, torch.cuda.current_stream()).result()
+
+        def build(device):
+            return Halves(device).step, (torch.rand(16, device=device),)
+        """,
+    "an entry of the caller's dict written in place": """
+        class Mixer(nn.Module):
+            def forward(self, x, params):
+                params["ssm"].mul_(0.9).add_(x)
+                params["out"] = params["ssm"] + 1
+                return params["out"]
+
+        def build(device):
+            return Mixer(), (torch.rand(8, device=device), {"ssm": torch.zeros(8, device=device)})
+        """,
+    "gradients in pinned memory": """
+        class Offload(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.rand(8))
+                self.kept = torch.empty(8, pin_memory=True)
+
+            def forward(self, x):
+                self.kept.grad.copy_(self.w.grad, non_blocking=True)
+                return x * self.w
+        """,
+    "entries that the first step of an optimizer makes": """
+        class Lion(torch.optim.Optimizer):
+            @torch.no_grad()
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    if "start" not in group:
+                        group["start"] = group["params"][0].grad.norm().item()
+                    for p in group["params"]:
+                        state = self.state[p]
+                        if "scale" not in state:
+                            state["scale"] = torch.tensor(1.0, device=p.device)
+                        p.sub_(p.grad.sign() * state["scale"])
+        """,
+    "the host's copy of lengths": """
+        class Varlen(nn.Module):
+            def forward(self, q, cu_seqlens, cu_seqlens_cpu):
+                if (cu_seqlens_cpu[1:] - cu_seqlens_cpu[:-1]).max() > 8:
+                    q = q * 2
+                return q[: int(cu_seqlens_cpu[-1])] + cu_seqlens[0]
+        """,
+    "the state of the host's generator": """
+        class Drop(nn.Module):
+            def forward(self, x):
+                torch.set_rng_state(torch.get_rng_state())
+                return x
+        """,
+    "code for steps without graphs": """
+        class Experts(nn.Module):
+            def __init__(self, settings):
+                super().__init__()
+                self.enable_cuda_graph = settings.graphs
+                self.w = nn.Parameter(torch.rand(4, 8, 8))
+
+            def forward(self, x, expert, use_cuda_graph: bool = True):
+                if not use_cuda_graph:
+                    x = x + expert.unique().sum()
+                if self.enable_cuda_graph:
+                    return x @ self.w.sum(0)
+                return x @ self.w[expert.unique()].sum(0)
+        """,
+    "a plan that takes a number over": """
+        from dataclasses import dataclass, replace
+
+        @dataclass(frozen=True)
+        class Plan:
+            scale: float
+            width: int
+
+        class Mover:
+            def __init__(self):
+                self.plan = Plan(scale=1.0, width=4)
+
+            def step(self, x):
+                self.plan = replace(self.plan, scale=self.plan.scale, width=x.shape[0])
+                return x * self.plan.scale
+
+        def build(device):
+            return Mover().step, (torch.rand(4, device=device),)
+        """,
+}
+
+
+@pytest.mark.parametrize("source", HAZARDS.values(), ids=HAZARDS)
+def test_lines_that_wait_copy_or_go_stale(scan: Scan, source: str) -> None:
+    expected = [
+        (match[1], line.strip()) for line in source.splitlines() if (match := re.search(r"expect: (\w+)", line))
+    ]
+    assert scan(source) == expected
+
+
+@pytest.mark.parametrize("source", SOUND.values(), ids=SOUND)
+def test_code_that_only_looks_like_it(scan: Scan, source: str) -> None:
+    assert scan(source) == []
+
+
+def test_a_table_that_the_first_step_moves_is_a_note(tmp_path: Path) -> None:
+    source = """
+        class Rotary(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.freq = torch.arange(8) / 8
+
+            def forward(self, x: torch.Tensor):
+                self.freq = self.freq.to(x.device)
+                return x * self.freq
+    """
+    (tmp_path / "rotary.py").write_text("import torch\n" + textwrap.dedent(source), encoding="utf-8")
+    found = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [(f.code, f.level, f.location.line) for f in found] == [("GS304", "note", 9)]
