@@ -71,7 +71,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 
 def test_known_findings_are_left_out_and_new_ones_are_not(project: Project) -> None:
-    assert project.run(".") == (0, "no findings; 2 in the baseline\n", "")
+    assert project.run(".") == (0, "no findings; 2 in the baseline; 1 root read\n", "")
     assert project.run("hot.py")[0] == 0
     project.edit("hot.py", "y.mean()", "y.max().item()")
     # On the same line, of the same rule: one finding, with two causes.

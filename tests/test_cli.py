@@ -204,7 +204,8 @@ def test_what_is_only_possible_is_said_on_request(project: Path, capsys: pytest.
     # Below its default level logging never looks at what it is given.
     logged = "import logging\n" + HOT.replace("return x * x.sum().item()", 'logging.info("%s", x)')
     (project / "hot.py").write_text(logged, encoding="utf-8")
-    assert here(capsys, "scan", "hot.py") == (0, "no findings\n", "")
+    hidden = "no findings; 1 root read, 1 possible finding hidden (--confidence possible)\n"
+    assert here(capsys, "scan", "hot.py") == (0, hidden, "")
     code, out, _ = here(capsys, "scan", "hot.py", "--confidence", "possible", "--format", "json")
     assert code == 1 and {finding["confidence"] for finding in json.loads(out)["findings"]} == {"possible"}
 

@@ -58,7 +58,7 @@ def test_keys_are_those_of_the_design_in_their_order() -> None:
     report = as_json(samples.CAPTURE)
     assert " ".join(report) == (
         "schema tool command created environment target verdict evidence findings limits devices plan support "
-        "executed hot_lines"
+        "executed hot_lines reach"
     )
     assert " ".join(report["findings"][0]) == (
         "code rule level confidence source device location region call_chain further_roots count "

@@ -917,26 +917,3 @@ def test_who_searches_hyperparameters_takes_no_step(tmp_path: Path, library: str
     for name, text in (("__init__", ""), ("space", source)):
         (tmp_path / "search" / f"{name}.py").write_text(text)
     assert [f.code for f in scan_paths([tmp_path], Config(root=tmp_path)).findings] == codes
-
-
-@pytest.mark.parametrize(
-    ("flags", "codes"), [("True, False", []), ("True, True", ["GS101"]), ("False, True", ["GS101"])]
-)
-def test_a_module_that_says_that_it_prepares_data_is_not_hot(tmp_path: Path, flags: str, codes: list[str]) -> None:
-    source = f"""\
-import torch
-
-class Transform(torch.nn.Module):
-    is_preprocessor, is_postprocessor = None, None
-
-class Sizes(Transform):
-    is_preprocessor: bool = {flags.partition(", ")[0]}
-    is_postprocessor: bool = {flags.partition(", ")[2]}
-
-    def forward(self, inputs: torch.Tensor):
-        return inputs[: inputs.max().item()]
-"""
-    (tmp_path / "kit").mkdir()
-    for name, text in (("__init__", ""), ("transforms", source)):
-        (tmp_path / "kit" / f"{name}.py").write_text(text)
-    assert [f.code for f in scan_paths([tmp_path], Config(root=tmp_path)).findings] == codes

@@ -143,6 +143,16 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a scan looked."""
+
+    roots: int
+    "Number of functions at which it began to read."
+    hidden: int
+    "Number of findings that are only possible, which were not asked for."
+
+
+@dataclass(frozen=True, slots=True)
 class Bucket:
     """One point of the bucket axes, e.g. `{"batch": 4, "q_len": 1}`, with its own verdict and probes."""
 
@@ -223,6 +233,8 @@ class Report:
     "The lines of the project that the captured steps ran; None for a scan."
     hot_lines: HotLines | None = None
     "How many of a scan's hot lines the captures given to it have run."
+    reach: Reach | None = None
+    "How far a scan looked; None for a capture."
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:

@@ -9,7 +9,7 @@ from itertools import groupby
 
 from graphsafe.report.capture_text import capture_blocks, verdict_lines
 from graphsafe.report.frame import code_frame
-from graphsafe.report.model import LEVELS, Finding, Level, Limit, Report, is_in_baseline, unsuppressed
+from graphsafe.report.model import LEVELS, Finding, Level, Limit, Reach, Report, is_in_baseline, unsuppressed
 from graphsafe.report.source import Lines
 from graphsafe.report.text import Paint, cells, chained, count, level_counts, listed, painter, printable, wrapped
 
@@ -251,9 +251,15 @@ def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint)
     suppressed = len(report.findings) - len(shown) - known
     hidden = [f"{suppressed} suppressed"] * bool(suppressed) + [f"{known} in the baseline"] * bool(known)
     text += f"; {', '.join(hidden)}" if hidden else ""
+    text += "" if report.reach is None else _reach(report.reach)
     if report.verdict is None:
         return wrapped(text, width)
     return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", width, paint)
+
+
+def _reach(reach: Reach) -> str:
+    hidden = f", {count(reach.hidden, 'possible finding')} hidden (--confidence possible)" if reach.hidden else ""
+    return f"; {count(reach.roots, 'root')} read{hidden}"
 
 
 def _first_paragraph(text: str) -> str:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from graphsafe.config import Config, is_project_root
 from graphsafe.files import from_here
-from graphsafe.report.model import Confidence, Environment, Limit, Report, Tool
+from graphsafe.report.model import Confidence, Environment, Limit, Reach, Report, Tool
 from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.scan.cache.scan_cache import ScanCache
 from graphsafe.scan.deep_stack import run_deep
@@ -242,6 +242,7 @@ def _report(
         findings=tuple(linter.findings(wanted, candidates.paths)),
         limits=tuple(_limits(driver, linter, candidates, wanted)),
         devices=None,
+        reach=Reach(len(driver.record.roots), linter.hidden()),
     )
 
 

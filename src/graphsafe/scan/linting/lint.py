@@ -123,6 +123,11 @@ class Linter:
 
         return fingerprinted(findings, text_of, cache(self._from_root))
 
+    def hidden(self) -> int:
+        """Return how many possible findings `findings` left out."""
+        found = ((path, line, code) for path, hidden in self._hidden.items() for line, _, code in hidden)
+        return len({one for one in found if self._enabled(one[2], one[0])})
+
     def _match(
         self,
         place: Place,

@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
-from graphsafe.scan.roots.hot_roots import HotnessRules, is_preprocessor
+from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
@@ -131,11 +131,10 @@ class _Forms:
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
         self._imports_torch = file.imports_torch
-        self._preparing = {name for name in file.classes if is_preprocessor(engine, f"{file.path}::{name}")}
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 
     def why(self, facts: FunctionFacts) -> str | None:
-        if is_kernel(facts.decorators) or _PREPARES_DATA.search(facts.name) or facts.owner in self._preparing:
+        if is_kernel(facts.decorators) or _PREPARES_DATA.search(facts.name):
             return None
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:

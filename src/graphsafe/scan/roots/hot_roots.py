@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Region
-from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.record import AROUND_GRAPHS, COMPILED, ENTRY_POINT
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
@@ -161,7 +160,7 @@ def roots_of(
     for cls in file.classes.values():
         ref = f"{file.path}::{cls.name}"
         # Tests call the modules that they define; nobody captures these.
-        if is_test or not engine.attributes.is_module(ref) or is_preprocessor(engine, ref):
+        if is_test or not engine.attributes.is_module(ref):
             continue
         # Calling a module runs its own `__call__`, if it has one, before `forward`.
         for name in ("__call__", "forward"):
@@ -183,12 +182,6 @@ def roots_of(
             yield ref, receiver, ENTRY_POINT if region == "captured" else AROUND_GRAPHS
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, f"{COMPILED} that captures"
-
-
-def is_preprocessor(engine: Engine, ref: str) -> bool:
-    """Return whether a module says by its flags that it prepares data, and does not work on a model's results."""
-    before, after = (engine.attributes.of_class(ref, name) for name in ("is_preprocessor", "is_postprocessor"))
-    return const_of(before) is True and const_of(after) is not True
 
 
 def _region_of_entry_point(
