@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
@@ -51,3 +53,15 @@ def test_a_step_that_reads_a_clock_is_not_ready(reports: dict[str, Report], name
 def test_what_decides_nothing_is_ready(reports: dict[str, Report], name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert probes_of(reports[name])["horizon"]["steps"] > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [("particle_filter", ["GS102", "GS106", "GS201"]), ("beam_manager", ["GS101", "GS402"])],
+)
+def test_a_cause_that_is_named_is_not_blamed_again(prove: Prove, name: str, codes: list[str]) -> None:
+    """A branch by a device value, and a tensor that grows, also make later steps differ."""
+    target = Path(__file__).parents[1] / "scan" / "fresh9" / name / "main.py"
+    (report,) = prove([f"{target}:build"], "sim")
+    assert report["verdict"] == "not-ready"
+    assert sorted(codes_of(report, "error")) == codes

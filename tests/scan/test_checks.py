@@ -521,3 +521,24 @@ def test_a_file_may_turn_off_the_checks_of_all_distributions(scan, value: str, c
                 return torch.distributions.Normal(mean, deviation).log_prob(action)
     """
     assert len(scan("GS106", source)) == count
+
+
+@pytest.mark.parametrize(("value", "count"), [("True", 1), ("False", 0), ("settings.checks", 0)])
+def test_a_package_may_turn_off_the_checks_of_all_distributions(tmp_path: Path, value: str, count: int) -> None:
+    package = tmp_path / "agent"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "cli.py").write_text(
+        "from torch.distributions import Distribution\n\ndef main(settings):\n"
+        f"    Distribution.set_default_validate_args({value})\n"
+    )
+    policy = (
+        "import torch\nfrom torch import nn\n\nclass Policy(nn.Module):\n"
+        "    def forward(self, mean: torch.Tensor, deviation: torch.Tensor, action: torch.Tensor):\n"
+        "        return torch.distributions.Normal(mean, deviation).log_prob(action)\n"
+    )
+    (package / "policy.py").write_text(policy)
+    (tmp_path / "script.py").write_text(policy)
+    found = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.code == "GS106"]
+    assert sum(f.location.path.endswith("policy.py") for f in found) == count
+    assert sum(f.location.path.endswith("script.py") for f in found) == 1

@@ -3,7 +3,7 @@
 Each set was scored once before anybody read what was missed: 33 of 52 hazards and no noisy sound module of the first,
 34 of 64 and 3 of 15 of the second, 64 of 85 and 1 of 15 of the third, 59 of 93 and 8 of 15 of the fourth, 51 of 97 and
 2 of 15 of the fifth, 59 of 86 and 5 of 15 of the sixth, 32 of 43 and 2 of 6 of the seventh, 49 of 69 and 1 of 10 of the
-eighth (docs/accuracy/modules.md).
+eighth, 33 of 46 and 1 of 12 of the ninth (docs/accuracy/modules.md).
 """
 
 from __future__ import annotations
@@ -22,8 +22,18 @@ from graphsafe.scan.api import scan_paths
 
 pytestmark = pytest.mark.child  # each set is scanned for seconds
 
-FOUND = {"fresh": 48, "fresh2": 48, "fresh3": 69, "fresh4": 76, "fresh5": 78, "fresh6": 76, "fresh7": 33, "fresh8": 51}
-"Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59, 32 and 49 were at first sight."
+FOUND = {
+    "fresh": 48,
+    "fresh2": 48,
+    "fresh3": 69,
+    "fresh4": 76,
+    "fresh5": 78,
+    "fresh6": 76,
+    "fresh7": 33,
+    "fresh8": 51,
+    "fresh9": 33,
+}
+"Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59, 32, 49 and 33 were at first sight."
 NOISY: dict[str, set[str]] = {
     "fresh": set(),
     "fresh2": {"block_tables.py"},
@@ -33,6 +43,7 @@ NOISY: dict[str, set[str]] = {
     "fresh6": {"ranker_v2"},
     "fresh7": set(),
     "fresh8": {"calibrated_int8.py"},
+    "fresh9": set(),
 }
 "Folder -> its sound modules that have a finding."
 

@@ -1513,3 +1513,38 @@ def test_a_buffer_that_a_module_keeps_on_the_host(scan: Scan, kept: str, codes: 
                 return x * self.scale.item()
         """
     assert [code for code, _ in scan(source)] == codes
+
+
+@pytest.mark.parametrize(
+    ("comment", "codes"),
+    [("CPU tensor", []), ("stays on the host", []), ("", ["GS102"]), ("on the GPU, copied from the CPU", ["GS102"])],
+)
+def test_a_comment_says_that_a_field_is_on_the_host(scan: Scan, comment: str, codes: list[str]) -> None:
+    source = f"""\
+        from dataclasses import dataclass
+
+        @dataclass
+        class Batch:
+            lengths: torch.Tensor  # {comment}
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, batch: Batch):
+                return x if batch.lengths[0] == 3 else x + 1
+        """
+    assert [code for code, _ in scan(source)] == codes
+
+
+@pytest.mark.parametrize(("read", "codes"), [("", []), ("rows = host.numpy()", [])])
+def test_memory_that_numpy_reads_may_be_pinned(scan: Scan, read: str, codes: list[str]) -> None:
+    source = f"""\
+        class Layer(nn.Module):
+            def __init__(self, pool):
+                super().__init__()
+                self.pool = pool
+
+            def forward(self, x: torch.Tensor):
+                host = self.pool.pop()[:4]
+                {read or "pass"}
+                return x + host.to(x.device, non_blocking=True)
+        """
+    assert [code for code, _ in scan(source)] == codes

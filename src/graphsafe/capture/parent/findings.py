@@ -224,9 +224,9 @@ class _Writer:
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
         blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
-        frames, span = blamed.frames or departure.frames or self._entry, blamed.span
-        here = what_departed(departure)
-        self.add(blamed.code, frames, span, expr=blamed.expr, level="error", data=blamed.data, here=here)
+        frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
+        if not blamed.is_told(frames, self.table.found):
+            self.add(blamed.code, frames, blamed.span, expr=blamed.expr, level="error", data=blamed.data, here=here)
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
         """Return whether the long run also found the tensor replaced, with the line that replaces it between

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.answers.step import HostCall
+from graphsafe.capture.parent.finding_table import Key
+from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.state import Change
@@ -14,13 +16,16 @@ from graphsafe.report.probes.state import Change
 _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
 "The kinds of change in host state by which Python may decide."
+_DECIDES = ("GS101", "GS102", "GS203")
+"""Reads of the device by which Python may decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
     """The line to blame.
 
-    `frames` is empty if several causes are possible: then only the line of the changed operation is certain.
+    `frames` is empty if several causes are possible, or none is known: then only the line of the changed operation is
+    certain.
     """
 
     code: str
@@ -28,6 +33,15 @@ class Blamed:
     span: Span | None
     expr: str | None
     data: Mapping[str, Any]
+
+    def is_told(self, frames: Sequence[CallSite], found: Collection[Key]) -> bool:
+        """Return whether findings tell the cause: the line grows, or, if no change of the host is known, a value of the
+        device decides on the host."""
+        if self.frames or self.data.get("among") or self.data.get("attribute"):
+            return (
+                bool(frames) and (self.code, shown(frames[-1].path), frames[-1].line) in found and self.code == "GS402"
+            )
+        return any(code in _DECIDES for code, _, _ in found)
 
 
 def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
@@ -45,7 +59,8 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
         return Blamed(code, call.frames, call.span, None, {"departure": says, "call": call.function})
     if len(changes) == 1 and not calls:
         change = changes[0]
-        return Blamed("GS702", change.frames, None, change.name, {"departure": says, "attribute": change.name})
+        code = "GS402" if change.how == "grows" else "GS702"
+        return Blamed(code, change.frames, None, change.name, {"departure": says, "attribute": change.name})
     path = rebound_by(departure)
     if path is not None and not calls and not changes:
         return Blamed("GS703", (), departure.span, path, {"departure": says, "attribute": path})

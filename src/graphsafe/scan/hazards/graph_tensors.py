@@ -19,6 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_plain_replay,
     is_view_of,
     own_nodes,
+    parents_in,
     place,
     viewed,
     with_statements,
@@ -90,6 +91,22 @@ class Tables:
     def functions_called(self, name: str) -> int:
         """Return how many functions of the file, in any class, have this name."""
         return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
+
+    def only_copies(self, method: str) -> bool:
+        """Return whether the file's methods of this name only copy what they are given: `self.rows[i].copy_(row)`."""
+        same = [node for name, node, _ in self.functions if name.endswith(f".{method}")]
+        return bool(same) and all(map(_only_copies, same))
+
+
+def _only_copies(method: Function) -> bool:
+    given = {argument.arg for argument in method.args.args[1:]}
+    parents = parents_in(method)
+    used = [node for node in parents if isinstance(node, ast.Name) and node.id in given]
+    writes = [parents[node] for node in used]
+    return all(
+        isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_")
+        for call in writes
+    )
 
 
 def tables(tree: ast.Module) -> Tables:

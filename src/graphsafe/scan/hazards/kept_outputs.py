@@ -77,6 +77,9 @@ def lines(found: Tables) -> Iterator[Line]:
         for call in made:
             name = names[called_name(call)]
             keeping = _keeps(call, giving[name], parents)
+            holder = parents.get(call) if keeping is call else keeping
+            if isinstance(holder, ast.Call) and found.only_copies(called_name(holder)):
+                continue
             if keeping is not None or _read_after_next(call, giving[name], made, parents):
                 kept.add(name)
                 line = keeping or call

@@ -32,7 +32,7 @@ from graphsafe.scan.interpreter.constructed import Constructed, UnderConstructio
 from graphsafe.scan.interpreter.construction_sites import built
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value
-from graphsafe.scan.symbols.declared_fields import declared_in
+from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
 from graphsafe.scan.symbols.index import items_of
 from graphsafe.scan.symbols.project import is_module_base
 
@@ -308,8 +308,10 @@ class AttributeTables:
             value = bound_value(statement, name)
             if isinstance(statement, ast.AnnAssign):
                 declared = annotated(self._engine, file, statement.annotation)
-                on_host = holds_device(declared) and name in declared_in(project, path).on_host
-                declared = placed(declared, name, False, "host" if on_host else "any")
+                if holds_device(declared):
+                    on_host = name in declared_in(project, path).on_host
+                    on_host = on_host or is_said_to_be_on_host(project, path, facts.fields[name][1])
+                    declared = placed(declared, name, False, "host" if on_host else "any")
                 if value is None or (type(declared) is not Unknown and type(declared) is not Number):
                     return declared
                 if isinstance(value, ast.Constant) and value.value is None:

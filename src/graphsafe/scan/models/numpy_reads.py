@@ -28,9 +28,15 @@ def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     for name in _names_read(node):
         known = frame.env.get(name)
         if known is not None and any(type(option) is Tensor for option in options(known)):
-            moved = (replace(one, where="host") if type(one) is Tensor else one for one in options(known))
-            frame.env[name] = join_all(moved)
+            frame.env[name] = join_all(_on_host(one) for one in options(known))
     return ARRAY
+
+
+def _on_host(value: Value) -> Value:
+    """Return the value as numpy can read it; it may be pinned, so a later copy to the device need not wait."""
+    if type(value) is not Tensor or value.where == "host":
+        return value
+    return replace(value, where="host", certain=False)
 
 
 def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:

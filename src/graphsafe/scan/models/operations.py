@@ -62,13 +62,29 @@ _DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
+_SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "Operations whose effect is a host read of their size arguments, not of the tensor itself."
 
 
+def _checks_are_off(frame: Frame) -> bool:
+    """Return whether the file, or its package by a value that it may be given, turns off that distributions check
+    values."""
+    files = frame.project.files
+    package, _, inside = frame.file.module.partition(".")
+
+    def read() -> frozenset[str]:
+        setting = (files.index(path) for path in files.names if _SETS_CHECKS.search(files.data(path) or b""))
+        return frozenset(file.module.partition(".")[0] for file in setting if file is not None and "." in file.module)
+
+    return bool(files.search(frame.path, _TURNS_CHECKS_OFF)) or (
+        bool(inside) and package in files.table("packages that set checks", read)
+    )
+
+
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
     """Emit the effects of a call of an op of the table, and return its result."""
-    if name.startswith(_DISTRIBUTIONS) and frame.project.files.search(frame.path, _TURNS_CHECKS_OFF):
+    if name.startswith(_DISTRIBUTIONS) and _checks_are_off(frame):
         arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
     called = _Called(frame, node, op, name, receiver, arguments)
     if frame.hot:

@@ -14,6 +14,7 @@ from graphsafe.scan.symbols.project import Project
 KEPT = re.compile(r"_on_(?<=\bkeep_on_|\bstay_on_)(?:cpu|host)\b")
 "A search that begins with plain text is twenty times as fast."
 KEPT_NAMES = frozenset(("keep_on_cpu", "keep_on_host", "stay_on_cpu", "stay_on_host"))
+_SAID = re.compile(r"#(?!.*\b(gpu|cuda|device)\b).*\b(cpu|host)\b", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,12 @@ def declared_in(project: Project, path: str) -> Declared:
     if path not in known:
         known[path] = _declared(project, path)
     return known[path]
+
+
+def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
+    """Return whether the comment on a field's line says so: `lengths: torch.Tensor  # CPU tensor`."""
+    lines = project.files.source(path).lines
+    return line <= len(lines) and _SAID.search(lines[line - 1]) is not None
 
 
 def _declared(project: Project, path: str) -> Declared:
