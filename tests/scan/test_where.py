@@ -1548,3 +1548,18 @@ def test_memory_that_numpy_reads_may_be_pinned(scan: Scan, read: str, codes: lis
                 return x + host.to(x.device, non_blocking=True)
         """
     assert [code for code, _ in scan(source)] == codes
+
+
+def test_numpy_of_a_tensor_that_a_constructor_puts_on_the_device_is_found(scan: Scan) -> None:
+    source = """\
+        import numpy as np
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.zeros(8, device="cuda")
+
+            def forward(self, x: torch.Tensor):
+                return x * np.asarray(self.table)[0]
+        """
+    assert [code for code, _ in scan(source)] == ["GS103"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Set
 
+from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import ARRAY, Tensor, Value, confidence_of, describe, options
@@ -19,12 +20,15 @@ _VIEWS = frozenset("detach reshape view flatten squeeze unsqueeze transpose perm
 def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     """Return the array that numpy makes of these values.
 
-    The tensors among them cannot lie on the device, so a copy from there is only possible, and not in later lines.
+    In code that runs, the tensors among them do not lie on the device. So a copy from there is only possible, unless a
+    constructor shows that the tensor was made there. In later lines the tensors are on the host.
     """
     for value in values:
         for tensor in tensors_in(value):
             if tensor.where == "device":
-                frame.emit("Transfer", "to-host", node, "possible", value=describe(tensor))
+                is_shown = tensor.certain and tensor.attr is not None
+                confidence: Confidence = "likely" if is_shown else "possible"
+                frame.emit("Transfer", "to-host", node, confidence, value=describe(tensor))
     for name in _names_read(node):
         known = frame.env.get(name)
         if known is not None and any(type(option) is Tensor for option in options(known)):
