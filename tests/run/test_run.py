@@ -341,7 +341,7 @@ import sys
 
 code = "import time, torch; graph = torch.cuda.CUDAGraph(); x = torch.ones(4, device='cuda')"
 code += "\\nwith torch.cuda.graph(graph): y = x * 2"
-code += "\\ngraph.replay(); print(flush=True); time.sleep(8)"
+code += "\\ngraph.replay(); print(flush=True); time.sleep(4)"
 server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 server.stdout.readline()
 """

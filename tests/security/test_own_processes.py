@@ -67,7 +67,8 @@ def _starts() -> Iterator[tuple[str, str, str, ast.Call]]:
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 module, _, name = called.rpartition(".")
-                is_starter = name in _STARTERS and (bool(module) or name != "Process")  # a report has processes, too
+                # A report has processes and pools of its own.
+                is_starter = name in _STARTERS and (bool(module) or name not in ("Process", "Pool"))
                 if module in _MODULES or (module == "os" and name in _FUNCTIONS) or is_starter:
                     yield path.name, around.get(node, ""), called, node
 
