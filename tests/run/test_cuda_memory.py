@@ -15,7 +15,6 @@ from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.run.child.cuda import sight as cuda
 from graphsafe.run.child.cuda import stacks
 from graphsafe.run.child.outside import Memory
-from graphsafe.run.child.sight import described
 from graphsafe.run.parent.idle import Readings
 from graphsafe.run.parent.merge import _by_line
 from tests.run.test_idle import ledger as ledger_of_a_graph
@@ -62,17 +61,16 @@ def test_memory_of_the_graphs_own_pool_and_beyond_a_tensor_is_left_out(tensors: 
     assert touches(tensors, kernel) == {}
 
 
-def test_lost_memory_has_the_tensor_that_got_it(tensors: dict[str, torch.Tensor]) -> None:
-    known = cuda._known(tensors.values())
-
-    def owner(address: int) -> str | None:
-        at = cuda._within([address], known).get(address)
-        return None if at is None else described(known[at])
-
+def test_lost_memory_has_the_tensor_that_got_it(
+    tensors: dict[str, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
     storage = torch.zeros(64).untyped_storage()
     memory = Memory(storage, (), "float32[64]", None, lambda _: None)
     memory.address = tensors["x"].data_ptr() + 8
-    memory.find_heir(owner)
+    memory.status = "freed"
+    assert memory.seeks_heir
+    monkeypatch.setattr(cuda, "_all_tensors", lambda: list(tensors.values()))
+    memory.found_heir(cuda.CudaSight.owners(object.__new__(cuda.CudaSight), [memory.address]).get(memory.address))
     assert memory.heir == "float32[64]"
 
 

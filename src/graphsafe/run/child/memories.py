@@ -80,7 +80,11 @@ class Memories:
                 self._suspected(memory)
                 record.suspect = False
                 self._tell(True)
-            memory.find_heir(self._sight.owner)
+        seeking = [use.memory for use in record.uses if use.memory.seeks_heir]
+        # One search of the process's tensors serves all: a reload may lose hundreds of weights at once.
+        owners = self._sight.owners([memory.address for memory in seeking]) if seeking else {}
+        for memory in seeking:
+            memory.found_heir(owners.get(memory.address))
 
     def _suspected(self, memory: Memory) -> None:
         for record, use in self._users.get(memory, ()):

@@ -101,11 +101,14 @@ class Memory:
             self.status = "rebound" if others else "freed"
             self.instead = self.instead or (maker(others[0]) if others else None)
 
-    def find_heir(self, owner: Callable[[int], str | None]) -> None:
-        """Ask at some looks after the loss which tensor has the memory now."""
-        if self.heir is None and self._asked < _MOST_ASKED:
-            self._asked += 1
-            self.heir = owner(self.address)
+    @property
+    def seeks_heir(self) -> bool:
+        """Whether to look for a tensor that has the memory now: at some looks after the loss."""
+        return self.status != "alive" and self.heir is None and self._asked < _MOST_ASKED
+
+    def found_heir(self, heir: str | None) -> None:
+        self._asked += 1
+        self.heir = heir
 
     def _is_resized(self) -> bool:
         """Return whether `resize_` moved the storage to other memory."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -116,9 +116,9 @@ class Sight(Protocol):
         not watched."""
         return None
 
-    def owner(self, address: int) -> str | None:
-        """Return the type and shape of the tensor to whose memory an address belongs now, or None if none is known."""
-        return None
+    def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
+        """Return the type and shape of the tensor to whose memory each address belongs now, as far as one is known."""
+        return {}
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         """Return each write and replay of one storage that nothing orders, by their lines."""

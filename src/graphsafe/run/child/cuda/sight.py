@@ -217,10 +217,9 @@ class CudaSight(Sight):
         """Return True: graphs hold no storages, so the program holds every storage that exists."""
         return True
 
-    def owner(self, address: int) -> str | None:
+    def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
         known = _known(_all_tensors())
-        at = _within([address], known).get(address)
-        return None if at is None else described(known[at])
+        return {address: described(known[at]) for address, at in _within(addresses, known).items()}
 
     def by_line(self) -> list[dict[str, Any]] | None:
         """Return the memory in graphs' pools by allocating line, if these lines are noted."""
