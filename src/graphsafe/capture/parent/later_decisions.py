@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.answers.step import HostCall
 from graphsafe.capture.parent.finding_table import Key
 from graphsafe.capture.shared.places import shown
-from graphsafe.report.model import CallSite, Span
+from graphsafe.report.model import CallSite, Finding, Span
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.state import Change
 
@@ -34,14 +34,15 @@ class Blamed:
     expr: str | None
     data: Mapping[str, Any]
 
-    def is_told(self, frames: Sequence[CallSite], found: Collection[Key]) -> bool:
+    def is_told(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
         """Return whether findings tell the cause: the line grows, or, if no change of the host is known, a value of the
         device decides on the host."""
-        if self.frames or self.data.get("among") or self.data.get("attribute"):
-            return (
-                bool(frames) and (self.code, shown(frames[-1].path), frames[-1].line) in found and self.code == "GS402"
-            )
-        return any(code in _DECIDES for code, _, _ in found)
+        if self.code == "GS402":
+            return (self.code, shown(frames[-1].path), frames[-1].line) in found
+        known = self.frames or self.data.get("among") or self.data.get("attribute")
+        if known or self.data["departure"]["under"] != "further steps":
+            return False
+        return any(one.code in _DECIDES and one.level == "error" for one in found.values())
 
 
 def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Sequence[Change]) -> Blamed:
