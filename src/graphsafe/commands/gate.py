@@ -61,10 +61,7 @@ class Gate:
     "Whether all targets have run, so that entries without a target can be removed."
 
     def passes(
-        self,
-        requests: Sequence[CaptureRequest],
-        reports: Sequence[Report],
-        again: Callable[[CaptureRequest], Report],
+        self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Callable[[CaptureRequest], Report]
     ) -> dict[str, bool]:
         """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse.
 

@@ -24,8 +24,7 @@ LEDGER_FILE = "graphsafe-ledger.json"
 
 
 @click.command(
-    short_help="Run a program and watch its CUDA graphs.",
-    context_settings={"allow_interspersed_args": False},
+    short_help="Run a program and watch its CUDA graphs.", context_settings={"allow_interspersed_args": False}
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 @click.option(

@@ -34,11 +34,7 @@ class Comparison:
 
 
 def compared(
-    name: str,
-    locked: Mapping[Key, Proven],
-    now: Mapping[Key, Proven],
-    report: Report,
-    introduced: Introduced = unknown,
+    name: str, locked: Mapping[Key, Proven], now: Mapping[Key, Proven], report: Report, introduced: Introduced = unknown
 ) -> Comparison:
     """Compare a target's entries for the kinds of devices that have run."""
     if not locked:

@@ -11,15 +11,7 @@ from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import PROBES, Probes
 from graphsafe.report.probes.probe import Probe
 from graphsafe.report.support_text import support_texts
-from graphsafe.report.text import (
-    Paint,
-    bucket_name,
-    bytes_text,
-    count,
-    device_name,
-    printable,
-    wrapped,
-)
+from graphsafe.report.text import Paint, bucket_name, bytes_text, count, device_name, printable, wrapped
 from graphsafe.report.verdict import judge
 
 Data = Mapping[str, Any]

@@ -337,11 +337,7 @@ _EVIDENCE_KEYS: Mapping[str, Convert] = {
     "says": Document.text,
 }
 _EVIDENCE_DEFAULTS: Mapping[str, Any] = {"device": None, "atlas": ()}
-_LIBRARY_KEYS: Mapping[str, Convert] = {
-    "names": Document.texts,
-    "waits": Document.boolean,
-    "returns": _returns,
-}
+_LIBRARY_KEYS: Mapping[str, Convert] = {"names": Document.texts, "waits": Document.boolean, "returns": _returns}
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,
     "name": _identifier,

@@ -218,9 +218,7 @@ def joined(reports: Sequence[Report]) -> Report:
     if rooted:
         limits = dict.fromkeys(limit for limit in limits if limit.kind != "no-root")
     return replace(
-        reports[0],
-        findings=tuple(finding for report in reports for finding in report.findings),
-        limits=tuple(limits),
+        reports[0], findings=tuple(finding for report in reports for finding in report.findings), limits=tuple(limits)
     )
 
 

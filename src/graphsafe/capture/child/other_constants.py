@@ -16,10 +16,7 @@ _FAR_INTEGERS = (0, 1, 2, 100, -1)
 
 
 def constants(
-    values: torch.Tensor,
-    generator: torch.Generator,
-    bounds: tuple[float | None, float | None],
-    far: bool,
+    values: torch.Tensor, generator: torch.Generator, bounds: tuple[float | None, float | None], far: bool
 ) -> Iterator[torch.Tensor]:
     """Yield tensors of one repeated value each, if all elements of `values` are alike or if `far` is set.
 

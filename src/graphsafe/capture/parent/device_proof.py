@@ -148,10 +148,6 @@ def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
     """Add the time that this run took, in all and per child, the children's phases, and the reason if the children did
     not share imports."""
     timing = replace(
-        seen.probes.timing,
-        seconds=round(seconds, 2),
-        children=run.seconds,
-        spent=run.spent,
-        not_shared=run.not_shared,
+        seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared
     )
     return replace(seen, probes=replace(seen.probes, timing=timing))

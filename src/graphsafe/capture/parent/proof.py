@@ -225,9 +225,7 @@ class Proof:
             command="capture",
             created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             environment=environment(
-                [seen.told[Built].platform for seen in self._seen],
-                self._book.ops.name,
-                self._request.config.settings,
+                [seen.told[Built].platform for seen in self._seen], self._book.ops.name, self._request.config.settings
             ),
             target=self._request.called,
             verdict=verdict if self.fault is None and not self._interrupted else worst((verdict, "inconclusive")),

@@ -131,9 +131,7 @@ def _fix(finding: Finding) -> dict[str, Any]:
 
 
 def _location(at: Location) -> dict[str, Any]:
-    location: dict[str, Any] = {
-        "physicalLocation": {"artifactLocation": _artifact(at.path), "region": _region(at)},
-    }
+    location: dict[str, Any] = {"physicalLocation": {"artifactLocation": _artifact(at.path), "region": _region(at)}}
     if at.function:
         location["logicalLocations"] = [{"fullyQualifiedName": at.function, "kind": "function"}]
     return location

@@ -38,11 +38,6 @@ class Waits:
 
     def facts(self) -> list[dict[str, Any]]:
         return [
-            {
-                **asdict(event),
-                "count": count,
-                "ms": milliseconds,
-                "turns": self._turns(seen),
-            }
+            {**asdict(event), "count": count, "ms": milliseconds, "turns": self._turns(seen)}
             for event, count, milliseconds, seen in list(self._found.values())
         ]

@@ -77,10 +77,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
     """Passes each operation of the device to `sink` while it runs, so that the sink can read the current stack."""
 
     def __init__(
-        self,
-        sink: Callable[[Operation], None],
-        lasting: Mapping[int, str],
-        on_device: Callable[[torch.Tensor], bool],
+        self, sink: Callable[[Operation], None], lasting: Mapping[int, str], on_device: Callable[[torch.Tensor], bool]
     ) -> None:
         """`lasting`: address of a storage that lives through all steps -> its path."""
         super().__init__()  # type: ignore[no-untyped-call]

@@ -19,14 +19,7 @@ from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, unread, worse
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
 from graphsafe.capture.child.probes.twin import compare_captures
-from graphsafe.capture.child.session import (
-    CAPTURE_SEED,
-    FIRST_SEED,
-    PAIR,
-    REPLAYS,
-    Session,
-    opened,
-)
+from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPLAYS, Session, opened
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable

@@ -24,13 +24,7 @@ from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spr
 from graphsafe.capture.child.expected import Expected, Given, Stepped
 from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.series import Series, born
-from graphsafe.capture.child.session import (
-    FIRST_SEED,
-    REPLAYS,
-    Session,
-    host_values,
-    opened,
-)
+from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened
 from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job, read_told

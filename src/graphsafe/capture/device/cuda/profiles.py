@@ -31,10 +31,7 @@ def profiled_timeline(step: Callable[[], Any], wait: Callable[[], None], folder:
 
 
 def profiled(
-    step: Callable[[], Any],
-    wait: Callable[[], None],
-    folder: Path,
-    activities: Sequence[ProfilerActivity] = _ON_DEVICE,
+    step: Callable[[], Any], wait: Callable[[], None], folder: Path, activities: Sequence[ProfilerActivity] = _ON_DEVICE
 ) -> list[Event]:
     """Run a step and return the profiler's events; `wait` waits for the device."""
     file = folder / "profile.json"

@@ -133,11 +133,7 @@ class Results:
         return found
 
     def _filled_again(
-        self,
-        record: GraphRecord,
-        given: Sequence[_Variable],
-        frames: Sequence[FrameType],
-        sites: tuple[CallSite, ...],
+        self, record: GraphRecord, given: Sequence[_Variable], frames: Sequence[FrameType], sites: tuple[CallSite, ...]
     ) -> Iterator[_Stale]:
         """Yield the results of other graphs in memory that this graph is about to fill."""
         others = [(owner, one) for owner, known in self._given.items() if owner is not record for one in known]

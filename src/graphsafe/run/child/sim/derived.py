@@ -55,11 +55,7 @@ class Derived:
         self._all: list[Outdated] = []
 
     def ran(
-        self,
-        op: str,
-        inputs: Sequence[torch.Tensor],
-        written: Sequence[torch.Tensor],
-        outputs: Sequence[torch.Tensor],
+        self, op: str, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
         """Note an operation that ran eagerly."""
         read, wrote = set(tags_of(inputs)), set(tags_of(written))
