@@ -19,8 +19,7 @@ from graphsafe.version import __version__
 if TYPE_CHECKING:
     from graphsafe.api import assert_ready, capture, scan
     from graphsafe.errors import RequestError
-    from graphsafe.guard.failed import NotReady
-    from graphsafe.guard.findings import Forbidden
+    from graphsafe.guard.findings import Forbidden, NotReady
     from graphsafe.guard.regions import allow, forbid
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Finding, Limit, Location, Report
@@ -57,7 +56,7 @@ _ON_FIRST_USE = {
     "Limit": "graphsafe.report.model",
     "Location": "graphsafe.report.model",
     "Report": "graphsafe.report.model",
-    "NotReady": "graphsafe.guard.failed",
+    "NotReady": "graphsafe.guard.findings",
     "RequestError": "graphsafe.errors",
     "allow": "graphsafe.guard.regions",
     "assert_ready": "graphsafe.api",

@@ -148,7 +148,7 @@ def assert_ready(
     Raises NotReady (an AssertionError) with the lines that stand in the way, the user's own first; also if the verdict
     is inconclusive.
     """
-    from graphsafe.guard.failed import NotReady, failure_text
+    from graphsafe.guard.findings import NotReady, failure_text
 
     __tracebackhide__ = True
     report = capture(target, args, kwargs, **options)

@@ -141,7 +141,7 @@ class Factory(pytest.Item):
 
     def runtest(self) -> None:
         from graphsafe.api import capture
-        from graphsafe.guard.failed import NotReady, failure_text
+        from graphsafe.guard.findings import NotReady, failure_text
 
         asked = _asked(self.config)
         report = capture(self.factory, device=self._devices if asked is None else (asked,), **self._options)
@@ -176,7 +176,7 @@ class Factory(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show the terminal form of a report; frames of pytest or graphsafe would say nothing more."""
         from graphsafe.errors import RequestError
-        from graphsafe.guard.failed import NotReady
+        from graphsafe.guard.findings import NotReady
 
         if isinstance(excinfo.value, (NotReady, Worse, RequestError)):
             return str(excinfo.value)

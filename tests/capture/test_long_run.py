@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.answers.long_run import Point
+from graphsafe.capture.answers.probes import Point
 from graphsafe.capture.child.long_run import long_run
 from graphsafe.capture.child.session import opened
 from graphsafe.capture.parent.growth import growth_of

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.answers.build import TargetFailure
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.divergence import first_difference
 from graphsafe.capture.parent.ranks.launched import Launched

@@ -19,7 +19,7 @@ numpy = pytest.importorskip("numpy")
 
 from graphsafe.capture.child.state import MISSING, Snapshot, StateError, inputs_of, put_back_host, reach_of, walk  # noqa: E402
 from graphsafe.capture.child.targets import Subject  # noqa: E402
-from graphsafe.capture.device.bits.tensor_bytes import tensor_bytes  # noqa: E402
+from graphsafe.capture.device.bits import tensor_bytes  # noqa: E402
 
 COUNTER = 0
 GROUP: dict[str, Any] = {"step": 1}

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from graphsafe.capture.child.compare import Difference, Spread, difference, worse  # noqa: E402
 from graphsafe.capture.child.vary import proposals  # noqa: E402
-from graphsafe.capture.device.bits.last_place import nudge  # noqa: E402
+from graphsafe.capture.device.bits import nudge  # noqa: E402
 from graphsafe.report.probes.replay import Check  # noqa: E402
 
 

@@ -17,11 +17,10 @@ from graphsafe.report.ledger.model import Idle, Ledger
 from graphsafe.report.ledger.terminal import processes_text
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.counters import Count, Order
-from graphsafe.run.parent import nvml
-from graphsafe.run.parent.idle import Readings
+from graphsafe.run.parent import idle
+from graphsafe.run.parent.idle import Nvml, NvmlError, Readings
 from graphsafe.run.parent.launch import run_program
 from graphsafe.run.parent.merge import ledger_of
-from graphsafe.run.parent.nvml import Nvml, NvmlError
 from graphsafe.run.part import Options, Part
 from tests.conftest import ValidReport
 
@@ -78,7 +77,7 @@ def loaded(monkeypatch: pytest.MonkeyPatch, library: Library | None) -> None:
             raise OSError(name)
         return library
 
-    monkeypatch.setattr(nvml.ctypes, "CDLL", load)
+    monkeypatch.setattr(idle.ctypes, "CDLL", load)
 
 
 def python(text: str) -> list[str]:
@@ -126,7 +125,7 @@ def test_a_run_neither_waits_for_nvml_nor_fails_with_it(monkeypatch: pytest.Monk
 
 
 def test_nothing_is_loaded_for_the_simulated_device_or_a_missing_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: pytest.fail("loaded"))
+    monkeypatch.setattr(idle.ctypes, "CDLL", lambda name: pytest.fail("loaded"))
     assert run_program(python("pass"), Options(devices=("sim",))).readings == Readings()
     with pytest.raises(RequestError):
         run_program(["no-such-program"], Options())

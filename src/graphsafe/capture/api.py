@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from graphsafe.capture.answers.devices import Devices
+from graphsafe.capture.answers.build import Devices
 from graphsafe.capture.parent.join import Predictions
 from graphsafe.capture.parent.proof import Proof
 from graphsafe.capture.parent.supervision.device_use import DeviceUse

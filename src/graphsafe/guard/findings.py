@@ -1,4 +1,5 @@
-"""Turns the events of a forbidden block into findings, in the words of the rulebook, and into the text of its error."""
+"""Turns the events of a forbidden block into findings, in the words of the rulebook; the exceptions of failed
+assertions in tests, and their texts: the user's own lines before those of libraries."""
 
 from __future__ import annotations
 
@@ -10,12 +11,41 @@ from typing import Literal
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import chain, location, shown, text_at
-from graphsafe.guard.failed import own_first
-from graphsafe.report.model import CallSite, Finding, in_order
+from graphsafe.report.model import CallSite, Finding, Report, in_order, unsuppressed
 from graphsafe.report.source import file_lines
-from graphsafe.report.terminal import render_findings
+from graphsafe.report.terminal import render_findings, render_terminal
 from graphsafe.report.text import count
 from graphsafe.rulebook.book import load_rulebook
+
+
+class NotReady(AssertionError):
+    """A step was not proven ready; `report` says why."""
+
+    def __init__(self, text: str, report: Report) -> None:
+        super().__init__(text)
+        self.report = report
+
+
+NotReady.__module__ = "graphsafe"  # users import the class under this module's name
+
+
+def own_first(findings: list[Finding]) -> list[Finding]:
+    """Order findings so that those in libraries come last; their paths begin at site-packages and cannot be opened
+    here."""
+    return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
+
+
+def failure_text(report: Report, *, colour: bool = False) -> str:
+    """Return the verdict, the errors and warnings with their code, and the rest of the report."""
+    width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
+    shown = own_first([finding for finding in unsuppressed(report) if finding.level != "note"])
+    parts = [f"{report.target} is {report.verdict}"]
+    if shown:
+        parts.append(render_findings(shown, file_lines, colour=colour, width=width))
+    rest = render_terminal([replace(report, findings=())], file_lines, colour=colour, width=width)
+    parts.append(rest.rstrip().rpartition("\n\n")[0])  # the report's last paragraph summarises its findings
+    return "\n".join(part.rstrip() + "\n" for part in parts).rstrip()
+
 
 _TAKES_MEMORY = (
     "Every block that is taken from the device's allocator counts here, the result of an operation too. What the block "
@@ -50,20 +80,14 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
             continue
         rule = book.rules[code]
         words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code)}
-        found[key] = Finding(
-            code=code,
-            rule=rule.name,
+        found[key] = replace(
+            rule.about(at, words, event.details()),
             level="error",
             confidence="proven" if evidence == "measured" else "likely",
             source="capture" if evidence == "measured" else "simulate",
-            device=None,
-            location=at,
             region="step",
             call_chain=chain(event.frames),
-            message=rule.message.format_map(words),
             why=_TAKES_MEMORY if code == "GS401" else rule.short_why,
-            fix=rule.fix_short.format_map(words),
-            data=event.details(),
         )
     return own_first(in_order(found.values()))
 

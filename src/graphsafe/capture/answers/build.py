@@ -1,9 +1,11 @@
-"""Answers of the build child besides the probe `construct`: properties of the target and its step."""
+"""Answers of the build child besides the probe `construct`: properties of the target and its step; the GPUs of this
+machine; and the ends that a child reports itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from graphsafe.report.model import CallSite, Limit
 
@@ -88,3 +90,44 @@ class DeviceMemory:
     free: int | None = None
     allocated: int | None = None
     peak: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The names of the GPUs."""
+
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFailure:
+    """An error of the user's code.
+
+    `line` describes the failure in one line; `stage` is the stage in which the target failed.
+    """
+
+    stage: Literal["import", "build", "step"]
+    line: str
+    calls: tuple[CallSite, ...] = ()
+    "The calls that led to the error, outermost first."
+    at: float = 0.0
+    "The time of the error, by the clock that `time.monotonic` reads in every process."
+
+
+@dataclass(frozen=True, slots=True)
+class StateFailure:
+    """`line` says which state of the target cannot be put back."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error of graphsafe's own code, in one line."""
+
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The child has told everything."""

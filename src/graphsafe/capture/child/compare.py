@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from graphsafe.capture.device.bits.last_place import last_place
+from graphsafe.capture.device.bits import last_place
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.report.probes.replay import Check, Outcome
 

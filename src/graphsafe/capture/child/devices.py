@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from graphsafe.capture.answers.devices import Devices
+from graphsafe.capture.answers.build import Devices
 from graphsafe.capture.shared.job import Channel, Job
 
 

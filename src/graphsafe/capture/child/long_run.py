@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import torch
 
-from graphsafe.capture.answers.long_run import LongRun, Point
+from graphsafe.capture.answers.probes import LongRun, Point
 from graphsafe.capture.child.compare import Spread, difference
 from graphsafe.capture.child.expected import EXPECTED, Expected
 from graphsafe.capture.child.memory_use import memory_held

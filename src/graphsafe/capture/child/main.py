@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from graphsafe.capture.answers.failure import Fault
+from graphsafe.capture.answers.build import Fault
 from graphsafe.capture.processes.descendants import die_with_parent
 from graphsafe.capture.processes.originals import complain, leave
 from graphsafe.capture.processes.own_process import CHANGED, blamed_on_target

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from graphsafe.capture.answers.failure import Done, StateFailure, TargetFailure
+from graphsafe.capture.answers.build import Done, StateFailure, TargetFailure
 from graphsafe.capture.child.state import StateError
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.processes.originals import monotonic

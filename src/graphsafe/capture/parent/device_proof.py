@@ -10,8 +10,7 @@ from pathlib import Path
 from threading import BrokenBarrierError
 from typing import Any
 
-from graphsafe.capture.answers.build import Built
-from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.answers.build import Built, TargetFailure
 from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of

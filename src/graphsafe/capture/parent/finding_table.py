@@ -64,21 +64,18 @@ class FindingTable:
             )
             return
         expr = expr or text_at(frames[-1], span)
-        self.found[key] = Finding(
-            code=code,
-            rule=rule.name,
+        about = rule.about(at, Words(expr=expr, value=value), data or {})
+        self.found[key] = replace(
+            about,
             level=lowered(level or rule.level, self._seen),
             confidence="proven" if self._seen.source == "capture" else "likely",
             source=self._seen.source,
             device=self._seen.device,
-            location=at,
             region=region,
             call_chain=chain(frames),
-            message=rule.message.format_map(Words(str, expr=expr, value=value)),
-            why=rule.short_why + here,
-            fix=rule.fix_short.format_map(Words(str, expr=expr, value=value)) + repair,
+            why=about.why + here,
+            fix=about.fix + repair,
             count=count,
-            data=data or {},
         )
 
 

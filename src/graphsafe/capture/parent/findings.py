@@ -10,12 +10,19 @@ from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.answers.build import Built
-from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, FiredEvents, Refused
 from graphsafe.capture.answers.events import Diagnosis, StepEvent
-from graphsafe.capture.answers.launch_choices import LaunchChoices
-from graphsafe.capture.answers.own_graphs import Given, OwnGraphs
-from graphsafe.capture.answers.reference import Reference
-from graphsafe.capture.answers.step import Ran, Watched
+from graphsafe.capture.answers.probes import (
+    Diagnosed,
+    EscapedWork,
+    FiredEvents,
+    Given,
+    LaunchChoices,
+    OwnGraphs,
+    Ran,
+    Reference,
+    Refused,
+    Watched,
+)
 from graphsafe.capture.parent.finding_table import FindingTable, Key
 from graphsafe.capture.parent.frozen_choices import frozen_choices
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphsafe.capture.answers.launch_choices import LaunchChoice
+from graphsafe.capture.answers.probes import LaunchChoice
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite
 

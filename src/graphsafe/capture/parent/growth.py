@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from graphsafe.capture.answers.build import Built
-from graphsafe.capture.answers.long_run import LongRun, Point
+from graphsafe.capture.answers.probes import LongRun, Point
 from graphsafe.capture.parent.line_finding import finding_at
 from graphsafe.capture.parent.probe_form import reported
 from graphsafe.capture.parent.seen import Seen

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.capture.answers.step import HostCall
+from graphsafe.capture.answers.probes import HostCall
 from graphsafe.capture.parent.finding_table import Key
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Finding, Span

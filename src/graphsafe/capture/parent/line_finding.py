@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.shared.places import location
@@ -28,22 +29,17 @@ def finding_at(
     replaces the rule's own reason.
     """
     match = next((match for match in rule.matches if how in match.how), None)
-    message = (match and match.message) or rule.message
-    fix = (match and match.fix_short) or rule.fix_short
     words = {"expr": "the step", "value": "a value", **words}
+    message = ((match and match.message) or rule.message).format_map(words)
     if frame is None:
-        return Limit("no-line", f"{rule.code} {rule.name}", message.format_map(words))
-    return Finding(
-        code=rule.code,
-        rule=rule.name,
+        return Limit("no-line", f"{rule.code} {rule.name}", message)
+    return replace(
+        rule.about(location(frame, None), words, data),
         level=rule.level_of(level),
         confidence="proven" if source == "capture" else "likely",
         source=source,
         device=device,
-        location=location(frame, None),
-        call_chain=(),
-        message=message.format_map(words),
+        message=message,
         why=f"{why or rule.short_why} {because}".rstrip(),
-        fix=fix.format_map(words),
-        data=data,
+        fix=((match and match.fix_short) or rule.fix_short).format_map(words),
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from graphsafe.capture.answers.step import SeenEvent
+from graphsafe.capture.answers.probes import SeenEvent
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.probe import ABSOLUTE, PLACE_OF, is_unreported

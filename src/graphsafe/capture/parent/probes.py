@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphsafe.capture.answers.build import Varied
-from graphsafe.capture.answers.capture import FiredEvents
-from graphsafe.capture.answers.reference import Reference
-from graphsafe.capture.answers.step import StepMemory, Watched
+from graphsafe.capture.answers.probes import FiredEvents, Reference, StepMemory, Watched
 from graphsafe.capture.parent.probe_form import by_line
 from graphsafe.capture.parent.supervision.ended import Ended
 from graphsafe.capture.shared.told import Told

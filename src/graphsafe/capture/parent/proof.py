@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graphsafe.capture.answers.build import Built, Declaration
-from graphsafe.capture.answers.step import Ran
+from graphsafe.capture.answers.probes import Ran
 from graphsafe.capture.parent.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.parent.buckets.sharing import sample_of
 from graphsafe.capture.parent.buckets.support import Tried

@@ -7,12 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, Varied
-from graphsafe.capture.answers.failure import TargetFailure
-from graphsafe.capture.answers.long_run import LongRun
-from graphsafe.capture.answers.own_graphs import Marks, OwnGraphs
-from graphsafe.capture.answers.reference import Reference
-from graphsafe.capture.answers.step import Ran, StepMemory
+from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, TargetFailure, Varied
+from graphsafe.capture.answers.probes import LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.attempts import until_nothing_is_learned
 from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import job_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphsafe.capture.answers.own_graphs import Marks
+from graphsafe.capture.answers.probes import Marks
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import Source, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphsafe.capture.answers.capture import Fired
+from graphsafe.capture.answers.probes import Fired
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.replay import differing
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ WITHOUT_COMPILED = (
 )
 
 
-class Words(defaultdict[str, str]):
+class Words(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return "a value"
 

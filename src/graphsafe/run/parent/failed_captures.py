@@ -7,9 +7,8 @@ from graphsafe.capture.shared.classify import code_of_failure, value_read
 from graphsafe.capture.shared.places import site, text_at
 from graphsafe.report.model import Level
 from graphsafe.report.reading import read
-from graphsafe.run.parent.naming import at
 from graphsafe.run.parent.seen import Facts, last
-from graphsafe.run.parent.writer import Writer
+from graphsafe.run.parent.writer import Writer, at
 
 _REFUSED = {
     "message": "a graph was refused before its capture began, and the surrounding except goes on without it",

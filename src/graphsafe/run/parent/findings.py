@@ -15,11 +15,10 @@ from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.covering import cover
 from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.lost_memory import lost_memory
-from graphsafe.run.parent.naming import all_named, at, named
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, grouped, last, line_key
-from graphsafe.run.parent.writer import Writer
+from graphsafe.run.parent.writer import Writer, all_named, at, named
 from graphsafe.run.part import POOL
 
 _CHANCE = 100

@@ -9,9 +9,8 @@ from graphsafe.capture.shared.places import site
 from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.source import file_lines
 from graphsafe.report.text import count, listed
-from graphsafe.run.parent.naming import all_named, at, by
 from graphsafe.run.parent.seen import Facts, SeenGraph, grouped, last, line_key
-from graphsafe.run.parent.writer import Writer
+from graphsafe.run.parent.writer import Writer, all_named, at, by
 
 
 def lost_memory(writer: Writer) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from graphsafe.report.model import Limit
-from graphsafe.run.parent.naming import named
 from graphsafe.run.parent.seen import SeenGraph, SeenProcess, grouped
+from graphsafe.run.parent.writer import named
 
 Run = tuple[int, int]
 "The index of a graph in its process, and how many times it was replayed in a row."

@@ -1,4 +1,5 @@
-"""Writes findings about one process, in the words of the rulebook."""
+"""Writes findings about one process, in the words of the rulebook, and names lines and graphs in messages: `reload
+(engine.py:210)`, `graph 8 of decode.py:88`."""
 
 from __future__ import annotations
 
@@ -8,10 +9,31 @@ from types import MappingProxyType
 from typing import Any
 
 from graphsafe.capture.parent.line_finding import finding_at
-from graphsafe.capture.shared.places import location, site
+from graphsafe.capture.shared.places import location, shown, site
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
+from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook
-from graphsafe.run.parent.seen import Facts, SeenProcess
+from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess
+
+
+def at(frame: Facts) -> str:
+    return f"{shown(frame['path'])}:{frame['line']}"
+
+
+def by(frame: Facts) -> str:
+    """Return the line with its function; at module level only the line."""
+    return f"{frame['function']} ({at(frame)})" if frame["function"] else at(frame)
+
+
+def named(graph: SeenGraph) -> str:
+    frames = graph.facts["frames"]
+    return f"graph {graph.name} of {at(frames[-1])}" if frames else f"graph {graph.name}"
+
+
+def all_named(graphs: Sequence[SeenGraph]) -> str:
+    if len(graphs) == 1:
+        return named(graphs[0])
+    return f"{named(graphs[0])} and {count(len(graphs) - 1, 'more graph')}"
 
 
 class Writer:

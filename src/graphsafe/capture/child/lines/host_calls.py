@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Literal
 
-from graphsafe.capture.answers.step import HostCall
+from graphsafe.capture.answers.probes import HostCall
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.replaced import replaced
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphsafe.capture.answers.own_graphs import Given
+from graphsafe.capture.answers.probes import Given
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.shared.job import Channel, Job

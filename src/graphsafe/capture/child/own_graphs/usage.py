@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from graphsafe.capture.answers.own_graphs import OwnGraphs
+from graphsafe.capture.answers.probes import OwnGraphs
 from graphsafe.capture.child.session import Session
 from graphsafe.report.model import CallSite
 

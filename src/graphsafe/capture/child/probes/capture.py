@@ -14,8 +14,8 @@ from typing import Literal
 
 import torch
 
-from graphsafe.capture.answers.capture import EscapedWork, Refused
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
+from graphsafe.capture.answers.probes import EscapedWork, Refused
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, difference, unread, worse
 from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
 from graphsafe.capture.child.probes.twin import compare_captures

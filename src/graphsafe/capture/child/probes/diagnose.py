@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphsafe.capture.answers.capture import Diagnosed
+from graphsafe.capture.answers.probes import Diagnosed
 from graphsafe.capture.child.session import CAPTURE_SEED, opened
 from graphsafe.capture.shared.job import Channel, Job
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import torch
 
-from graphsafe.capture.answers.capture import Fired, FiredEvents
 from graphsafe.capture.answers.events import CaptureFailure
+from graphsafe.capture.answers.probes import Fired, FiredEvents
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import REPLAYS, Session, opened
 from graphsafe.capture.child.state import reach_of

@@ -10,7 +10,7 @@ It runs in a child of its own, after all replays were found to be right: no capt
 from __future__ import annotations
 
 from graphsafe.capture.answers.events import CaptureFailure
-from graphsafe.capture.answers.launch_choices import LaunchChoice, LaunchChoices
+from graphsafe.capture.answers.probes import LaunchChoice, LaunchChoices
 from graphsafe.capture.child.probes.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.timing import in_turn
 from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Before, Twins

@@ -19,7 +19,7 @@ import torch
 
 from graphsafe.capture.answers.build import Constructed
 from graphsafe.capture.answers.events import Asked
-from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.answers.probes import Reference
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse
 from graphsafe.capture.child.expected import Expected, Given, Stepped
 from graphsafe.capture.child.probes.events import fire_all

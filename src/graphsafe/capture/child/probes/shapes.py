@@ -11,10 +11,8 @@ from collections.abc import Set
 from dataclasses import replace
 
 from graphsafe.capture.answers.build import Limits
-from graphsafe.capture.answers.capture import Refused
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
-from graphsafe.capture.answers.reference import Reference
-from graphsafe.capture.answers.step import StepMemory
+from graphsafe.capture.answers.probes import Reference, Refused, StepMemory
 from graphsafe.capture.child.lines.carried import FromInputs, StillRead
 from graphsafe.capture.child.probes.capture import captured
 from graphsafe.capture.child.probes.construct import tell_built

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 
 from graphsafe.capture.answers.events import Asked, StepEvent
-from graphsafe.capture.answers.step import HostCall, Ran, SeenEvent, StepMemory, Watched
+from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemory, Watched
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held

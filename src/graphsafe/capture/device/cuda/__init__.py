@@ -12,7 +12,7 @@ from torch.profiler import ProfilerActivity
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis
-from graphsafe.capture.device.bits.last_place import nudge
+from graphsafe.capture.device.bits import nudge
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.attempts import attempts_watched

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from graphsafe.capture.device.bits.tensor_bytes import bytes_digest
+from graphsafe.capture.device.bits import bytes_digest
 
 _GROUP_WORDS = 1 << 21
 "Number of words hashed at once; intermediate results take several times as much memory."

@@ -14,8 +14,7 @@ import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
-from graphsafe.capture.device.bits.last_place import nudge
-from graphsafe.capture.device.bits.tensor_bytes import bytes_digest
+from graphsafe.capture.device.bits import bytes_digest, nudge
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.own_replays import replays_watched
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording

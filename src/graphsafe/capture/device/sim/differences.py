@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.bits.tensor_bytes import layout_text, tensor_bytes
+from graphsafe.capture.device.bits import layout_text, tensor_bytes
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
 from graphsafe.report.probes.twin import Difference

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from graphsafe.capture.answers.build import BrokenBy
-from graphsafe.capture.answers.failure import TargetFailure
+from graphsafe.capture.answers.build import BrokenBy, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import first_difference, read_issued
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.shared.collectives import Call

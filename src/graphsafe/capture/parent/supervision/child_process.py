@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from graphsafe.capture.answers.failure import Done, Fault, StateFailure, TargetFailure
+from graphsafe.capture.answers.build import Done, Fault, StateFailure, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
 from graphsafe.capture.parent.supervision.device_use import Stay
 from graphsafe.capture.parent.supervision.ended import Ended, Ending

@@ -15,7 +15,7 @@ import torch
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state.containers import MISSING
-from graphsafe.capture.device.bits.tensor_bytes import layout_text
+from graphsafe.capture.device.bits import layout_text
 from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
 from graphsafe.capture.plan.child.slots import Slots
 from graphsafe.capture.plan.child.surroundings import surroundings

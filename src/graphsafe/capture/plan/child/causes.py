@@ -7,10 +7,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from graphsafe.capture.answers.capture import Diagnosed, EscapedWork, Refused
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.answers.reference import Reference
-from graphsafe.capture.answers.step import Ran, Watched
+from graphsafe.capture.answers.probes import Diagnosed, EscapedWork, Ran, Reference, Refused, Watched
 from graphsafe.capture.child.own_graphs.marks import Mark
 from graphsafe.capture.plan.shared.parts import span_of
 from graphsafe.capture.plan.shared.regions import function_of, functions_in

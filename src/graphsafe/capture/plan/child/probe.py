@@ -11,9 +11,8 @@ from functools import partial
 from typing import Any
 
 from graphsafe.capture.answers.build import Varied
-from graphsafe.capture.answers.own_graphs import Marks, Missing
 from graphsafe.capture.answers.plan import Emitted, Learned, Planned, SegmentFailure
-from graphsafe.capture.answers.reference import Reference
+from graphsafe.capture.answers.probes import Marks, Missing, Reference
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.own_graphs.marks import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference

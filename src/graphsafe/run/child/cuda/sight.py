@@ -37,8 +37,7 @@ from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
-from graphsafe.run.child.cuda.streams import current_stream
-from graphsafe.run.child.cuda.waits import watch_waits
+from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.names import storage_number
 from graphsafe.run.child.sight import Contents, Sight, Touch, described
 from graphsafe.run.child.steps import Step, Steps

@@ -24,8 +24,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
 from graphsafe.run.child.monitoring import taken_tool
 from graphsafe.run.child.names import locals_of, storage_number
-from graphsafe.run.child.results.keeping import PUTS
-from graphsafe.run.child.results.outputs import Overwritten
+from graphsafe.run.child.results.outputs import PUTS, Overwritten
 from graphsafe.run.child.source import lines_of
 
 if TYPE_CHECKING:

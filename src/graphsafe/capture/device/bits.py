@@ -1,8 +1,11 @@
-"""One unit in the last place: how large it is in a tensor, and how to move a tensor by it."""
+"""Tensors as their bytes: as text and digest, without numpy, which torch does not need either; and one unit in the last
+place, how large it is in a tensor, and how to move a tensor by it."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import hashlib
 
 import torch
 
@@ -37,3 +40,19 @@ def nudge(tensor: torch.Tensor, up: bool) -> None:
         step = torch.arange(plain.numel(), device=plain.device, dtype=bits).remainder(2) * 2 - 1
         step = (step if up else -step).reshape(plain.shape)
         plain.view(bits).add_(torch.where(free, step, torch.zeros_like(step)))
+
+
+def layout_text(tensor: torch.Tensor) -> str:
+    """Return the dtype and shape as text: `float32[2, 8]`."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def tensor_bytes(tensor: torch.Tensor) -> bytes:
+    """Return the memory of a contiguous tensor on the CPU."""
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+def bytes_digest(tensor: torch.Tensor) -> str:
+    """Hash the memory of a contiguous tensor on the CPU without copying it: state may be gigabytes."""
+    memory = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr())
+    return hashlib.sha256(memory).hexdigest()

@@ -1,1 +1,0 @@
-"""Tensors as their bytes."""
