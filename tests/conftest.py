@@ -15,8 +15,7 @@ import pytest
 from graphsafe.report.schema import report_schema
 
 if TYPE_CHECKING:
-    from graphsafe.capture.parent.supervision.servers import Server
-    from graphsafe.capture.parent.supervision.shared_servers import SharedServers
+    from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 
 # Test processes fill the cores; torch's own threads would wait for each other, spinning.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

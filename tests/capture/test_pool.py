@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.capture.child.buckets.rows import Rows, live_requests, rows_by_name
+from graphsafe.capture.child.buckets.padding import Rows, live_requests, rows_by_name
 from graphsafe.capture.request import parse_bucket
 from graphsafe.errors import RequestError
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.capture.parent.supervision.servers import Server
-from graphsafe.capture.parent.supervision.shared_servers import SharedServers
+from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.shared.job import Job
 

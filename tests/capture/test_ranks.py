@@ -18,7 +18,7 @@ from graphsafe.capture.answers.build import TargetFailure
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.divergence import first_difference
 from graphsafe.capture.parent.ranks.launched import Launched
-from graphsafe.capture.parent.ranks.side_by_side import side_by_side
+from graphsafe.capture.parent.ranks.rank import side_by_side
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.job import Channel, Job

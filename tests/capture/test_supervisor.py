@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay
-from graphsafe.capture.parent.supervision.servers import Server
-from graphsafe.capture.parent.supervision.shared_servers import SharedServers
+from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.shared.job import WAITS_ALONE, Job
 from graphsafe.report.probes.construct import Construct

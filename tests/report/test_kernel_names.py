@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphsafe.capture.parent.wording import what_was_frozen
+from graphsafe.capture.parent.finding_table import what_was_frozen
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.probes.twin import Difference
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphsafe.capture.answers.build import Built
-from graphsafe.capture.child.compiled.messages import read_log
+from graphsafe.capture.child.compiled import read_log
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.seen import Seen

@@ -28,7 +28,7 @@ CHILDREN: Mapping[str, str] = {
     "plan": "graphsafe.capture.plan.child.probe",
     "check": "graphsafe.capture.plan.child.check",
     "given": "graphsafe.capture.child.own_graphs.probe",
-    "compiled": "graphsafe.capture.child.compiled.probe",
+    "compiled": "graphsafe.capture.child.compiled",
 }
 "Child -> the module whose `run(job, channel)` does its work."
 

@@ -1,4 +1,5 @@
-"""The findings of one device and bucket: one for each code and line, in the words of the rulebook."""
+"""Findings of captures, in the words of the rulebook: one for each code and line of one device and bucket, and
+sentences made of the probes."""
 
 from __future__ import annotations
 
@@ -7,10 +8,93 @@ from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.wording import Words
-from graphsafe.capture.shared.places import chain, location, text_at
-from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region
-from graphsafe.rulebook.book import Rulebook
+from graphsafe.capture.shared.places import chain, location, shown, text_at
+from graphsafe.report.kernel_names import readable
+from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
+from graphsafe.report.probes.horizon import Departure
+from graphsafe.report.probes.twin import Difference
+from graphsafe.report.text import count
+from graphsafe.rulebook.book import Rule, Rulebook
+
+OWN_GRAPHS = "it replays CUDA graphs of its own, which PyTorch refuses during a capture"
+WITHOUT_GRAPHS = "; to capture the whole step, build it without graphs of its own"
+WITHOUT_COMPILED = (
+    '; to capture the whole step, compile it without CUDA graphs: `mode="max-autotune-no-cudagraphs"` or the default'
+)
+
+
+class Words(dict[str, str]):
+    def __missing__(self, key: str) -> str:
+        return "a value"
+
+
+def what_was_frozen(one: Difference) -> str:
+    """Return a sentence about two captures and the value that each of them froze, to follow other sentences."""
+    op = f"{readable(one.op)}{at_place(one.frames)}"
+    if one.what == "count":
+        return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
+    if one.what == "operation":
+        before, after = readable(one.before), readable(one.after)
+        return f" Here one capture has {before} where a later one has {after}{at_place(one.frames)}."
+    return f" Here one capture froze {one.before} into {op}, and a later one {one.after}."
+
+
+def what_departed(departure: Departure) -> str:
+    """Return how a later step differs from the captured one, as a sentence that follows others."""
+    op, under = f"{departure.op}{at_place(departure.frames)}", departure.under
+    later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
+    return f" Here {op} has {departure.before} at capture and {departure.after} {later}."
+
+
+def repair_of_generator(works: bool) -> str:
+    tried = "tried here: the next draw works" if works else "tried here, without success"
+    return (
+        "; a process left like this draws again after `torch.cuda.default_generators[i].graphsafe_set_state(fresh)`, "
+        f"`fresh` being a new Generator with the old seed and offset ({tried})"
+    )
+
+
+def place_of(frames: Sequence[CallSite]) -> dict[str, Any]:
+    return {"path": shown(frames[-1].path), "line": frames[-1].line} if frames else {}
+
+
+def at_place(frames: Sequence[CallSite]) -> str:
+    return f" ({shown(frames[-1].path)}:{frames[-1].line})" if frames else ""
+
+
+def finding_at(
+    frame: CallSite | None,
+    rule: Rule,
+    how: str | None,
+    level: Level,
+    words: Mapping[str, str],
+    because: str,
+    data: Mapping[str, Any],
+    device: str | None,
+    source: Source,
+    why: str | None = None,
+) -> Finding | Limit:
+    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
+
+    `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
+    replaces the rule's own reason.
+    """
+    match = next((match for match in rule.matches if how in match.how), None)
+    words = {"expr": "the step", "value": "a value", **words}
+    message = ((match and match.message) or rule.message).format_map(words)
+    if frame is None:
+        return Limit("no-line", f"{rule.code} {rule.name}", message)
+    return replace(
+        rule.about(location(frame, None), words, data),
+        level=rule.level_of(level),
+        confidence="proven" if source == "capture" else "likely",
+        source=source,
+        device=device,
+        message=message,
+        why=f"{why or rule.short_why} {because}".rstrip(),
+        fix=((match and match.fix_short) or rule.fix_short).format_map(words),
+    )
+
 
 Key = tuple[str, str, int]
 "The code, the file and the line of a finding."
@@ -105,3 +189,9 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         if known is None or LEVELS.index(finding.level) > LEVELS.index(known.level):
             found[key] = finding
     return list(found.values())
+
+
+def code_of_text(message: str, book: Rulebook) -> str | None:
+    """Return the rule that lists an error's text, if exactly one rule does."""
+    codes = [rule.code for rule in book.rules.values() if any(text in message for text in rule.error_text)]
+    return codes[0] if len(codes) == 1 else None

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.answers.build import Built
-from graphsafe.capture.answers.events import Diagnosis, StepEvent
 from graphsafe.capture.answers.probes import (
     Diagnosed,
     EscapedWork,
@@ -23,23 +22,24 @@ from graphsafe.capture.answers.probes import (
     Refused,
     Watched,
 )
-from graphsafe.capture.parent.finding_table import FindingTable, Key
-from graphsafe.capture.parent.frozen_choices import frozen_choices
-from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
-from graphsafe.capture.parent.probe_form import reported
-from graphsafe.capture.parent.ranks.divergence import of_one_rank
-from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.stale_events import stale_events
-from graphsafe.capture.parent.wording import (
+from graphsafe.capture.parent.after_events import frozen_choices, stale_events
+from graphsafe.capture.parent.finding_table import (
     OWN_GRAPHS,
     WITHOUT_COMPILED,
     WITHOUT_GRAPHS,
+    FindingTable,
+    Key,
     at_place,
+    code_of_text,
     place_of,
     repair_of_generator,
     what_departed,
     what_was_frozen,
 )
+from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
+from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.ranks.divergence import of_one_rank
+from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.kernel_names import readable
@@ -155,10 +155,6 @@ class _Writer:
     @property
     def _twin(self) -> Twin:
         return self._probes.twin
-
-    @property
-    def _diagnosis(self) -> Diagnosis | None:
-        return self._told[Diagnosed].diagnosis
 
     @property
     def _causes(self) -> dict[str, Cause]:
@@ -288,13 +284,18 @@ class _Writer:
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
-        diagnosis = self._diagnosis
+        diagnosis = self._told[Diagnosed].diagnosis
         message = "" if error is None else error.message
         event = diagnosis.event if diagnosis is not None else self._told[Refused].event
         cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
-        code, frames, span = self._by_text(message) or "GS607", self._entry, None if error is None else error.span
+        code, frames, span = (
+            code_of_text(message, self._book) or "GS607",
+            self._entry,
+            None if error is None else error.span,
+        )
         if event is not None and event.frames:
-            code, frames, span = cause or self._code_of_failure(event, message), event.frames, event.span
+            code = cause or code_of_text(message, self._book) or code_of_failure(event, self._book.ops)
+            frames, span = event.frames, event.span
         elif error is not None and error.frames:
             frames = error.frames
         known = None if cause else self._explained(frames, code)
@@ -302,14 +303,6 @@ class _Writer:
             self.table.found[known] = replace(self.table.found[known], data={**self.table.found[known].data, **says})
         else:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
-
-    def _code_of_failure(self, event: StepEvent, message: str) -> str:
-        return self._by_text(message) or code_of_failure(event, self._book.ops)
-
-    def _by_text(self, message: str) -> str | None:
-        """Return the rule that lists the error's text, if exactly one rule does."""
-        codes = [rule.code for rule in self._book.rules.values() if any(text in message for text in rule.error_text)]
-        return codes[0] if len(codes) == 1 else None
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
         """Return the step child's finding on this line: of this code, else of another code that breaks captures."""
@@ -322,7 +315,7 @@ class _Writer:
     def escaped(self) -> None:
         for event in self._told[EscapedWork].operations:
             self.add("GS604", event.frames, event.span)
-        diagnosis = self._diagnosis
+        diagnosis = self._told[Diagnosed].diagnosis
         if diagnosis is not None and diagnosis.cause in CODE_OF_CAUSE and self._probes.capture.status == "pass":
             self.add(CODE_OF_CAUSE[diagnosis.cause], diagnosis.event.frames, diagnosis.event.span)
 

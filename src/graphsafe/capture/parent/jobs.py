@@ -1,14 +1,35 @@
-"""Turns the request of a command into the job of a child."""
+"""Turns the request of a command into the job of a child, and runs a child again with the lessons of its earlier
+runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job
+
+Lesson = TypeVar("Lesson")
+Outcome = TypeVar("Outcome")
+
+
+def until_nothing_is_learned(
+    most: int, run: Callable[[Sequence[Lesson]], Outcome], lesson_of: Callable[[Outcome], Lesson | None]
+) -> Outcome:
+    """Run at most `most` times, each time with all lessons so far; return the last outcome.
+
+    `lesson_of` returns the lesson of an outcome, or None if another run would not help.
+    """
+    lessons: list[Lesson] = []
+    for _ in range(most - 1):
+        outcome = run(lessons)
+        lesson = lesson_of(outcome)
+        if lesson is None:
+            return outcome
+        lessons.append(lesson)
+    return run(lessons)
 
 
 def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes: Mapping[str, Any], **more: Any) -> Job:

@@ -12,17 +12,15 @@ from typing import Any, Literal
 
 from graphsafe.capture.answers.build import Built, Declaration
 from graphsafe.capture.answers.probes import Ran
-from graphsafe.capture.parent.buckets.mismatch import mismatch, support_of
 from graphsafe.capture.parent.buckets.sharing import sample_of
-from graphsafe.capture.parent.buckets.support import Tried
+from graphsafe.capture.parent.buckets.support import Tried, mismatch, support_of
 from graphsafe.capture.parent.device_proof import DeviceProof
 from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
 from graphsafe.capture.parent.join import Predictions, executed_files, joined
 from graphsafe.capture.parent.lookup import what_is_missing
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
-from graphsafe.capture.parent.ranks.rank import Rank, variables_of
-from graphsafe.capture.parent.ranks.side_by_side import side_by_side
+from graphsafe.capture.parent.ranks.rank import Rank, side_by_side, variables_of
 from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.supervision.host_capacity import at_a_time
 from graphsafe.capture.parent.supervision.supervisor import Supervisor

@@ -9,9 +9,8 @@ from typing import Any
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, TargetFailure, Varied
 from graphsafe.capture.answers.probes import LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
-from graphsafe.capture.parent.attempts import until_nothing_is_learned
 from graphsafe.capture.parent.growth import with_long_run
-from graphsafe.capture.parent.jobs import job_of
+from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
 from graphsafe.capture.parent.probes import (
     capture_of,
     measured,

@@ -10,10 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import kept_by_lines
+
+
+def tree_of(lines: Sequence[str] | None) -> ast.Module:
+    """Parse the lines of a file. The tree is empty if the file could not be read or is not legal in this Python."""
+    try:
+        return ast.parse("\n".join(lines or ()))
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])
+
 
 _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}

@@ -1,10 +1,14 @@
-"""Replaces attributes of modules, classes and objects for a while."""
+"""Replaces attributes of modules, classes and objects for a while; and so watches replays of graphs that the user's own
+code has captured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
 
 
 @contextmanager
@@ -18,3 +22,15 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
     finally:
         for owner, name, value in reversed(before):
             setattr(owner, name, value)
+
+
+def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
+    """Report each replay. `graph` is the class of graphs; all code built on it calls its `replay`."""
+    replay = graph.replay
+
+    def watched(self: Any) -> Any:
+        frames, _ = user_frames()
+        sink(frames)
+        return replay(self)
+
+    return replaced((graph, "replay", watched))

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
 
+from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import function_name
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.parent.finding_table import code_of_text
 from graphsafe.capture.shared.classify import code_of_failure, value_read
 from graphsafe.capture.shared.places import site, text_at
 from graphsafe.report.model import Level
@@ -53,9 +54,7 @@ def _cause(writer: Writer, failed: Facts, said: Facts) -> str | None:
     if failed["guilty"] is None or not failed["guilty"]["frames"]:
         return None
     event = read(StepEvent, failed["guilty"])
-    rules = writer.book.rules.values()
-    by_text = [rule.code for rule in rules if any(text in failed["error"] for text in rule.error_text)]
-    code = by_text[0] if len(by_text) == 1 else code_of_failure(event, writer.book.ops)
+    code = code_of_text(failed["error"], writer.book) or code_of_failure(event, writer.book.ops)
     frame = failed["guilty"]["frames"][-1]
     expr = failed["error"].partition("\n")[0] if code == "GS607" else text_at(site(frame), event.span)
     words = {"expr": expr, "value": value_read(code)}

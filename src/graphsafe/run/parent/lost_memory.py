@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.places import site
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.report.source import file_lines
 from graphsafe.report.text import count, listed
 from graphsafe.run.parent.seen import Facts, SeenGraph, grouped, last, line_key

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from graphsafe.capture.parent.line_finding import finding_at
+from graphsafe.capture.parent.finding_table import finding_at
 from graphsafe.capture.shared.places import location, shown, site
 from graphsafe.report.model import Finding, Level, Limit, Region, Source
 from graphsafe.report.text import count

@@ -19,8 +19,8 @@ from graphsafe.capture.answers.build import Declaration
 from graphsafe.capture.child.state import objects_of
 from graphsafe.capture.child.state.objects import attributes_of, bases_of, file_of, namespace_of, variables_of
 from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import absolute, is_user_file
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.config import SUPPORT_LEVELS as LEVELS
 from graphsafe.report.source import file_lines
 

@@ -11,7 +11,7 @@ import torch
 
 from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, Limits, Platform, Varied
 from graphsafe.capture.child.buckets.declared import declaration_of
-from graphsafe.capture.child.own_graphs.usage import own_graphs_watched
+from graphsafe.capture.child.own_graphs.probe import own_graphs_watched
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot, StateError, reach_of
 from graphsafe.capture.child.state.objects import code_of

@@ -12,7 +12,7 @@ from graphsafe.capture.answers.probes import HostCall, Ran, SeenEvent, StepMemor
 from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
-from graphsafe.capture.child.own_graphs.marks import eager_marks
+from graphsafe.capture.child.own_graphs.plain import eager_marks
 from graphsafe.capture.child.probes.horizon import look_ahead
 from graphsafe.capture.child.probes.state import state
 from graphsafe.capture.child.probes.timeline import traced_step

@@ -16,8 +16,7 @@ from graphsafe.capture.child.state.reachable import (
     seed_generators,
     walk,
 )
-from graphsafe.capture.child.state.snapshot import Bindings, Snapshot
-from graphsafe.capture.child.state.undo import Undo, copies_of
+from graphsafe.capture.child.state.snapshot import Bindings, Snapshot, Undo, copies_of
 
 __all__ = [
     "MISSING",

@@ -12,7 +12,18 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.child.state.containers import MISSING, Slot, Variables, cell_slot
+from graphsafe.capture.child.state.containers import (
+    MISSING,
+    Slot,
+    Variables,
+    cell_slot,
+    count_from,
+    count_text,
+    is_count,
+    is_opaque,
+    is_over_sequence,
+    position_of,
+)
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
     attributes_of,
@@ -22,14 +33,6 @@ from graphsafe.capture.child.state.objects import (
     module_name,
     names_in,
     once_a_class,
-)
-from graphsafe.capture.child.state.positions import (
-    count_from,
-    count_text,
-    is_count,
-    is_opaque,
-    is_over_sequence,
-    position_of,
 )
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, Walk, below

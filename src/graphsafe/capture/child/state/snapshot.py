@@ -3,20 +3,52 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from graphsafe.capture.child.state import generators
-from graphsafe.capture.child.state.containers import StateError, contents, put_back_host, refill
+from graphsafe.capture.child.state.containers import StateError, contents, is_count, put_back_host, refill
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.state.positions import is_count
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.reachable import reach_of, reach_with_refresh
 from graphsafe.capture.child.targets import Subject, users_code
 from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.shared.frames import written_at
+
+_SHARE_OF_FREE = 0.25
+"Copies that would take more of the device's free memory than this share stay on the host."
+
+
+def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Copy tensors, on the device if they fit."""
+    free = device.memory().free
+    fit = free is None or sum(tensor.nbytes for tensor in tensors) < _SHARE_OF_FREE * free
+    return [device.copied(tensor) if fit else device.to_host(tensor) for tensor in tensors]
+
+
+class Undo:
+    """Puts back the values of tensors that have changed since the snapshot. The tensors are held weakly, so that memory
+    that the target drops is freed."""
+
+    def __init__(self, device: Device, before: Snapshot) -> None:
+        """Put the values back for the first time. Raises StateError."""
+        changed = [path for path in before.changed() if path in before.values]
+        before.put_back_values(changed)
+        tensors = [before.tensors[path] for path in changed]
+        self._device = device
+        self._kept: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = [
+            (weakref.ref(tensor), value) for tensor, value in zip(tensors, copies_of(device, tensors), strict=True)
+        ]
+
+    def undo(self) -> None:
+        for reference, values in self._kept:
+            tensor = reference()
+            if tensor is not None:
+                self._device.store(tensor, values)
+
 
 _VALUE_BYTES = 4 << 30
 "Tensors are kept by value up to this total number of bytes, and beyond it only by digest."

@@ -24,10 +24,9 @@ from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_of
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.watch import step_watched
-from graphsafe.capture.device.own_replays import replays_watched
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.replaced import replaced
+from graphsafe.capture.shared.replaced import replaced, replays_watched
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline

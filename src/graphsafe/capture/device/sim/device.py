@@ -16,22 +16,20 @@ from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
 from graphsafe.capture.device.bits import bytes_digest, nudge
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.own_replays import replays_watched
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording
 from graphsafe.capture.device.sim import generators, substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
-from graphsafe.capture.device.sim.freed import poison_freed
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
+from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import Refusal
-from graphsafe.capture.device.sim.order import races_of
 from graphsafe.capture.device.sim.sequence import Seen
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
-from graphsafe.capture.shared.replaced import replaced
+from graphsafe.capture.shared.replaced import replaced, replays_watched
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite, Limit
 from graphsafe.report.probes.construct import Attempt

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 
 import torch
 
-from graphsafe.capture.device.sim.storage_objects import holders
-from graphsafe.capture.device.sim.tags import storages
+from graphsafe.capture.device.sim.tags import holders, storages
 from graphsafe.capture.shared.places import shown
 
 

@@ -20,8 +20,7 @@ from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
 from graphsafe.capture.parent.supervision.ended import Ending
-from graphsafe.capture.parent.supervision.servers import Server
-from graphsafe.capture.parent.supervision.shared_servers import SharedServers, branch
+from graphsafe.capture.parent.supervision.servers import Server, SharedServers, branch
 from graphsafe.capture.processes.descendants import kill, kill_group
 from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.answers.probes import Diagnosed, EscapedWork, Ran, Reference, Refused, Watched
-from graphsafe.capture.child.own_graphs.marks import Mark
+from graphsafe.capture.child.own_graphs.plain import Mark
 from graphsafe.capture.plan.shared.parts import span_of
 from graphsafe.capture.plan.shared.regions import function_of, functions_in
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from graphsafe.capture.child.probes.timing import eager_times, in_turn, times_of
+from graphsafe.capture.child.probes.measure import eager_times, in_turn, times_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.plan.child.causes import Cause

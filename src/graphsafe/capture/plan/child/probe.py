@@ -14,7 +14,7 @@ from graphsafe.capture.answers.build import Varied
 from graphsafe.capture.answers.plan import Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.answers.probes import Marks, Missing, Reference
 from graphsafe.capture.child.own_graphs import plain
-from graphsafe.capture.child.own_graphs.marks import eager_marks, mark_of
+from graphsafe.capture.child.own_graphs.plain import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot

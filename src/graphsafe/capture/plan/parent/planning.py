@@ -11,7 +11,7 @@ from typing import Any
 
 from graphsafe.capture.answers.plan import Checked, Emitted, Learned, Planned, SegmentFailure
 from graphsafe.capture.answers.probes import Marks
-from graphsafe.capture.parent.attempts import until_nothing_is_learned
+from graphsafe.capture.parent.jobs import until_nothing_is_learned
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.plan.parent.answer import learned, reported, whole

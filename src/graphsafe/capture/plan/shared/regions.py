@@ -23,7 +23,7 @@ from graphsafe.capture.plan.shared.statements import (
     stores_in,
     within,
 )
-from graphsafe.capture.shared.trees import tree_of
+from graphsafe.capture.shared.classify import tree_of
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import file_lines
 

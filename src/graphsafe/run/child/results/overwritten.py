@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import call_site
-from graphsafe.capture.shared.trees import tree_of
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines

@@ -17,8 +17,17 @@ from graphsafe.capture.device.sim import generators
 from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
 from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
-from graphsafe.capture.device.sim.storage_objects import holders
-from graphsafe.capture.device.sim.tags import HOST, Tag, born_in, index_of, is_pinned, is_tagged, tag_of, tag_of_storage
+from graphsafe.capture.device.sim.tags import (
+    HOST,
+    Tag,
+    born_in,
+    holders,
+    index_of,
+    is_pinned,
+    is_tagged,
+    tag_of,
+    tag_of_storage,
+)
 from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.collectives import is_collective

@@ -1,0 +1,59 @@
+"""The memory that simulated graphs use: races among their nodes, by the order from streams and events; and memory that
+nothing else holds.
+
+A GPU's allocator would give such memory away, so it is poisoned. On the simulated device a graph keeps its storages
+alive, so the other holders of a storage are counted. Memory that was allocated in a capture belongs to the graph's pool
+and is never given away while the graph lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from graphsafe.capture.device.races import Access, Work, access_of, races_in
+from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
+from graphsafe.capture.device.sim.tags import holders, tag_of
+from graphsafe.capture.device.structures import tensors_in
+from graphsafe.report.probes.order import Race
+
+_POISON = 0xFF
+"A byte that makes NaN in every floating dtype."
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
+    """Poison the memory that only these graphs hold. Call it with torch functions disabled."""
+    aliases: dict[int, set[int]] = {}
+    found: dict[int, torch.Tensor] = {}
+    inside: set[int] = set()
+    for graph in graphs:
+        for tensor in graph.tensors():
+            if type(tensor) not in _PLAIN or tensor.layout != torch.strided:
+                continue
+            tag = tag_of(tensor)
+            if tag is None:
+                continue
+            place = tensor.untyped_storage()._cdata
+            aliases.setdefault(place, set()).add(id(tensor))
+            found.setdefault(place, tensor)
+            if tag.session is not None:
+                inside.add(place)
+    for place, tensor in found.items():
+        held = holders(place)  # each tensor of a graph is one holder
+        if place not in inside and held is not None and held <= len(aliases[place]):
+            torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
+
+
+def races_of(graph: CUDAGraph) -> tuple[Race, ...]:
+    """Return the races of a captured graph. Call it with torch functions and dispatch modes disabled."""
+    placed = graph.placed
+    work = [Work(one.node.op, one.node.frames, one.node.span, _accesses(one.node)) for one in placed]
+    return races_in(work, lambda first, second: placed[first].is_before(placed[second]))
+
+
+def _accesses(node: Node) -> tuple[Access, ...]:
+    reads = [access_of(tensor, writes=False) for tensor in tensors_in([node.args, dict(node.kwargs)])]
+    writes = [access_of(tensor, writes=True) for tensor in (*node.written, *node.outputs)]
+    return tuple(access for access in (*reads, *writes) if access is not None)
