@@ -294,7 +294,7 @@ class _Writer:
             None if error is None else error.span,
         )
         if event is not None and event.frames:
-            code = cause or code_of_text(message, self._book) or code_of_failure(event, self._book.ops)
+            code = cause or listed or code_of_failure(event, self._book.ops)
             frames, span = event.frames, event.span
         elif error is not None and error.frames:
             frames = error.frames
@@ -374,8 +374,7 @@ class _Writer:
             self.add("GS613", left.frames or self._entry, expr=left.reason, data={"partition": left.part})
 
     def collectives(self) -> None:
-        """Add findings for asynchronous collectives that the step never waits for, and for those that not all ranks
-        issue."""
+        """Add findings for collectives that the step never waits for, and for those that not all ranks issue."""
         for waited in self._told[Ran].never_waited:
             self.add("GS615", waited.frames, waited.span)
         own = of_one_rank(self._seen.divergence, self._seen.rank)
