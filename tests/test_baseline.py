@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphsafe import cli
-from graphsafe.baseline.span_text import normalised
+from graphsafe.baseline.matching import normalised
 from graphsafe.report.forms import render
 from graphsafe.report.json_form import read_reports
 

@@ -11,8 +11,8 @@ import pytest
 from op_snippets import measured, measured_files
 
 from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table
+from graphsafe.optable.entries import version_matches
 from graphsafe.optable.rows import EFFECT_KEYS, ENTRY_KEYS
-from graphsafe.optable.versions import version_matches
 
 ROOT = Path(__file__).resolve().parent.parent
 TENSOR = Argument("tensor", text="x")

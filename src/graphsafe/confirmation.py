@@ -11,8 +11,8 @@ from pathlib import Path
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
 from graphsafe.report.executed import ExecutedFile, HotLines, digest
+from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import Finding, JoinStatus, Report
-from graphsafe.report.same_cause import same_cause
 from graphsafe.report.text import count
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import graphsafe  # noqa: E402
 from graphsafe.capture.answers.events import StepEvent  # noqa: E402
 from graphsafe.guard import on_cuda  # noqa: E402
-from graphsafe.optable.versions import version_matches  # noqa: E402
+from graphsafe.optable.entries import version_matches  # noqa: E402
 
 
 class Listener:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphsafe.baseline.baseline_file import BaselineError, read_baseline, write_baseline
-from graphsafe.baseline.entry import Entry
+from graphsafe.baseline.baseline_file import BaselineError, Entry, read_baseline, write_baseline
 from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without_known
 from graphsafe.config import Config
 from graphsafe.files import from_here, leads_out

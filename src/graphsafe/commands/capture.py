@@ -29,10 +29,10 @@ from graphsafe.commands.options import (
     own_output,
     put_outputs,
     quiet_option,
+    refusals_reported,
     rule_texts,
     usual_form,
 )
-from graphsafe.commands.refusals import refusals_reported
 from graphsafe.console import StatusLine, check_writable, complain, is_live, put_summary, say
 from graphsafe.errors import RequestError
 from graphsafe.interrupts import Ended, ended_by_signals, release_interrupts

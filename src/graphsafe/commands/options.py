@@ -1,8 +1,9 @@
-"""The common parts of commands: exit codes, options, and the source of the configuration."""
+"""Reports of requests to `graphsafe capture` that are refused before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
+
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -199,3 +201,19 @@ def config_here() -> Config:
     from graphsafe.config import config_over
 
     return config_over(Path.cwd())
+
+
+@contextmanager
+def refusals_reported(target: str | None, form: str | None, files: Sequence[Output]) -> Iterator[None]:
+    """Write a report of a refused request, with the reason: no older report must stay in its place. `target` is None
+    for `--all`."""
+    try:
+        yield
+    except RequestError as error:
+        from graphsafe.capture.api import refused
+        from graphsafe.capture.request import CaptureRequest
+        from graphsafe.config import Config
+
+        report = refused(CaptureRequest(target or "--all", Config(root=Path.cwd())), str(error))
+        put_outputs([report] if target is None else report, form, files, "json", dict)
+        raise

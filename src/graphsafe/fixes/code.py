@@ -1,4 +1,5 @@
-"""The text of a file that a fix looks at: its tree, the nodes at a place, and the nodes around it.
+"""The text of a file that a fix looks at (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
+one file that repair one finding.
 
 `ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).
 """
@@ -7,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
-from graphsafe.report.model import Edit, Location
+from graphsafe.report.model import Edit, Finding, Location
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -164,3 +166,23 @@ def is_plain(node: ast.expr) -> bool:
         owner = is_plain(node.func.value) if isinstance(node.func, ast.Attribute) else True
         return sizes and owner and not node.keywords and all(map(is_plain, node.args))
     return False
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    title: str
+    "The repair as an imperative: `use torch.full`."
+    edits: tuple[Edit, ...]
+    risk: str = ""
+    """The cases in which the fix changes a result, in words that follow "unsafe:".
+
+    Empty for a safe fix, with which the step on the CPU always gives the same result.
+    """
+
+    @property
+    def is_safe(self) -> bool:
+        return not self.risk
+
+
+Proposal = Callable[[Code, Finding], Fix | None]
+"""Returns the fix of a finding, or None if none is known to be right."""

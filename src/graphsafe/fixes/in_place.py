@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphsafe.fixes.code import Code, dotted
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Fix, dotted
 from graphsafe.report.model import Finding
 
 _METHODS: dict[type[ast.operator], str] = {ast.Add: "add_", ast.Sub: "sub_", ast.Mult: "mul_", ast.Div: "div_"}

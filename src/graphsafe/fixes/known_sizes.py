@@ -7,8 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graphsafe.fixes.code import Code, Definition, argument, dotted, is_literal, is_plain
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Definition, Fix, argument, dotted, is_literal, is_plain
 from graphsafe.fixes.host_numbers import is_size, keeps_meaning
 from graphsafe.report.model import Finding
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from graphsafe.fixes.code import Code, Definition, dotted, is_literal
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Definition, Fix, dotted, is_literal
 from graphsafe.report.model import Edit, Finding
 
 _MAKERS = ("torch.tensor", "torch.as_tensor")

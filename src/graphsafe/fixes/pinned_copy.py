@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphsafe.fixes.code import Code, dotted
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Fix, dotted
 from graphsafe.report.model import Finding
 
 _RISK = "a later write to the pinned tensor may overwrite values that the device has not read yet"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graphsafe.fixes.code import Code
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Fix
 from graphsafe.fixes.registry import FIXES
 from graphsafe.report.model import Finding, Report
 from graphsafe.report.source import Lines

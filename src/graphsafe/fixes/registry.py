@@ -14,7 +14,7 @@ from graphsafe.fixes import (
     scalar_literal,
     scalar_store,
 )
-from graphsafe.fixes.fix import Proposal
+from graphsafe.fixes.code import Proposal
 
 FIXES: Mapping[str, Proposal] = {
     "capturable": optimizer.capturable,

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from graphsafe.fixes.code import Code, argument, dotted, is_literal
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Fix, argument, dotted, is_literal
 from graphsafe.fixes.host_numbers import overflows_half
 from graphsafe.report.model import Finding
 

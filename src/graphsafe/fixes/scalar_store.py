@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphsafe.fixes.code import Code, argument, dotted, is_literal, is_plain
-from graphsafe.fixes.fix import Fix
+from graphsafe.fixes.code import Code, Fix, argument, dotted, is_literal, is_plain
 from graphsafe.fixes.host_numbers import is_integer, overflows_half
 from graphsafe.report.model import Finding
 

@@ -6,12 +6,39 @@ argument open (`*args`, a value of unknown kind) the answer is "perhaps", never 
 
 from __future__ import annotations
 
+import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any, Final, Literal
 
-from graphsafe.optable.versions import version_matches
+_COMPARE = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+
+
+def version_matches(version: str, spec: str) -> bool:
+    """Return whether a torch version (`2.11.0+cu130`) lies in `spec` (`>=2.6,<2.12`). Pre-releases count as their
+    release.
+
+    Raises `ValueError` where `spec` is not a range.
+    """
+    bounds = [re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*([\d.]+)\s*", part) for part in spec.split(",")]
+    if None in bounds:
+        raise ValueError(f"not a version range: {spec!r}")
+    return all(_COMPARE[bound[1]](_release(version), _release(bound[2])) for bound in bounds if bound is not None)
+
+
+def _release(version: str) -> tuple[int, ...]:
+    numbers = [int(number) for number in re.findall(r"\d+", version.split("+")[0])[:3]]
+    return (*numbers, 0, 0, 0)[:3]
+
 
 EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",

@@ -1,9 +1,4 @@
-"""Fingerprints: the identity of a finding when lines above it move.
-
-A fingerprint is a hash of the code, the path from the project root, the qualified function, the line's text without
-spacing and comment, and an ordinal that counts the places of one function where all of these are equal. It does not
-depend on devices: the same finding on two devices, or from `scan` and from `capture`, has one fingerprint.
-"""
+"""The identity of findings: fingerprints, which survive moved lines, and whether two findings have one cause."""
 
 from __future__ import annotations
 
@@ -13,6 +8,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from graphsafe.report.model import Finding, in_order
+
+
+def same_cause(prediction: Finding, seen: Finding) -> bool:
+    """Return whether a prediction and a finding that was seen have the same cause.
+
+    They do if they have the same code on the same line, or two codes about host reads, extents and copies on that line.
+    Streams and state do not belong to a single line: findings about them need only the same code in the same function.
+    """
+    here, there = prediction.location, seen.location
+    if prediction.code == seen.code and prediction.code.startswith(("GS6", "GS7")):
+        return (here.path, here.function) == (there.path, there.function)
+    if here.path != there.path or not here.line <= there.line <= max(here.line, here.end_line):
+        return False
+    if prediction.code == seen.code:
+        return True
+    return all(code[:3] in ("GS1", "GS2", "GS3") for code in (prediction.code, seen.code))
+
 
 Text = Callable[[str, int], str]
 """Returns the text of a line by a location's path and its number; empty if it cannot be read."""

@@ -111,7 +111,7 @@ class Rule:
     instead_of: tuple[str, ...] = ()
     "More general rules, whose findings on the same line are left out."
     fixes: tuple[str, ...] = ()
-    "Names in graphsafe.fixes.registry; the first one that is right for a finding is used."
+    "Names in graphsafe.fixes.proposals; the first one that is right for a finding is used."
     configured: Level | None = None
     "The level that the configuration gives the rule in place of its own."
 

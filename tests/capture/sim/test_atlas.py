@@ -20,7 +20,7 @@ from atlas import Outcome, run_row
 from op_snippets import catalogue, measured, measured_files
 
 from graphsafe.optable import OpTable
-from graphsafe.optable.versions import version_matches
+from graphsafe.optable.entries import version_matches
 
 pytestmark = [pytest.mark.child, pytest.mark.slow]
 

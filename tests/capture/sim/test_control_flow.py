@@ -7,7 +7,7 @@ import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.device.sim import SimDevice
-from graphsafe.optable.versions import version_matches
+from graphsafe.optable.entries import version_matches
 
 CUDA1 = torch.device("cuda", 1)
 NOT_PERMITTED = "CUDA error: operation not permitted when stream is capturing"

@@ -5,15 +5,22 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from graphsafe.capture.answers.build import Done, StateFailure, TargetFailure
+import torch
+
+from graphsafe.capture.answers.build import Devices, Done, StateFailure, TargetFailure
 from graphsafe.capture.child.state import StateError
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.processes.originals import monotonic
 from graphsafe.capture.shared.frames import error_frames
 from graphsafe.capture.shared.job import Channel, Job
 
+
+def run(job: Job, channel: Channel) -> None:
+    channel.tell(Devices(tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))))
+
+
 CHILDREN: Mapping[str, str] = {
-    "devices": "graphsafe.capture.child.devices",
+    "devices": "graphsafe.capture.child.work",
     "build": "graphsafe.capture.child.probes.construct",
     "step": "graphsafe.capture.child.probes.step",
     "reference": "graphsafe.capture.child.probes.reference",

@@ -288,11 +288,8 @@ class _Writer:
         message = "" if error is None else error.message
         event = diagnosis.event if diagnosis is not None else self._told[Refused].event
         cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
-        code, frames, span = (
-            code_of_text(message, self._book) or "GS607",
-            self._entry,
-            None if error is None else error.span,
-        )
+        listed = code_of_text(message, self._book)
+        code, frames, span = listed or "GS607", self._entry, None if error is None else error.span
         if event is not None and event.frames:
             code = cause or listed or code_of_failure(event, self._book.ops)
             frames, span = event.frames, event.span

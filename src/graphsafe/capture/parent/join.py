@@ -12,8 +12,8 @@ from graphsafe.capture.shared.classify import functions_of
 from graphsafe.capture.shared.places import shown
 from graphsafe.config import Config
 from graphsafe.report.executed import ExecutedFile, digest, runs_of
+from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import LEVELS, Finding, JoinStatus, Level, Limit, Location, Suppression
-from graphsafe.report.same_cause import same_cause
 from graphsafe.scan.sources.source import Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
 
