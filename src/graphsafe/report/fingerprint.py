@@ -1,4 +1,5 @@
-"""The identity of findings: fingerprints, which survive moved lines, and whether two findings have one cause."""
+"""The identity of findings: fingerprints, which survive moved lines, and whether a predicted finding and one that was
+seen have the same cause."""
 
 from __future__ import annotations
 

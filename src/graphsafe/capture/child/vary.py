@@ -26,7 +26,8 @@ def constants(
 ) -> Iterator[torch.Tensor]:
     """Yield tensors of one repeated value each, if all elements of `values` are alike or if `far` is set.
 
-    The nearest constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants
+    An input of equal elements cannot be redrawn within the range seen, because the range is one point. The nearest
+    constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants
     outside of `bounds`, or outside of the dtype's range, are left out.
     """
     flat = values.flatten()

@@ -1,4 +1,4 @@
-"""The page of a report, or of several."""
+"""The page of a report, or of several; its head has the results, in a table that fits a screen."""
 
 from __future__ import annotations
 

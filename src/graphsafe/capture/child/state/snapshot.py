@@ -1,4 +1,5 @@
-"""State at one moment, to put back later: the bindings of names, and the values of tensors."""
+"""State at one moment, to put back later: the bindings of names, and the values of tensors. Also
+undoes the changes of a run of the step, many times and quickly, for measuring and for long runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Replacements of PyTorch's functions while a simulated device is entered."""
+"""Replacements of PyTorch's functions while a simulated device is entered.
+
+`torch.cond` and `torch.while_loop`, uncompiled, read their predicate on the host, unless the capture makes them nodes of
+the graph.
+"""
 
 from __future__ import annotations
 
