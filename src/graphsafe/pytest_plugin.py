@@ -156,9 +156,8 @@ class Factory(pytest.Item):
         """Return the regressions since the lock was written; empty if the lock has no entry of this factory."""
         from graphsafe.config import config_over
         from graphsafe.lock import file
-        from graphsafe.lock.introduced import introduced_since
         from graphsafe.lock.proven import proven_by
-        from graphsafe.lock.regressions import compared
+        from graphsafe.lock.regressions import compared, introduced_since
 
         path = config_over(self.path).root / file.NAME
         now = proven_by(report)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graphsafe.lock.introduced import introduced_since
+from graphsafe.lock.regressions import introduced_since
 
 NEW, OLD = "; introduced with this change", "; not in this change"
 

@@ -11,7 +11,7 @@ import pytest
 
 from graphsafe import cli
 from graphsafe.git import calls as git
-from graphsafe.lock.introduced import introduced_since
+from graphsafe.lock.regressions import introduced_since
 
 pytestmark = [
     pytest.mark.child,

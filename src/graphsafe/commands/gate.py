@@ -93,9 +93,8 @@ class Gate:
         gone: Sequence[str],
         further: Mapping[str, Callable[[], Report]],
     ) -> dict[str, bool]:
-        from graphsafe.lock.introduced import introduced_since
         from graphsafe.lock.proven import proven_by
-        from graphsafe.lock.regressions import compared
+        from graphsafe.lock.regressions import compared, introduced_since
 
         introduced = introduced_since(self.path)
         outcome: dict[str, bool] = {}

@@ -15,6 +15,6 @@ def enter() -> None:
     It is registered for `vllm.general_plugins` and `sglang.srt.plugins`.
     """
     if os.environ.get("GRAPHSAFE_RUN"):
-        from graphsafe.run.child.begin import begin
+        from graphsafe.run.child.watch import begin
 
         begin()

@@ -10,8 +10,7 @@ import sys
 
 from graphsafe.capture.answers.build import Fault
 from graphsafe.capture.processes.descendants import die_with_parent
-from graphsafe.capture.processes.originals import complain, leave
-from graphsafe.capture.processes.own_process import CHANGED, blamed_on_target
+from graphsafe.capture.processes.originals import CHANGED, blamed_on_target, complain, leave
 from graphsafe.capture.processes.stack_dump import write_when_asked
 from graphsafe.capture.shared.job import FAILED, Channel, Job
 from graphsafe.failure import in_one_line

@@ -22,7 +22,7 @@ import torch
 from graphsafe.capture.shared.frames import function_name, is_user_file, user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.monitoring import taken_tool
+from graphsafe.run.child.monitoring import Monitor
 from graphsafe.run.child.names import elements_of, locals_of
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
@@ -96,27 +96,19 @@ class Calls:
         self._watched: dict[CodeType, list[tuple[Owners, int]]] = {}
         "Code -> the owners and the number of each step that runs it."
         self._count = 0
-        self._tool: int | None = None
-        self.problem: str | None = None
+        self._monitor = Monitor({"PY_START": self._started, "PY_RETURN": self._ended, "PY_UNWIND": self._ended})
+        self.problem = self._monitor.problem
         "The reason why calls cannot be seen, or None."
-        self._tool, self.problem = taken_tool()
-        if self._tool is not None and sys.version_info >= (3, 12):
-            monitoring = sys.monitoring
-            monitoring.register_callback(self._tool, monitoring.events.PY_START, self._started)
-            for event in (monitoring.events.PY_RETURN, monitoring.events.PY_UNWIND):
-                monitoring.register_callback(self._tool, event, self._ended)
 
     def close(self) -> None:
-        if self._tool is not None and sys.version_info >= (3, 12):
-            sys.monitoring.set_events(self._tool, 0)
-            for code in self._watched:
-                sys.monitoring.set_local_events(self._tool, code, 0)
-            sys.monitoring.free_tool_id(self._tool)
-        self._tool = None
+        self._monitor.hear()
+        for code in self._watched:
+            self._monitor.hear(of=code)
+        self._monitor.close()
 
     def begin(self) -> None:
         """Follow the capture that has begun in this thread."""
-        if self._tool is not None:
+        if self._monitor:
             self._regions[threading.get_ident()] = _Region(self._recorded)
             self._listen()
 
@@ -135,10 +127,7 @@ class Calls:
 
     def _listen(self) -> None:
         """Let Python report all calls as long as a capture runs."""
-        if self._tool is not None and sys.version_info >= (3, 12):
-            events = sys.monitoring.events
-            told = events.PY_START | events.PY_RETURN | events.PY_UNWIND
-            sys.monitoring.set_events(self._tool, told if self._regions else 0)
+        self._monitor.hear(*(("PY_START", "PY_RETURN", "PY_UNWIND") if self._regions else ()))
 
     def _number(self, call: _Call) -> int | None:
         known = self._watched.get(call.code, ())
@@ -149,8 +138,7 @@ class Calls:
         if number is None:
             number = self._count = self._count + 1
             self._watched.setdefault(call.code, []).append((call.owners, number))
-            if self._tool is not None and sys.version_info >= (3, 12):
-                sys.monitoring.set_local_events(self._tool, call.code, sys.monitoring.events.PY_START)
+            self._monitor.hear("PY_START", of=call.code)
         key = (function_name(call.code) or "", "", number)
         return Step((key,), call.shapes, call.frames, call.recorded)
 

@@ -1,8 +1,11 @@
-"""A tool number of `sys.monitoring`, which exists from Python 3.12 on."""
+"""A tool of `sys.monitoring`, which exists from Python 3.12 on."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
 
 _TOOLS = (4, 3)
 "Tool numbers that Python reserves for no kind of tool."
@@ -10,11 +13,34 @@ TAKEN = "other tools have taken the numbers of `sys.monitoring`"
 TOO_OLD = "on a GPU that is seen from Python 3.12 on"
 
 
-def taken_tool() -> tuple[int | None, str | None]:
-    """Take the number of a tool; if there is none, return the reason."""
-    if sys.version_info < (3, 12):
-        return None, TOO_OLD
-    tool = next((tool for tool in _TOOLS if sys.monitoring.get_tool(tool) is None), None)
-    if tool is not None:
-        sys.monitoring.use_tool_id(tool, "graphsafe")
-    return tool, TAKEN if tool is None else None
+class Monitor:
+    """One tool, from creation until `close`. Without a number it hears nothing, and `problem` says why."""
+
+    def __init__(self, heard: dict[str, Callable[..., Any]]) -> None:
+        """`heard` has a function for each kind of event that the tool hears: `LINE`, `PY_RETURN`."""
+        self.problem: str | None = TOO_OLD
+        self._tool: int | None = None
+        if sys.version_info >= (3, 12):
+            self._tool = next((tool for tool in _TOOLS if sys.monitoring.get_tool(tool) is None), None)
+            self.problem = TAKEN if self._tool is None else None
+            if self._tool is not None:
+                sys.monitoring.use_tool_id(self._tool, "graphsafe")
+                for name, call in heard.items():
+                    sys.monitoring.register_callback(self._tool, getattr(sys.monitoring.events, name), call)
+
+    def __bool__(self) -> bool:
+        return self._tool is not None
+
+    def hear(self, *names: str, of: CodeType | None = None) -> None:
+        """Hear these kinds of events and no other: of one function, or of all."""
+        if self._tool is not None and sys.version_info >= (3, 12):
+            events = sum(getattr(sys.monitoring.events, name) for name in names)
+            if of is None:
+                sys.monitoring.set_events(self._tool, events)
+            else:
+                sys.monitoring.set_local_events(self._tool, of, events)
+
+    def close(self) -> None:
+        if self._tool is not None and sys.version_info >= (3, 12):
+            sys.monitoring.free_tool_id(self._tool)
+        self._tool = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from graphsafe.capture.device.bits import layout_text
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from graphsafe.capture.answers.events import StepEvent
     from graphsafe.run.child.names import Name, Place
     from graphsafe.run.child.refills import Frames
-    from graphsafe.run.child.sim.derived import Outdated
+    from graphsafe.run.child.sim.eager import Outdated
     from graphsafe.run.child.sim.let_go import LetGo
     from graphsafe.run.child.steps import Key, Step, Steps
     from graphsafe.run.child.waits import Waits
@@ -39,12 +40,7 @@ class Touch:
 
     @staticmethod
     def of(tensor: torch.Tensor, access: Access, certain: bool, made: CallSite | None) -> Touch:
-        return Touch(tensor.untyped_storage(), access, certain, described(tensor), made)
-
-
-def described(tensor: torch.Tensor) -> str:
-    """Return a tensor's type and shape: `float32[4, 8]`."""
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+        return Touch(tensor.untyped_storage(), access, certain, layout_text(tensor), made)
 
 
 class Around(Protocol):

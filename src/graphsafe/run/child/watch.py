@@ -1,7 +1,9 @@
-"""The watch of a process, which collects its facts and writes its part of the ledger."""
+"""The watch of a process, which collects its facts and writes its part of the ledger. It begins once torch is imported,
+and ends with the process."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from graphsafe.failure import in_one_line
 from graphsafe.run import part
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import hooked
@@ -32,6 +35,40 @@ _PAUSE = 1.0
 
 current: Watch | None = None
 "The watch of this process, or None."
+
+
+def begin() -> None:
+    """Watch this process as the environment asks. It is called once torch is imported, before any line of the program
+    that uses it; further calls do nothing."""
+    global current
+    folder, token = os.environ.get(part.FOLDER), os.environ.get(part.PARENT)
+    if current is not None or not folder or not token or not Path(folder).is_dir():
+        return
+    token = _own(token, Path(folder))
+    options = Options.parse(os.environ.get(part.OPTIONS, "{}"))
+    try:
+        watch = current = Watch(options, Path(folder), token)
+    except Exception as error:  # an error of graphsafe must not stop the program
+        part.write_part(Path(folder), token, {"fault": in_one_line(error)})
+        return
+    watch.write()
+    atexit.register(watch.end)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(before=watch.before_fork, after_in_child=watch.fork)
+
+
+def _own(token: str, folder: Path) -> str:
+    """Return the token that `entry/sitecustomize.py` gave this process; or a new token if graphsafe was loaded in
+    another way."""
+    return token if token.partition("-")[0] == str(os.getpid()) else _new_token(token, folder)
+
+
+def _new_token(parent: str, folder: Path) -> str:
+    """Name this process, which `parent` started, and note its start."""
+    token = f"{os.getpid()}-{secrets.token_hex(4)}"
+    os.environ[part.PARENT] = token
+    part.note_start(folder, token, parent)
+    return token
 
 
 class Watch:
@@ -136,9 +173,7 @@ class Watch:
         """Begin a new part, in a forked process."""
         if self._folder is None:
             return
-        parent, self._token = self._token, f"{os.getpid()}-{secrets.token_hex(4)}"
-        os.environ[part.PARENT] = self._token
-        part.note_start(self._folder, self._token, parent)
+        self._token = _new_token(self._token, self._folder)
         self._writer, self._changed, self._writing = None, threading.Event(), threading.RLock()
         self.book.forget(Counters(part.counters_file(self._folder, self._token)))
         self.write()

@@ -33,7 +33,7 @@ class _Watched:
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         try:
-            from graphsafe.run.child.begin import begin
+            from graphsafe.run.child.watch import begin
         except ImportError as error:
             # Another environment's Python has no graphsafe: the program goes on unwatched, and the ledger says so.
             if error.name != "graphsafe":

@@ -15,10 +15,9 @@ from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis
 from graphsafe.capture.device.bits import nudge
 from graphsafe.capture.device.cuda import memory
 from graphsafe.capture.device.cuda.allocations import allocations_watched
-from graphsafe.capture.device.cuda.attempts import attempts_watched
 from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.diagnose import diagnosed
-from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, failure_of
+from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, attempts_watched, failure_of
 from graphsafe.capture.device.cuda.hashing import digests
 from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_of

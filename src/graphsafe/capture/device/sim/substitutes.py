@@ -1,7 +1,7 @@
 """Replacements of PyTorch's functions while a simulated device is entered.
 
-`torch.cond` and `torch.while_loop`, uncompiled, read their predicate on the host, unless the capture makes them nodes of
-the graph.
+`torch.cond` and `torch.while_loop`, uncompiled, read their predicate on the host, unless the capture makes them nodes
+of the graph.
 """
 
 from __future__ import annotations

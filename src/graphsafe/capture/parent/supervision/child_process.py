@@ -13,7 +13,7 @@ from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
 from graphsafe.capture.parent.supervision.device_use import Stay
 from graphsafe.capture.parent.supervision.ended import Ended, Ending
 from graphsafe.capture.parent.supervision.servers import Server
-from graphsafe.capture.processes.own_process import CHANGED, CHANGES
+from graphsafe.capture.processes.originals import CHANGED, CHANGES
 from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
 from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
 from graphsafe.capture.shared.told import Told

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.bits import layout_text
 from graphsafe.capture.device.cuda.nodes import (
     GraphNode,
     Pool,
@@ -39,7 +40,7 @@ from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.names import storage_number
-from graphsafe.run.child.sight import Contents, Sight, Touch, described
+from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 
@@ -218,7 +219,7 @@ class CudaSight(Sight):
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
         known = _known(_all_tensors())
-        return {address: described(known[at]) for address, at in _within(addresses, known).items()}
+        return {address: layout_text(known[at]) for address, at in _within(addresses, known).items()}
 
     def by_line(self) -> list[dict[str, Any]] | None:
         """Return the memory in graphs' pools by allocating line, if these lines are noted."""

@@ -22,7 +22,7 @@ from graphsafe.capture.shared.frames import call_site
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
-from graphsafe.run.child.monitoring import taken_tool
+from graphsafe.run.child.monitoring import Monitor
 from graphsafe.run.child.names import locals_of, storage_number
 from graphsafe.run.child.results.outputs import PUTS, Overwritten
 from graphsafe.run.child.source import lines_of
@@ -65,23 +65,17 @@ class Reads:
         self._replays = replays
         self._tell = tell
         self._watched: dict[CodeType, list[_Watched]] = {}
-        self._tool: int | None = None
-        self.problem: str | None = None
-        self._tool, self.problem = taken_tool()
-        if self._tool is not None and sys.version_info >= (3, 12):
-            sys.monitoring.register_callback(self._tool, sys.monitoring.events.LINE, self._line)
-            sys.monitoring.register_callback(self._tool, sys.monitoring.events.PY_RETURN, self._returned)
+        self._monitor = Monitor({"LINE": self._line, "PY_RETURN": self._returned})
+        self.problem = self._monitor.problem
 
     def close(self) -> None:
         for code in list(self._watched):
             self._listen(code, [])
-        if self._tool is not None and sys.version_info >= (3, 12):
-            sys.monitoring.free_tool_id(self._tool)
-        self._tool = None
+        self._monitor.close()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> None:
         """Watch the variables of `frames` that hold a result which the replay is about to overwrite."""
-        if self._tool is None or record.looks >= _TRIES:
+        if not self._monitor or record.looks >= _TRIES:
             return
         for owner, storage in record.overwrites:
             count = self._replays(owner.number)
@@ -101,9 +95,7 @@ class Reads:
             self._watched[code] = list(watched)
         else:
             self._watched.pop(code, None)
-        if self._tool is not None and sys.version_info >= (3, 12):
-            events = sys.monitoring.events
-            sys.monitoring.set_local_events(self._tool, code, events.LINE | events.PY_RETURN if watched else 0)
+        self._monitor.hear(*(("LINE", "PY_RETURN") if watched else ()), of=code)
 
     def _line(self, code: CodeType, line: int) -> None:
         self._safely(code, line, sys._getframe(1))

@@ -38,9 +38,7 @@ from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
-from graphsafe.run.child.sim.asked import Asked
-from graphsafe.run.child.sim.derived import Derived, Outdated
-from graphsafe.run.child.sim.growing import Growing
+from graphsafe.run.child.sim.eager import Asked, Derived, Growing, Outdated
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps

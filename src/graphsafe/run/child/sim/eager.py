@@ -1,0 +1,265 @@
+"""Facts that the simulated device's eager operations tell between replays: outdated tensors, growing ones, and inputs
+for which another graph was meant."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from graphsafe.capture.device.sim.graphs import CUDAGraph
+from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_of
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.ledger.model import Access
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import Name, Place, place_of
+from graphsafe.run.part import Facts, sites
+
+_COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
+_MOST_SOURCES = 16
+"The largest number of source tensors that are followed."
+
+
+@dataclass(eq=False, slots=True)
+class Outdated:
+    """A tensor that a graph reads and that was computed from other tensors, its sources."""
+
+    storage: int
+    text: str
+    sources: Mapping[int, str]
+    "The ids of the sources' tags -> the sources' names."
+    again: bool = False
+    "Whether the program has written the tensor after the capture."
+    written: str = ""
+    "The name of the source that was written."
+    frames: tuple[CallSite, ...] = ()
+    "The calls that wrote the source."
+    replays: int = 0
+    "Number of replays since the write."
+
+    def facts(self) -> Facts:
+        return {"what": self.text, "source": self.written, "frames": sites(self.frames), "replays": self.replays}
+
+
+class Derived:
+    """Finds tensors (such as a merged weight) that were computed before a capture and are outdated: replays still use
+    them although their source tensors were written later.
+
+    A tensor counts if a graph only reads it, if it was computed only from other attributes of its object (its sources),
+    and if the graph uses no source. A copy is meant to keep old values, and so is a tensor that is updated in place. A
+    tensor that the program computes again at any time after the capture is left out: the program chooses when to
+    refresh it.
+    """
+
+    def __init__(self) -> None:
+        self._sources: weakref.WeakKeyDictionary[Tag, frozenset[weakref.ref[Tag]]] = weakref.WeakKeyDictionary()
+        self._watched: weakref.WeakKeyDictionary[Tag, list[Outdated]] = weakref.WeakKeyDictionary()
+        self._all: list[Outdated] = []
+
+    def ran(
+        self, op: str, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    ) -> None:
+        """Note an operation that ran eagerly."""
+        read, wrote = set(tags_of(inputs)), set(tags_of(written))
+        for tag in wrote if self._all else ():
+            self._wrote(tag)
+        is_updated = bool(wrote) and op.endswith("_") and op not in _COPIES
+        has_no_values = op.endswith("_like") or op.startswith("aten::new_")
+        read_from = () if is_updated or has_no_values else read - wrote
+        sources = self._origins(read_from, copied=op in _COPIES) - set(map(weakref.ref, wrote))
+        for tag in wrote | (set(tags_of(outputs)) - read):
+            self._sources.pop(tag, None)
+            if sources:
+                self._sources[tag] = sources
+
+    def _origins(self, tags: Iterable[Tag], *, copied: bool) -> frozenset[weakref.ref[Tag]]:
+        found: set[weakref.ref[Tag]] = set()
+        for tag in tags:
+            known = self._sources.get(tag)
+            found.update(known if known is not None else () if copied else (weakref.ref(tag),))
+        return frozenset(found if len(found) <= _MOST_SOURCES else ())
+
+    def _wrote(self, tag: Tag) -> None:
+        for one in self._watched.get(tag, ()):
+            source = one.sources.get(id(tag))
+            if source is None:
+                one.again = True
+            elif not one.frames:
+                one.frames, one.written = user_frames()[0], source
+
+    def captured(
+        self, reads: Sequence[torch.UntypedStorage], used: Iterable[int], names: Mapping[int, Sequence[Name]]
+    ) -> None:
+        """Watch the tensors that a graph reads and that were computed from others.
+
+        `used` holds every storage that the graph uses.
+        """
+        tags = {storage: tag for storage in reads if (tag := tag_of_storage(storage)) is not None}
+        if not any(self._sources.get(tag) for tag in tags.values()):
+            return
+        by_tag: dict[Tag, tuple[int, Sequence[Name]]] = {}
+        for number, known in names.items():
+            tensor = known[0].tensor() if known else None
+            tag = None if tensor is None else tag_of(tensor)
+            if tag is not None:
+                by_tag[tag] = number, known
+        using = set(used)
+        for storage, tag in tags.items():
+            sources = self._sources.get(tag, frozenset())
+            others = [one for source in sources if (one := source()) is not None]
+            number, own = by_tag.get(tag, (0, ()))
+            beside = [(one, *by_tag.get(one, (0, ()))) for one in others]
+            texts = {
+                id(one): text for one, other, known in beside if other not in using and (text := _beside(known, own))
+            }
+            if others and len(texts) == len(sources):
+                found = Outdated(int(storage._cdata), own[0].text, texts)
+                self._all.append(found)
+                for one in (tag, *others):
+                    self._watched.setdefault(one, []).append(found)
+
+    def replayed(self, uses: Mapping[int, Access]) -> None:
+        for one in self._all:
+            if one.frames and not one.again and uses.get(one.storage) == "read":
+                one.replays += 1
+
+    def found(self) -> list[Outdated]:
+        return [one for one in self._all if one.replays and not one.again]
+
+
+def _beside(names: Sequence[Name], others: Sequence[Name]) -> str | None:
+    """Return the name under which a tensor is an attribute of the same object as one of `others`, or None."""
+    places = {place for one in others if (place := _place(one)) is not None}
+    return next((one.text for one in names if _place(one) in places), None)
+
+
+def _place(name: Name) -> tuple[object, ...] | None:
+    """Return the object that holds a tensor as its attribute."""
+    if name.root is None or not name.way or name.way[-1][0] not in ("attribute", "parameter"):
+        return None
+    return id(name.root()), *name.way[:-1]
+
+
+_ENOUGH = 16
+"A tensor that is longer at this many replays in a row than at the one before keeps growing."
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """The growth of a tensor so far."""
+
+    times: int
+    replays: int
+    "Number of replays of all graphs when it last grew."
+    copied: int
+    "Bytes that were copied in all."
+
+
+class Growing:
+    """Finds tensors that the program makes larger again and again between replays: `self.path = torch.cat([self.path,
+    x])`. Each time all of the tensor is allocated and copied anew."""
+
+    def __init__(self) -> None:
+        self._replays = 0
+        self._growth: weakref.WeakKeyDictionary[Tag, _Growth] = weakref.WeakKeyDictionary()
+        self._found: dict[CallSite, tuple[tuple[CallSite, ...], _Growth]] = {}
+
+    def replayed(self) -> None:
+        self._replays += 1
+
+    def ran(self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+        """Note an operation that ran eagerly."""
+        if not self._replays or len(outputs) != 1 or (tag := tag_of(outputs[0])) is None:
+            return
+        for one in inputs:
+            before = tag_of(one)
+            if before is None or before is tag or not _is_longer(outputs[0], one):
+                continue
+            known = self._growth.get(before, _Growth(0, 0, 0))
+            times = known.times + (known.replays < self._replays)
+            self._growth[tag] = found = _Growth(times, self._replays, known.copied + one.nbytes)
+            if times >= _ENOUGH and (frames := user_frames()[0]):
+                self._found[frames[-1]] = frames, found
+            return
+
+    def facts(self) -> list[Facts]:
+        """Return the lines that make a tensor larger, with how often and how many bytes they copied for it."""
+        return [
+            {"frames": sites(frames), "times": one.times, "copied": one.copied} for frames, one in self._found.values()
+        ]
+
+
+def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
+    """Return whether two tensors differ in one dimension alone, in which the first is longer."""
+    if now.dim() != before.dim() or now.dtype != before.dtype or before.numel() >= now.numel():
+        return False
+    return sum(one != other for one, other in zip(now.shape, before.shape, strict=True)) == 1
+
+
+_MOST_COPIES = 64
+"Number of copies before a replay from which on its input is not known."
+
+
+@dataclass(eq=False, slots=True)
+class _Inputs:
+    """The memory outside its pool that a graph reads."""
+
+    places: frozenset[Place]
+    passed_over: int = 0
+    "How often another graph was given an input of this graph's size."
+
+
+class Asked:
+    """Counts for each graph the inputs of its size that another graph was given: `x[:3].copy_(batch)`, and then the
+    graph for four rows is replayed although there is one for three.
+
+    An input is of a graph's size if the one copy since the last replay filled exactly the memory that the graph reads.
+    The two graphs were captured by the same line and have the same operations.
+    """
+
+    def __init__(self) -> None:
+        self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
+        self._given: list[Place] = []
+        "The memory that copies filled since the last replay."
+
+    def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
+        """Note the memory outside its pool that a graph reads. The result returns how often it was passed over."""
+        found = self._inputs[graph] = _Inputs(
+            frozenset(place for one in inputs if (place := place_of(one)) is not None)
+        )
+        return lambda: found.passed_over
+
+    def ran(self, name: str, args: Sequence[Any]) -> None:
+        """Note an eager operation."""
+        if name == "aten::copy_" and self._inputs and len(self._given) < _MOST_COPIES:
+            place = place_of(args[0])
+            self._given += [] if place is None else [place]
+
+    def replaying(self, graph: CUDAGraph) -> None:
+        """Count the graphs that would have been the right ones for the input."""
+        given, self._given = self._given, []
+        if not 0 < len(given) < _MOST_COPIES:
+            return
+        own = self._inputs[graph].places if graph in self._inputs else frozenset()
+        for other, inputs in list(self._inputs.items()):
+            if _asked(given, inputs.places - own, own) and _kind(other) == _kind(graph):
+                inputs.passed_over += 1
+
+
+def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
+    """Return whether a copy filled one of the `wanted` places, and no other one wrote the input that holds it."""
+    for place in wanted:
+        holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
+        filled = [one for one in given if any(a <= one[0] and one[1] <= b for a, b in holders)]
+        if filled == [place]:
+            return True
+    return False
+
+
+def _kind(graph: CUDAGraph) -> tuple[Any, ...]:
+    """Return what is the same for the graphs of several sizes: the capture's line, and the operations."""
+    session = graph.captured_in
+    return None if session is None else session.frames[-1:], [node.op for node in graph.nodes]
