@@ -129,23 +129,10 @@ def capture(
     locked: bool,
     update_lock: bool,
     shard: str | None,
-    devices: tuple[str, ...],
-    buckets: tuple[Any, ...],
-    sample: int | None,
-    inputs: tuple[Any, ...],
-    warmup: int,
-    timeout: float,
-    replays: int | None,
-    nproc: int | None,
-    seed: int,
-    shapes: bool,
     watch: bool,
-    plan: bool,
-    emit: Path | None,
-    emit_for: str | None,
-    check: bool,
     form: str | None,
     outputs: tuple[Output, ...],
+    **asked: Any,
 ) -> int:
     """Run one step of TARGET, capture it, replay it on changed inputs, and say whether it is ready.
 
@@ -174,10 +161,8 @@ def capture(
             if not config_here().targets:
                 complain("nothing to capture: no target under [tool.graphsafe.targets]")
                 return OK
-    _check_plan(emit, emit_for, check, all_targets)
-    if shapes:
-        _check_shapes(devices, {"--plan": plan or check, "--nproc": nproc, "--replays": replays})
-    plan = plan or emit is not None or check
+    options = _options(asked, all_targets)
+    nproc = options["nproc"]
     from graphsafe.capture.parent.ranks.launched import Launched
 
     launched = Launched.by(os.environ)
@@ -189,23 +174,8 @@ def capture(
         release_interrupts()  # with a launcher, ranks first wait for each other
         if launched.rank > 0:
             return launched.follow()
-    options = {
-        "devices": devices or (("sim",) if shapes else ()),
-        "buckets": dict(buckets),
-        "sample": sample,
-        "inputs": inputs,
-        "warmup": warmup,
-        "timeout": timeout,
-        "replays": replays,
-        "nproc": nproc,
-        "seed": seed,
-        "shapes": shapes,
-        "timeline": bool({*printed, *(output.form_or(form, "json") for output in files)} & _WITH_TIMELINE),
-        "plan": plan,
-        "emit": None if emit is None else _absolute(emit),
-        "emit_for": emit_for,
-        "check": check,
-    }
+    shown = {*printed, *(output.form_or(form, "json") for output in files)}
+    options["timeline"] = bool(shown & _WITH_TIMELINE)
     if watch:
         prove = partial(_prove, form=form, files=files, printed=printed, all_targets=all_targets)
         return _watch(partial(capture_requests, target, **options), part, prove)
@@ -337,24 +307,31 @@ def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str
         raise RequestError("capture: --locked compares with the lock, --update-lock writes it; give one of them")
 
 
-def _check_plan(emit: Path | None, emit_for: str | None, check: bool, all_targets: bool) -> None:
-    """Raise RequestError for options that exclude each other."""
-    if emit_for is not None and emit is None:
+def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
+    """Return the options of requests. Raises RequestError for options that exclude each other, and for those that
+    shapes alone cannot answer."""
+    emit, check, plan = asked["emit"], asked["check"], asked["plan"]
+    if asked["emit_for"] is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
     if emit is not None and all_targets:
         raise RequestError("capture: --emit writes one plan, and --all makes many")
-    if check and emit_for is None and importlib.util.find_spec("breakable_cuda_graphs") is None:
+    if check and asked["emit_for"] is None and importlib.util.find_spec("breakable_cuda_graphs") is None:
         raise RequestError('capture --check needs breakable-cuda-graphs: pip install "graphsafe[plan]"')
     if emit is not None:
         check_writable(emit, "--emit")
-
-
-def _check_shapes(devices: Sequence[str], others: Mapping[str, object]) -> None:
-    """Raise RequestError for options that shapes alone cannot answer."""
-    wrong = [f"--device {device}" for device in devices if not device.startswith("sim")]
-    wrong += [name for name, given in others.items() if given]
-    if wrong:
-        raise RequestError(f"capture --shapes: nothing is computed, on any device; leave out {wrong[0]}")
+    if asked["shapes"]:
+        others = {"--plan": plan or check, "--nproc": asked["nproc"], "--replays": asked["replays"]}
+        wrong = [f"--device {device}" for device in asked["devices"] if not device.startswith("sim")]
+        wrong += [name for name, given in others.items() if given]
+        if wrong:
+            raise RequestError(f"capture --shapes: nothing is computed, on any device; leave out {wrong[0]}")
+    return {
+        **asked,
+        "devices": asked["devices"] or (("sim",) if asked["shapes"] else ()),
+        "buckets": dict(asked["buckets"]),
+        "plan": plan or emit is not None or check,
+        "emit": None if emit is None else _absolute(emit),
+    }
 
 
 def _absolute(path: Path) -> Path:
