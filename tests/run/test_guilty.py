@@ -14,10 +14,9 @@ import torch
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, code_of_failure
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import root_error, user_frames
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.run.child.cuda.guilty import raised_by, waiting
-from graphsafe.run.child.failures import first_error
 from graphsafe.run.child.names import user_frames_now
 from graphsafe.run.child.records import FailedRecord
 from graphsafe.run.counters import Order
@@ -189,8 +188,8 @@ def test_an_error_that_was_being_handled_before_is_no_cause() -> None:
     except RuntimeError as last:
         error = last
     error.__suppress_context__ = False
-    assert str(first_error(error, handled)) == "in the capture"
-    assert isinstance(first_error(error, 0), KeyError)
+    assert str(root_error(error, handled)[0]) == "in the capture"
+    assert isinstance(root_error(error)[0], KeyError)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="expressions have columns from Python 3.11 on")

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.trace import Running
-from graphsafe.capture.shared.frames import frames_under, user_frames
+from graphsafe.capture.shared.frames import frames_from, frames_under, user_frames
 from graphsafe.errors import RequestError
 from graphsafe.guard.calls import running_call
 from graphsafe.guard.source import Listener
@@ -186,10 +186,8 @@ def _allocation(*_: Any) -> None:
 
 
 def _is_compiling(frame: FrameType) -> bool:
-    at: FrameType | None = frame
-    while at is not None:
-        for file, names in _COMPILERS.items():
-            if at.f_code.co_filename.endswith(file) and (names is None or at.f_code.co_name in names):
-                return True
-        at = at.f_back
-    return False
+    return any(
+        at.f_code.co_filename.endswith(file) and (names is None or at.f_code.co_name in names)
+        for at in frames_from(frame)
+        for file, names in _COMPILERS.items()
+    )

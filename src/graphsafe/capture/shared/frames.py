@@ -13,6 +13,7 @@ import os
 import sys
 import sysconfig
 import threading
+from collections.abc import Iterator
 from types import CodeType, FrameType, TracebackType
 
 from graphsafe.report.model import CallSite, Span
@@ -133,14 +134,17 @@ def user_frames(frame: FrameType | None = None) -> tuple[tuple[CallSite, ...], S
     return tuple(reversed(found)), span
 
 
+def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame and its callers, outwards."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def running_line() -> CallSite | None:
     """Return the user's innermost frame of the running stack."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if is_user_file(frame.f_code.co_filename):
-            return call_site(frame.f_code, frame.f_lineno)
-        frame = frame.f_back
-    return None
+    frames = (one for one in frames_from(sys._getframe(1)) if is_user_file(one.f_code.co_filename))
+    return next((call_site(one.f_code, one.f_lineno) for one in frames), None)
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
@@ -167,16 +171,17 @@ def traceback_frames(traceback: TracebackType | None) -> tuple[tuple[CallSite, .
     return tuple(found), span
 
 
-def root_error(error: BaseException) -> tuple[BaseException, tuple[BaseException, ...]]:
+def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, tuple[BaseException, ...]]:
     """Return the first error of a chain, and the whole chain from first to last.
 
     The error that reaches the user ("operation failed due to a previous error during capture") hides its cause in
-    `__context__`.
+    `__context__`. `handled` is the `id` of an exception that was being handled when the capture began; the chain goes
+    on with it, and ends here before it.
     """
     chain = [error]
-    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and all(
-        earlier is not known for known in chain
-    ):
+    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) != handled:
+        if any(earlier is known for known in chain):
+            break
         chain.append(earlier)
     return chain[-1], tuple(reversed(chain))
 

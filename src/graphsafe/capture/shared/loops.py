@@ -8,9 +8,9 @@ from __future__ import annotations
 import dis
 import functools
 import sys
-from types import CodeType, FrameType
+from types import CodeType
 
-from graphsafe.capture.shared.frames import is_graphsafe_file
+from graphsafe.capture.shared.frames import frames_from, is_graphsafe_file
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 Way = tuple[tuple[CodeType, int], ...]
@@ -21,15 +21,13 @@ def running_while() -> Way | None:
     """Return the way from this call to the innermost running loop; None if that is a `for` loop, or there is none.
     graphsafe's own frames are left out."""
     way: list[tuple[CodeType, int]] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame in frames_from(sys._getframe(1)):
         at = frame.f_code, frame.f_lasti
         if not is_graphsafe_file(at[0].co_filename):
             way.append(at)
             loop = _loop_around(*at)
             if loop is not None:
                 return None if loop == "FOR_ITER" else tuple(way)
-        frame = frame.f_back
     return None
 
 

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import torch
 
-from graphsafe.capture.shared.frames import error_frames, message_of, user_frames
+from graphsafe.capture.shared.frames import error_frames, message_of, root_error, user_frames
 from graphsafe.failure import in_one_line
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.failures import first_error, swallowing_watched
+from graphsafe.run.child.failures import swallowing_watched
 from graphsafe.run.child.frozen.numbers import Frozen
 from graphsafe.run.child.keys import Key
 from graphsafe.run.child.memories import Memories
@@ -153,7 +153,7 @@ class Book:
             record.stepped.end()
         if not self._is_wanted("graphs"):
             return
-        root = error if record is None else first_error(error, record.handled)
+        root = error if record is None else root_error(error, record.handled)[0]
         frames, span = (record.frames, record.span) if record is not None else user_frames()
         failure = FailedRecord(
             frames,

@@ -13,23 +13,9 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from graphsafe.capture.shared.frames import absolute, function_name, is_user_file
+from graphsafe.capture.shared.frames import absolute, frames_from, function_name, is_user_file
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import frames_from
 from graphsafe.run.child.source import innermost
-
-
-def first_error(error: BaseException, handled: int) -> BaseException:
-    """Return the first error that the capture raised, from a chain of exceptions.
-
-    `handled` is the `id` of the exception that was being handled when the capture began; the chain continues with it.
-    """
-    chain = [error]
-    while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) != handled:
-        if any(earlier is known for known in chain):
-            break
-        chain.append(earlier)
-    return chain[-1]
 
 
 class _Witness:

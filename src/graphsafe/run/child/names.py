@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.shared.frames import is_user_file
+from graphsafe.capture.shared.frames import frames_from, is_user_file
 
 _MOST_OBJECTS = 50_000
 _DEEPEST = 24
@@ -117,13 +117,6 @@ def place_of(tensor: torch.Tensor) -> Place | None:
 def storage_numbers(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
     """Return the numbers of the storages of tensors that have memory of their own."""
     return frozenset(number for tensor in tensors if (number := storage_number(tensor)) is not None)
-
-
-def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
-    """Yield a frame and its callers, outwards."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
 
 
 def user_frames_now(frame: FrameType | None) -> list[FrameType]:

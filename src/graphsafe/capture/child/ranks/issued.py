@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
 
 from graphsafe.capture.processes.originals import encode, write_bytes
 from graphsafe.capture.shared.collectives import FUNCTIONAL, OF_GROUPS, Call, file_of
-from graphsafe.capture.shared.frames import is_graphsafe_file, is_user_file, user_frames
+from graphsafe.capture.shared.frames import frames_from, is_graphsafe_file, is_user_file, user_frames
 from graphsafe.capture.shared.job import CAPTURE, Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.capture.shared.told import plain
@@ -112,10 +111,8 @@ def _passes_on(file: str) -> bool:
 def _is_called_directly() -> bool:
     """Return whether the user's code called torch.distributed directly, and not through a library, which would wait by
     itself."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and _passes_on(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame is not None and is_user_file(frame.f_code.co_filename)
+    files = (frame.f_code.co_filename for frame in frames_from(sys._getframe(2)))
+    return is_user_file(next((file for file in files if not _passes_on(file)), "<none>"))
 
 
 _telling_waits: set[Any] = set()

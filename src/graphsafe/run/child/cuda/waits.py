@@ -7,6 +7,7 @@ returns at once, so no wait is added.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ import torch.cuda._gpu_trace as gpu_trace
 import torch.cuda.graphs
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.frames import is_user_file, user_frames
+from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.cuda.guilty import waiting
 from graphsafe.run.child.cuda.order import CudaOrder
@@ -167,9 +168,5 @@ def _event(op: str) -> StepEvent:
 
 def _belongs_to_a_capture() -> bool:
     """Return whether PyTorch itself waits: `torch.cuda.graph` and `make_graphed_callables` do so before a capture."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not is_user_file(frame.f_code.co_filename):
-        if frame.f_code.co_filename == torch.cuda.graphs.__file__:
-            return True
-        frame = frame.f_back
-    return False
+    own = itertools.takewhile(lambda one: not is_user_file(one.f_code.co_filename), frames_from(sys._getframe(1)))
+    return any(one.f_code.co_filename == torch.cuda.graphs.__file__ for one in own)
