@@ -62,7 +62,6 @@ class Replayable(Protocol):
     @property
     def outputs(self) -> Any:
         """The result of the step; a replay writes into these tensors, or replaces them."""
-        ...
 
     def replay(self) -> None: ...
 
@@ -72,7 +71,6 @@ class Recording(Replayable, Protocol):
 
     def nodes(self) -> Mapping[str, int]:
         """Return graph nodes by kind (`kernel`, `memcpy`, `memset`, `host`, ...); empty for an empty graph."""
-        ...
 
     def pool_bytes(self) -> int | None: ...
 
@@ -81,19 +79,15 @@ class Recording(Replayable, Protocol):
 
         The places are those of `other`, if it is a traced recording. Empty if the recordings are the same graph.
         """
-        ...
 
     def opaque_nodes(self) -> int:
         """Return the number of nodes whose arguments the driver does not show."""
-        ...
 
     def release(self) -> None:
         """Give the graph and its memory back."""
-        ...
 
     def escaped(self) -> tuple[StepEvent, ...]:
         """Return work of the step that is known to have run outside the capture, and so is missing from the graph."""
-        ...
 
 
 class Pieces(Protocol):
@@ -104,11 +98,9 @@ class Pieces(Protocol):
 
     def end(self) -> Recording:
         """End the piece. Raises the error with which the capture ended; after it the process may not capture again."""
-        ...
 
     def failure(self, error: BaseException) -> CaptureFailure:
         """Describe an error of `begin`, of `end`, or of an operation between them, and end the open piece."""
-        ...
 
 
 class Device(Protocol):
@@ -124,71 +116,57 @@ class Device(Protocol):
 
     def meet(self) -> None:
         """Wait on the device until all ranks are here. Needs a process group."""
-        ...
 
     def entered(self) -> AbstractContextManager[None]:
         """Enter the device, around everything that runs the user's code: makes it current (cuda), installs the modes
         (sim)."""
-        ...
 
     def label(self) -> str:
         """Return the name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
-        ...
 
     def driver(self) -> str | None: ...
 
     def seed(self, value: int) -> None:
         """Seed torch's default generators, host and device."""
-        ...
 
     def random_states(self) -> Mapping[str, RandomState]:
         """Return the seed and offset of the default generators of this device and of every device with a live
         context."""
-        ...
 
     def draw(self, device: str) -> str | None:
         """Draw one number on a device that `random_states` names, and put the offset back. Return the error's text if
         the generator is broken, else None."""
-        ...
 
     def repair_generator(self, device: str) -> None:
         """Put a fresh generator state with the old seed and offset in place of a broken one."""
-        ...
 
     def capture_stream(self) -> AbstractContextManager[None]:
         """Enter the side stream of this device on which warm-up and capture run; it joins the current stream at both
         ends."""
-        ...
 
     def stands_on(self) -> str:
         """Return the current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
-        ...
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
         """Report each event of an eager step to `sink`, without stopping the step."""
-        ...
 
     def watch_captures(self, sink: Callable[[Attempt], None]) -> AbstractContextManager[None]:
         """Report each capture that the user's code makes to `sink` when it ends, with the error that ended it."""
-        ...
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
         """Report each replay of a graph that the user's code makes to `sink`, with the user's frames."""
-        ...
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         """Yield a list that, when the context ends, holds the allocations and releases inside it, in order.
 
         The allocator's behaviour does not change.
         """
-        ...
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
         """Answer True to code that asks whether a capture is under way, and report the place to `asked`.
 
         Nothing is captured.
         """
-        ...
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
@@ -197,32 +175,27 @@ class Device(Protocol):
         With `traced`, every operation is watched, so that nodes know their lines. `pool` is a pool from `shared_pool`;
         without one the graph gets its own.
         """
-        ...
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
         """Return the races in a recording of `step`. To find them, the step may be captured again under a watch.
 
         Raises NotComparable if the device does not show the order of nodes or the memory that they use.
         """
-        ...
 
     def shared_pool(self) -> Any:
         """Return a pool that several recordings may share.
 
         These recordings are replayed one at a time, because one may use memory that another freed.
         """
-        ...
 
     def pieces(self) -> Pieces:
         """Return pieces, for a step that is captured in segments."""
-        ...
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         """Repeat a failed attempt and watch every operation.
 
         It runs in a separate process, after `record` failed in another process.
         """
-        ...
 
     def synchronize(self) -> None: ...
 
@@ -230,45 +203,36 @@ class Device(Protocol):
 
     def is_on_another(self, tensor: torch.Tensor) -> bool:
         """Return whether the tensor is on another GPU."""
-        ...
 
     def is_pageable(self, tensor: torch.Tensor) -> bool:
         """Return whether the tensor is in memory that only the host can write: on the host and not pinned."""
-        ...
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a plain detached host copy of the values, whatever device the tensor is on (or plays)."""
-        ...
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         """Copy `values` into `tensor` in place.
 
         `values` have the tensor's shape and dtype, and are a host tensor or a result of `copied`.
         """
-        ...
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:
         """Move every finite number other than zero by one unit in the last place: neighbours in opposite directions,
         the first one away from zero if `up`. Nothing happens to integers and booleans."""
-        ...
 
     def poison(self, tensor: torch.Tensor) -> None:
         """Fill with values that no step computes: NaN, or the extreme of the dtype."""
-        ...
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
         """Return the hash of each tensor's bytes, by path; equal bytes give equal digests in every process on this kind
         of device."""
-        ...
 
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
         """Copy the values on the tensor's own device, for `store`."""
-        ...
 
     def churn(self) -> None:
         """Allocate and free blocks of many sizes filled with poison, so that reads of memory that was freed too early
         show."""
-        ...
 
     def reuse_freed(self) -> None:
         """Overwrite memory that has no owner any more, even if a graph still uses it.
@@ -276,33 +240,26 @@ class Device(Protocol):
         This is stronger than `churn`, but hides causes: use it only in runs whose differences are not explained
         afterwards.
         """
-        ...
 
     def memory(self) -> DeviceMemory: ...
 
     def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
         """Return milliseconds per call, on the device; `None` if a clock would mean nothing (sim)."""
-        ...
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         """Count the kernels that one step launches; `None` if unknown."""
-        ...
 
     def trace(self, step: Callable[[], Any], folder: Path) -> Timeline:
         """Run a step, perhaps twice, and return the host's calls and the device's work in order, with times if the
         device has a clock. Files may be written to `folder`. Lines are absolute paths."""
-        ...
 
     def values_asked(self) -> int:
         """Return how often Python asked for a value that was not computed."""
-        ...
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
         """Inside this context, answer with a made-up value if Python reads a value that was not computed: for 1 with
         True, one and all of a mask, for 0 with False, zero and none of it."""
-        ...
 
     def unknown_operations(self) -> tuple[str, ...]:
         """Return the operations that ran and whose effects this device does not know; any of them makes a verdict
         inconclusive."""
-        ...
