@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from graphsafe.document import Convert, Document
+from graphsafe.document import Convert, Document, list_of, table_of, word_of
 from graphsafe.errors import RequestError
 from graphsafe.files import MAX_HANDWRITTEN, read_regular
 from graphsafe.report.model import LEVELS, REGIONS, Level, Region
@@ -198,28 +198,12 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
     )
 
 
-def _level(doc: Document, key: str, value: object) -> Level:
-    return doc.one_of(key, value, LEVELS)
-
-
-def _levels(doc: Document, key: str, value: object) -> Mapping[str, Level]:
-    return {code: _level(doc, f"{key}.{code}", level) for code, level in doc.table(key, value).items()}
-
-
-def _region(doc: Document, key: str, value: object) -> Region:
-    return doc.one_of(key, value, REGIONS)
-
-
-def _functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
-    return tuple(_function(doc, name, item) for name, item in doc.items(key, value))
-
-
 def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
-    """Read entries as `_functions` does, but an entry may also be a table: `{ path = "engine/", region = "step" }`."""
+    """Read entries, each a text or a table: `{ path = "engine/", region = "step" }`."""
     patterns = []
     for name, item in doc.items(key, value):
         if isinstance(item, dict):
-            keys = {"path": _function, "compiled": Document.boolean, "region": _region}
+            keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
             read = doc.read(name, item, keys, required=("path",))
             patterns.append(replace(read.pop("path"), **read))
         else:
@@ -232,10 +216,6 @@ def _function(doc: Document, key: str, value: object) -> FunctionPattern:
     if not where or (colon and not function) or ":" in function:
         raise doc.error(key, f"expected module.or.path.py:Qualified.name, got {value!r}")
     return FunctionPattern(where, function or "*")
-
-
-def _codes_by_file(doc: Document, key: str, value: object) -> Mapping[str, tuple[str, ...]]:
-    return {pattern: doc.texts(f"{key}.{pattern}", codes) for pattern, codes in doc.table(key, value).items()}
 
 
 def _exclude(doc: Document, key: str, value: object) -> tuple[str, ...]:
@@ -261,10 +241,6 @@ def _factory(doc: Document, key: str, value: object) -> str:
     if not all(text.rpartition(":")):
         raise doc.error(key, f"expected FILE.py:FACTORY or package.module:FACTORY, got {text!r}")
     return text
-
-
-def _support_level(doc: Document, key: str, value: object) -> str:
-    return doc.one_of(key, value, SUPPORT_LEVELS)
 
 
 def _devices(doc: Document, key: str, value: object) -> tuple[str, ...]:
@@ -315,13 +291,13 @@ def _axis_value(doc: Document, key: str, value: object) -> AxisValue:
 
 _KEYS: Mapping[str, Convert] = {
     "hot-paths": _hot_functions,
-    "cold-paths": _functions,
+    "cold-paths": list_of(_function),
     "select": Document.texts,
     "ignore": Document.texts,
-    "per-file-ignores": _codes_by_file,
-    "levels": _levels,
-    "fail-level": _level,
-    "region": _region,
+    "per-file-ignores": table_of(Document.texts),
+    "levels": table_of(word_of(LEVELS)),
+    "fail-level": word_of(LEVELS),
+    "region": word_of(REGIONS),
     "exclude": _exclude,
     "rules": Document.texts,
     "settings": Document.texts,
@@ -333,5 +309,5 @@ _TARGET_KEYS: Mapping[str, Convert] = {
     "buckets": _buckets,
     "breaks": Document.boolean,
     "compiled": Document.boolean,
-    "declared": _support_level,
+    "declared": word_of(SUPPORT_LEVELS),
 }

@@ -96,6 +96,35 @@ class Document:
         raise self.error(key, f"expected one of {', '.join(words)}, got {_shown(value)}")
 
 
+def word_of(words: Sequence[str]) -> Convert:
+    """Return a check that a value is one of some words."""
+    return lambda doc, key, value: doc.one_of(key, value, words)
+
+
+def list_of(convert: Convert) -> Convert:
+    """Return a check of a list whose items pass `convert`; its result is a tuple."""
+    return lambda doc, key, value: tuple(convert(doc, *item) for item in doc.items(key, value))
+
+
+def table_of(convert: Convert) -> Convert:
+    """Return a check of a table with any keys, whose values pass `convert`."""
+    return lambda doc, key, value: {
+        name: convert(doc, f"{key}.{name}", item) for name, item in doc.table(key, value).items()
+    }
+
+
+def number_from(least: int) -> Convert:
+    """Return a check of a whole number that is not less than `least`."""
+
+    def check(doc: Document, key: str, value: object) -> int:
+        number = doc.number(key, value)
+        if number < least:
+            raise doc.error(key, f"expected a number from {least} on")
+        return number
+
+    return check
+
+
 def _shown(value: object) -> str:
     try:
         text = repr(value)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphsafe.config import read_toml
-from graphsafe.document import Convert, Document
+from graphsafe.document import Convert, Document, list_of, number_from, word_of
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here, write_atomically
 from graphsafe.report.model import Confidence
@@ -78,8 +78,8 @@ def read_baseline(path: Path) -> list[Entry] | None:
             if isinstance(version, int)
             else f"{shown}: version: missing, so this is not a baseline"
         )
-    read = document.read("", table, {"version": Document.number, "finding": _entries})
-    entries: list[Entry] = read.get("finding", [])
+    read = document.read("", table, {"version": Document.number, "finding": list_of(_entry)})
+    entries: Sequence[Entry] = read.get("finding", ())
     return _with_lines(entries, path)
 
 
@@ -128,10 +128,6 @@ def _with_lines(entries: Sequence[Entry], path: Path) -> list[Entry]:
     return [replace(entry, line=line) for entry, line in zip(entries, starts, strict=True)]
 
 
-def _entries(document: Document, key: str, value: object) -> list[Entry]:
-    return [_entry(document, name, item) for name, item in document.items(key, value)]
-
-
 def _entry(document: Document, key: str, value: object) -> Entry:
     read: dict[str, Any] = document.read(key, value, _KEYS, required=("path", "code", "text"))
     identity = Identity(read.pop("path"), read.pop("function", ""), read.pop("code"), read.pop("text"))
@@ -141,13 +137,6 @@ def _entry(document: Document, key: str, value: object) -> Entry:
 def _any_text(document: Document, key: str, value: object) -> str:
     """Check a text, which may be empty: a finding may be about a whole file."""
     return value if value == "" else document.text(key, value)
-
-
-def _count(document: Document, key: str, value: object) -> int:
-    number = document.number(key, value)
-    if number < 1:
-        raise document.error(key, "expected a number from 1 on")
-    return number
 
 
 def _date(document: Document, key: str, value: object) -> datetime.date:
@@ -164,8 +153,8 @@ _KEYS: Mapping[str, Convert] = {
     "function": Document.text,
     "code": Document.text,
     "text": _any_text,
-    "count": _count,
-    "confidence": lambda document, key, value: document.one_of(key, value, ("possible",)),
+    "count": number_from(1),
+    "confidence": word_of(("possible",)),
     "owner": Document.line,
     "reason": Document.text,
     "expires": _date,

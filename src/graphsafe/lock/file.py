@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from graphsafe.document import Convert, Document
+from graphsafe.document import Convert, Document, list_of, number_from, table_of, word_of
 from graphsafe.errors import RequestError
 from graphsafe.files import MAX_HANDWRITTEN, leads_out, read_regular, write_atomically
 from graphsafe.lock.proven import Key, Proven, Spread
@@ -99,27 +99,12 @@ def _table(entry: Proven) -> dict[str, Any]:
 
 
 def _targets(document: Document, key: str, value: object) -> dict[str, dict[Key, Proven]]:
-    return {
-        name: {
-            entry.key: entry for entry in (_entry(document, *item) for item in document.items(f"{key}.{name}", each))
-        }
-        for name, each in document.table(key, value).items()
-    }
+    entries = table_of(list_of(_entry))(document, key, value)
+    return {name: {entry.key: entry for entry in each} for name, each in entries.items()}
 
 
 def _entry(document: Document, key: str, value: object) -> Proven:
     return Proven(**document.read(key, value, _KEYS, required=("device", "verdict", "nodes")))
-
-
-def _count(document: Document, key: str, value: object) -> int:
-    number = document.number(key, value)
-    if number < 0:
-        raise document.error(key, "expected a number from 0 on")
-    return number
-
-
-def _counts(document: Document, key: str, value: object) -> dict[str, int]:
-    return {name: _count(document, f"{key}.{name}", each) for name, each in document.table(key, value).items()}
 
 
 def _measure(document: Document, key: str, value: object) -> float:
@@ -134,17 +119,18 @@ def _spread(document: Document, key: str, value: object) -> Spread:
     return Spread(**document.read(key, value, dict.fromkeys(names, _measure), required=names))
 
 
+_COUNT = number_from(0)
 _KEYS: Mapping[str, Convert] = {
     "device": Document.line,
     "bucket": Document.line,
-    "rank": _count,
+    "rank": _COUNT,
     "torch": Document.line,
-    "verdict": lambda document, key, value: document.one_of(key, value, VERDICTS),
-    "nodes": _counts,
-    "waits": _count,
-    "copies": _count,
+    "verdict": word_of(VERDICTS),
+    "nodes": table_of(_COUNT),
+    "waits": _COUNT,
+    "copies": _COUNT,
     "coverage": _measure,
-    "pool_bytes": _count,
+    "pool_bytes": _COUNT,
     "speedup": _spread,
     "replay_ms": _spread,
 }

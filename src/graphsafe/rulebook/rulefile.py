@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from graphsafe.document import Convert, Document
+from graphsafe.document import Convert, Document, list_of, word_of
 from graphsafe.errors import RequestError, nearest
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
 from graphsafe.rulebook.libraries import ReturnKind, Returns
@@ -143,23 +143,11 @@ def _code(doc: Document, key: str, value: object) -> str:
     return value
 
 
-def _codes(doc: Document, key: str, value: object) -> tuple[str, ...]:
-    return tuple(_code(doc, name, item) for name, item in doc.items(key, value))
-
-
 def _name(doc: Document, key: str, value: object) -> str:
     text = doc.line(key, value)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", text):
         raise doc.error(key, f"expected small-letters-with-dashes, got {text!r}")
     return text
-
-
-def _level(doc: Document, key: str, value: object) -> str:
-    return doc.one_of(key, value, LEVELS)
-
-
-def _confidence(doc: Document, key: str, value: object) -> str:
-    return doc.one_of(key, value, CONFIDENCES)
 
 
 def _template(doc: Document, key: str, value: object) -> str:
@@ -206,20 +194,11 @@ def _identifier(doc: Document, key: str, value: object) -> str:
     return text
 
 
-def _event(doc: Document, key: str, value: object) -> str:
-    kinds: tuple[str, ...] = get_args(EventKind)
-    return doc.one_of(key, value, kinds)
-
-
 def _how(doc: Document, key: str, value: object) -> tuple[str, ...]:
     hows = doc.texts(key, value)
     if not hows:
         raise doc.error(key, "an empty list matches nothing; leave the key out to match every how")
     return hows
-
-
-def _matches(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
-    return [_match(doc, name, item) for name, item in doc.items(key, value)]
 
 
 def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
@@ -281,7 +260,7 @@ def _returns(doc: Document, key: str, value: object) -> Returns:
 _RULE_KEYS: Mapping[str, Convert] = {
     "code": _code,
     "name": _name,
-    "level": _level,
+    "level": word_of(LEVELS),
     "summary": Document.line,
     "what": Document.text,
     "why": Document.text,
@@ -293,11 +272,11 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "checklist": Document.numbers,
     "dynamo": Document.texts,
     "torch": _torch,
-    "match": _matches,
+    "match": list_of(_match),
     "cases": _cases,
     "evidence": _evidence,
-    "see_also": _codes,
-    "instead_of": _codes,
+    "see_also": list_of(_code),
+    "instead_of": list_of(_code),
     "fixes": _fixes,
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
@@ -315,19 +294,19 @@ _RULE_DEFAULTS: Mapping[str, Any] = {
     "fixes": (),
 }
 _MATCH_KEYS: Mapping[str, Convert] = {
-    "event": _event,
+    "event": word_of(get_args(EventKind)),
     "call": _called,
     "how": _how,
     "message": _template,
-    "level": _level,
+    "level": word_of(LEVELS),
     "fix_short": _template,
 }
 _MATCH_DEFAULTS: Mapping[str, Any] = {"how": (), "message": None, "level": None, "fix_short": None}
 _CASE_KEYS: Mapping[str, Convert] = {
     "title": Document.line,
     "code": Document.text,
-    "level": _level,
-    "confidence": _confidence,
+    "level": word_of(LEVELS),
+    "confidence": word_of(CONFIDENCES),
 }
 _CASE_DEFAULTS: Mapping[str, Any] = {"level": None, "confidence": None}
 _EVIDENCE_KEYS: Mapping[str, Convert] = {
@@ -345,6 +324,6 @@ _ERROR_KEYS: Mapping[str, Convert] = {
     "torch": _torch,
     "what": Document.text,
     "do": Document.text,
-    "rules": _codes,
+    "rules": list_of(_code),
 }
 _ERROR_DEFAULTS: Mapping[str, Any] = {"code": None, "name": None, "torch": "", "rules": ()}
