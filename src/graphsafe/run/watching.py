@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 
 from graphsafe.config import config_over
 from graphsafe.errors import RequestError
@@ -36,9 +35,7 @@ class Watching:
         watches.current = self._watch
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._is_own and self._watch is not None:
             watches.current = None
             self._watch.remove()

@@ -10,7 +10,7 @@ import torch
 
 from graphsafe.capture.answers.events import CaptureFailure, StepEvent
 from graphsafe.capture.device.sim import SimDevice
-from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.device.structures import is_valueless
 from graphsafe.optable import OpTable
 
 DEVICE = "cuda:0"

@@ -15,7 +15,7 @@ from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
-from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.probes import reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.run import Run
 from graphsafe.capture.parent.seen import Seen

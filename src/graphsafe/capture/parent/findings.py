@@ -37,7 +37,7 @@ from graphsafe.capture.parent.finding_table import (
     what_was_frozen,
 )
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
-from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.probes import reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read

@@ -24,9 +24,8 @@ from graphsafe.capture.parent.probes import (
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.supervision.child_process import Child
+from graphsafe.capture.parent.supervision.child_process import Child, Ended
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.parent.supervision.ended import Ended
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest

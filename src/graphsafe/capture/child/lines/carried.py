@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.modes import OperationMode
-from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
-from graphsafe.capture.device.valueless import memory_key
+from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
 
 _MARK = "_graphsafe_from_inputs"
 _OVERWRITES = frozenset({"aten::copy_", "aten::zero_", "aten::fill_"})

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import torch
 
 from graphsafe.capture.device.modes import OperationMode, outside_modes
-from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
-from graphsafe.capture.device.valueless import is_valueless, memory_key
+from graphsafe.capture.device.structures import by_schema, is_valueless, is_written, memory_key, tensors_in
 
 Aspect = Literal["operation", "number", "shape", "memory"]
 _COPIES = ("aten.copy_", "aten._to_copy", "aten.copy.")

@@ -21,7 +21,7 @@ from graphsafe.capture.child.state import copies_of, generators_of, reach_of, wi
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.valueless import memory_key
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under

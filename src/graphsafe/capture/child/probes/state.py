@@ -8,7 +8,7 @@ from typing import Any
 
 from graphsafe.capture.child.lines.executed import Executed
 from graphsafe.capture.child.state import Reach
-from graphsafe.capture.device.valueless import memory_key
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.probes.state import Change, State
 

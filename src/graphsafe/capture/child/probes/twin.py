@@ -28,7 +28,7 @@ from graphsafe.capture.child.state import Bindings, Reach, Snapshot, StateError,
 from graphsafe.capture.child.state.reach import Constants
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
-from graphsafe.capture.device.valueless import memory_key
+from graphsafe.capture.device.structures import memory_key
 from graphsafe.report.probes.probe import ProbeStatus
 from graphsafe.report.probes.twin import Cause, Difference, Twin
 

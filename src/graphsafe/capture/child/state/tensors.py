@@ -8,8 +8,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from graphsafe.capture.child.state.objects import bases_of, namespace_of
-from graphsafe.capture.device.structures import is_wrapper_class
-from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.device.structures import is_valueless, is_wrapper_class
 
 Parts = dict[str, torch.Tensor]
 

@@ -30,8 +30,7 @@ from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
 from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.device.structures import changed, is_wrapper_class, takes_device, tensors_in
-from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.device.structures import changed, is_valueless, is_wrapper_class, takes_device, tensors_in
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import Op
 

@@ -17,8 +17,7 @@ from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.sim.world import Scope
-from graphsafe.capture.device.structures import by_schema, is_written, tensors_in
-from graphsafe.capture.device.valueless import memory_key
+from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
 STOPS: Mapping[str, StepEventKind] = {

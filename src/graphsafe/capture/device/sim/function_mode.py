@@ -23,8 +23,7 @@ from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, played, put_tag
 from graphsafe.capture.device.sim.world import Scope, World
-from graphsafe.capture.device.structures import tensors_in
-from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.device.structures import is_valueless, tensors_in
 
 __tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
 

@@ -25,8 +25,7 @@ from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.reuse import Reuse
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
-from graphsafe.capture.device.structures import tensors_in
-from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.device.structures import is_valueless, tensors_in
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames, user_frames
 from graphsafe.capture.shared.places import shown

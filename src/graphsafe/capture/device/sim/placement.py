@@ -10,7 +10,7 @@ import torch
 from torch.utils import _device
 
 from graphsafe.capture.device.sim.tags import HOST, index_of
-from graphsafe.capture.device.valueless import is_valueless
+from graphsafe.capture.device.structures import is_valueless
 
 _CPU = torch.device("cpu")
 

@@ -20,8 +20,7 @@ from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import Scope
-from graphsafe.capture.device.structures import each_tensor, takes_device, tensors_in
-from graphsafe.capture.device.valueless import drop_values, is_valueless
+from graphsafe.capture.device.structures import drop_values, each_tensor, is_valueless, takes_device, tensors_in
 from graphsafe.capture.shared.loops import Way, running_while
 
 LARGEST = 1 << 16

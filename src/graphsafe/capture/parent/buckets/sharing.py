@@ -11,7 +11,7 @@ from typing import Any
 from graphsafe.capture.answers.pool import CapturedBuckets, Capturing, FailedBucket, Mixed, Padding, Together
 from graphsafe.capture.parent.finding_table import finding_at
 from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
-from graphsafe.capture.parent.probe_form import reported
+from graphsafe.capture.parent.probes import reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.supervisor import Supervisor

@@ -6,18 +6,46 @@ import contextlib
 import signal
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from graphsafe.capture.answers.build import Done, Fault, StateFailure, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
 from graphsafe.capture.parent.supervision.device_use import Stay
-from graphsafe.capture.parent.supervision.ended import Ended, Ending
 from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.processes.originals import CHANGED, CHANGES
 from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_stack
 from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
 from graphsafe.capture.shared.told import Told
 from graphsafe.failure import FAULT
+from graphsafe.report.probes.probe import ProbeStatus
+
+Ending = Literal["done", "target", "state", "crashed", "timeout", "stopped", "fault"]
+"""`done`: it did all its work; `target`: the user's code raised an error; `state`: the target's state cannot be put
+back; `crashed`: it died; `timeout`: it took too long; `stopped`: another rank could not go on; `fault`: graphsafe's own
+code failed."""
+
+_STATUS: dict[Ending, ProbeStatus] = {"crashed": "crashed", "timeout": "timeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child process ended, with the reason in one line, which is empty if it did all its work."""
+
+    how: Ending
+    why: str = ""
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether the child itself reported its end, and did not die or get ended in the middle of its work."""
+        return self.how in ("done", "target", "state")
+
+    @property
+    def status(self) -> ProbeStatus:
+        """The status of a probe during which the child ended."""
+        return _STATUS.get(self.how, "skipped")
+
 
 _KEPT_BYTES = 64 * 1024
 _PART_OF = {"start": "start", "open the device": "start", "import": "import", "build": "build"}

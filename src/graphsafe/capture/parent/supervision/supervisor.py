@@ -17,9 +17,8 @@ from pathlib import Path
 from graphsafe import own_python
 from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
-from graphsafe.capture.parent.supervision.child_process import Child
+from graphsafe.capture.parent.supervision.child_process import Child, Ending
 from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
-from graphsafe.capture.parent.supervision.ended import Ending
 from graphsafe.capture.parent.supervision.servers import Server, SharedServers, branch
 from graphsafe.capture.processes.descendants import kill, kill_group
 from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
