@@ -243,8 +243,7 @@ class Run:
 
     def _predict(self) -> None:
         """Predict from shapes alone, in one child."""
-        child = self.supervisor.run(self._job("shapes"))
-        self._ended(child)
+        child = self._run(self._job("shapes"))
         if self._built(child):
             self._probes = replace(self._probes, step=step_of(child.told))
 
@@ -310,7 +309,7 @@ class Run:
 
     def _fire_events(self) -> None:
         """Compare the replays after events, in a separate child. They count as much as the other replays."""
-        end = self._ended(self.supervisor.run(self._job("events")))
+        end = self._run(self._job("events")).ended
         failed = self._told[Reference].event_failed
         if end.how == "target" and failed is None:
             self.limits.append(Limit("events", self.request.called, end.why))
@@ -335,7 +334,7 @@ class Run:
 
     def _measure(self) -> None:
         of_step, replay = self._probes.memory, self._probes.replay
-        self._ended(self.supervisor.run(self._job("measure")))
+        self._run(self._job("measure"))
         told = self._told.get(Memory)
         memory = of_step if told is None else measured(of_step, told)
         run = self._told.get(LongRun)

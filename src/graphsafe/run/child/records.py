@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.capture.answers.events import StepEvent
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.generators import Draws
 from graphsafe.run.child.keys import Changed, Key
+from graphsafe.run.child.names import Name
 from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
@@ -18,10 +21,6 @@ from graphsafe.run.child.sight import Contents
 from graphsafe.run.part import Facts, sites
 
 if TYPE_CHECKING:
-    import weakref
-
-    from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.names import Name
     from graphsafe.run.child.sim.let_go import LetGo
 
 

@@ -6,21 +6,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+import torch
+
+from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.bits import layout_text
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import Name, Place
+from graphsafe.run.child.refills import Frames
+from graphsafe.run.child.steps import Key, Step, Steps
+from graphsafe.run.child.waits import Waits
+from graphsafe.run.part import Facts
 
 if TYPE_CHECKING:
-    import torch
-
-    from graphsafe.capture.answers.events import StepEvent
-    from graphsafe.run.child.names import Name, Place
-    from graphsafe.run.child.refills import Frames
     from graphsafe.run.child.sim.eager import Outdated
     from graphsafe.run.child.sim.let_go import LetGo
-    from graphsafe.run.child.steps import Key, Step, Steps
-    from graphsafe.run.child.waits import Waits
-    from graphsafe.run.part import Facts
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
 "A function that is told of an operation's reads. Its argument returns the numbers of the storages that are read."

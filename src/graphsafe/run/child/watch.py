@@ -13,7 +13,6 @@ import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,11 +22,9 @@ from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import hooked
 from graphsafe.run.child.optimizer_options import watch_loads
 from graphsafe.run.child.process_groups import rank
+from graphsafe.run.child.sight import Sight
 from graphsafe.run.counters import Counters, slot_of
 from graphsafe.run.part import Facts, Options, Part, graphs_of
-
-if TYPE_CHECKING:
-    from graphsafe.run.child.sight import Sight
 
 _PAUSE = 1.0
 "Least number of seconds between two writes of a process's part."

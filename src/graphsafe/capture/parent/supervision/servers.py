@@ -31,8 +31,9 @@ class _File:
 
 
 class SharedServers:
-    """The servers of one command. Use it as a context manager: no server is left after it. Several threads, each with
-    its own supervisor, may use it."""
+    """The servers of one command, from which all its targets fork, so that torch and each file of targets are imported
+    only once. Use it as a context manager: no server is left after it. Several threads, each with its own supervisor,
+    may use it."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
         """`folder` is where the children write.

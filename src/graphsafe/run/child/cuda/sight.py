@@ -14,7 +14,7 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
@@ -39,14 +39,11 @@ from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
-from graphsafe.run.child.names import storage_number
+from graphsafe.run.child.names import Name, Place, storage_number
+from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
-
-if TYPE_CHECKING:
-    from graphsafe.run.child.names import Name, Place
-    from graphsafe.run.child.refills import Frames
 
 _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)

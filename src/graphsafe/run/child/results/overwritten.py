@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,11 +23,9 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
 from graphsafe.run.child.monitoring import Monitor
 from graphsafe.run.child.names import locals_of, storage_number
+from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import PUTS, Overwritten
 from graphsafe.run.child.source import lines_of
-
-if TYPE_CHECKING:
-    from graphsafe.run.child.records import GraphRecord
 
 _TRIES = 16
 "The results that a graph overwrites are watched for this many of its replays."
