@@ -6,7 +6,7 @@ import ast
 import re
 
 from graphsafe.fixes.code import Code, Definition, Fix, dotted, is_literal
-from graphsafe.report.model import Edit, Finding
+from graphsafe.report.model import Finding
 
 _MAKERS = ("torch.tensor", "torch.as_tensor")
 _RISK = "all steps share the buffer, and it follows the module to its dtype"
@@ -35,7 +35,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
         me = method.args.args[0].arg
         register = f'self.register_buffer("{name}", {made}, persistent=False)'
         edits = (code.added_below(start, register), code.replaced(place, f"{me}.{name}"))
-        return Fix("make it once, as a buffer", tuple(sorted(edits, key=_place)), _RISK)
+        return Fix("make it once, as a buffer", tuple(sorted(edits, key=lambda edit: (edit.line, edit.column))), _RISK)
     return None
 
 
@@ -120,7 +120,3 @@ def _unused(code: Code, name: str) -> str:
     text = "\n".join(code.lines)
     names = [name, *(f"{name}_{number}" for number in range(2, 100))]
     return next(each for each in names if not re.search(rf"\.{each}\b|[\"']{each}[\"']", text))
-
-
-def _place(edit: Edit) -> tuple[int, int]:
-    return edit.line, edit.column

@@ -82,16 +82,11 @@ def _risk(node: ast.Call) -> str:
     """Return the risk of a number that half precision cannot hold, if the tensor may be of half precision."""
     value = _filled(node.args[0])[1]
     named = next((each.value for each in node.keywords if each.arg == "dtype"), None)
-    is_wide = (
-        not isinstance(node.func, ast.Attribute) or node.func.attr != "new_tensor" if named is None else _is_wide(named)
-    )
+    is_method = isinstance(node.func, ast.Attribute) and node.func.attr == "new_tensor"
+    is_wide = not is_method if named is None else dotted(named) in _WIDE
     if value is None or is_wide or not overflows_half(value):
         return ""
     return "`full` raises if the dtype is half precision, which cannot hold this number"
-
-
-def _is_wide(dtype: ast.expr) -> bool:
-    return dotted(dtype) in _WIDE
 
 
 def _text(code: Code, device: ast.expr) -> str:

@@ -16,7 +16,7 @@ _BY = ("thread", "stream")
 def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     """Return a block for each process with something to report, and a line for the others."""
     paint = painter(colour)
-    told = [process for process in ledger.processes if _tells(process)]
+    told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
     lines = [
         line for process in told for line in _process(process, traffic.silent(ledger, process), max(width, 40), paint)
     ]
@@ -24,10 +24,6 @@ def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     if silent:
         lines.append(f"{count(silent, 'process').replace('processs', 'processes')} captured no graph")
     return "\n".join(lines) + "\n"
-
-
-def _tells(process: Process) -> bool:
-    return bool(process.graphs or process.failed or process.waits)
 
 
 def _process(process: Process, silent: Sequence[Finding], width: int, paint: Paint) -> Iterator[str]:

@@ -107,7 +107,7 @@ def handler_of(kind: type) -> Handler | None:
     if is_over_sequence(kind):
         return _take_iterator
     if is_opaque(kind):
-        return _take_opaque
+        return lambda walk, path, value: walk.reach.opaque.append(path)
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
     if numpy_kind is not None:
         return _take_array if any(base.__name__ == "ndarray" for base in bases_of(kind)) else _take_numpy_scalar
@@ -230,10 +230,6 @@ def _take_iterator(walk: Walk, path: str, value: Any) -> None:
     position = position_of(value)
     walk.reach.hosts[path] = "an iterator at its end" if position is None else f"an iterator at {position}"
     walk.reach.containers.append(value)
-
-
-def _take_opaque(walk: Walk, path: str, value: Any) -> None:
-    walk.reach.opaque.append(path)
 
 
 def _take_partial(walk: Walk, path: str, value: Any) -> None:

@@ -211,10 +211,6 @@ def _cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
     return self.move(func, tensor, device_index(device), non_blocking=non_blocking)
 
 
-def _cpu(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return self.move(func, args[0], HOST)
-
-
 def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Handle `x.type()`, whose result names the device, and `x.type("torch.cuda.FloatTensor")`, which moves the
     tensor."""
@@ -314,10 +310,6 @@ def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: d
         return copied
 
 
-def _is_pinned(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    return is_pinned(args[0])
-
-
 def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Handle `one_hot`: with a given number of classes a GPU does not check the range of the values, as the CPU
     would."""
@@ -351,7 +343,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.Tensor.get_device: placement.get_device,
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
-    torch.Tensor.cpu: _cpu,
+    torch.Tensor.cpu: lambda self, func, args, kwargs: self.move(func, args[0], HOST),
     torch.Tensor.type: _type,
     torch.Tensor.type_as: _type_as,
     torch.tensor: _literal,
@@ -362,7 +354,7 @@ HANDLERS: dict[Any, Handler] = {
     torch.Tensor.numpy: _numpy,
     torch.Tensor.tolist: _tolist,
     torch.Tensor.pin_memory: _pin_memory,
-    torch.Tensor.is_pinned: _is_pinned,
+    torch.Tensor.is_pinned: lambda self, func, args, kwargs: is_pinned(args[0]),
     torch.nn.functional.one_hot: _one_hot,
 }
 

@@ -207,7 +207,7 @@ def called(
     bound = {**dict(zip(names, given, strict=False)), **{name: one for name, one in named.items() if name in names}}
     bound = {name: one for name, one in bound.items() if name not in stored}
     bound |= {name: one for name, one in _cells(function, variables) if name not in stored}
-    body = [_returning(tree)] if isinstance(tree, ast.Lambda) else tree.body
+    body = [ast.copy_location(ast.Return(tree.body), tree.body)] if isinstance(tree, ast.Lambda) else tree.body
     return body, Scope(bound, assigned_in(tree, names), function.__globals__, code.co_filename, variables)
 
 
@@ -344,10 +344,6 @@ def _cells(function: FunctionType, variables: Sequence[Variable]) -> Iterator[tu
     for at, name in enumerate(function.__code__.co_freevars):
         same = tuple(one for one in around if one.name == name)
         yield name, Origin(look(at), functools.partial(look, at), name, variables=same)
-
-
-def _returning(function: ast.Lambda) -> ast.stmt:
-    return ast.copy_location(ast.Return(function.body), function.body)
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -10,7 +10,7 @@ import ast
 import functools
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 from types import FrameType
@@ -60,11 +60,8 @@ def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
     """Count the tensors of these storages in a container and in the containers inside it."""
     if issubclass(type(value), torch.Tensor):
         return int(depth > 0 and storage_number(value) in storages)
-    return sum(_held(item, storages, depth + 1) for item in _last(value)) if depth < _DEEPEST else 0
-
-
-def _last(value: Any) -> Iterable[Any]:
-    return islice(reversed(elements_of(value)), _MOST_ITEMS)
+    items = islice(reversed(elements_of(value)), _MOST_ITEMS) if depth < _DEEPEST else ()
+    return sum(_held(item, storages, depth + 1) for item in items)
 
 
 _MOST = 8
