@@ -21,7 +21,7 @@ from graphsafe.report.changes import change_lines, changes
 from graphsafe.report.ci.github import render_summary
 from graphsafe.report.forms import FORMS, render
 from graphsafe.report.html.changes import render_changes
-from graphsafe.report.html.style import STYLE
+from graphsafe.report.html.words import STYLE
 from graphsafe.report.json_form import as_json, parse_reports, read_saved
 from graphsafe.report.ledger.model import Ledger
 from graphsafe.report.model import Report

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphsafe.report.changes import Section, changes, outcome_text
-from graphsafe.report.html.style import STYLE
 from graphsafe.report.html.timeline import scales_of, timeline_html
-from graphsafe.report.html.words import escaped_text, page, words
+from graphsafe.report.html.words import STYLE, escaped_text, page, words
 from graphsafe.report.model import Report
 from graphsafe.report.timeline.lanes import Picture, pictures
 

@@ -9,8 +9,7 @@ from graphsafe.report.capture_text import gain_text, reason, support_texts
 from graphsafe.report.html.devices import devices_html
 from graphsafe.report.html.filters import Filters
 from graphsafe.report.html.findings import findings_html, suppressed_html
-from graphsafe.report.html.style import STYLE
-from graphsafe.report.html.words import badge, escaped_text, page, table, words
+from graphsafe.report.html.words import STYLE, badge, escaped_text, page, table, words
 from graphsafe.report.model import LEVELS, Finding, Report, facts_of, in_order, title_of
 from graphsafe.report.source import Lines
 from graphsafe.report.text import count, level_counts, listed, part_name

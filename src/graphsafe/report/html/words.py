@@ -1,13 +1,16 @@
-"""Text as HTML: all text of a report is escaped here."""
+"""Text as HTML: all text of a report is escaped here, and put into a page with the style sheet beside this module."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 
 from graphsafe.report.model import Verdict
 
+STYLE = "\n" + Path(__file__).with_name("page.css").read_text(encoding="utf-8")
+"The style sheet; it follows the reader's choice of light or dark."
 _CODE = re.compile(r"`([^`\n]+)`")
 _UNPRINTABLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
