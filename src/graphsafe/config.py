@@ -172,20 +172,26 @@ def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str, Any] | None:
     """Return the content of a TOML file, or None if it does not exist. Raises `failure`."""
+    try:
+        return parsed_toml(read_regular(path, MAX_HANDWRITTEN), str(path), failure)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise failure(f"{path}: {error.strerror}") from None
+
+
+def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = ConfigError) -> dict[str, Any]:
+    """Return what TOML says. Raises `failure`, which names `where`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        return tomllib.loads(read_regular(path, MAX_HANDWRITTEN).decode("utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise failure(f"{path}: {error.strerror}") from None
+        return tomllib.loads(data if isinstance(data, str) else data.decode("utf-8"))
     except RecursionError:
-        raise failure(f"{path}: nested too deeply") from None
+        raise failure(f"{where}: nested too deeply") from None
     except ValueError as error:  # not TOML, not UTF-8, or a number of thousands of digits
-        raise failure(f"{path}: {error}") from None
+        raise failure(f"{where}: {error}") from None
 
 
 def _from_table(root: Path, source: Path, table: object) -> Config:

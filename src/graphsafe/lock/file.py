@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from graphsafe.config import parsed_toml, read_toml
 from graphsafe.document import Convert, Document, list_of, number_from, table_of, word_of
 from graphsafe.errors import RequestError
-from graphsafe.files import MAX_HANDWRITTEN, leads_out, read_regular, write_atomically
+from graphsafe.files import leads_out, write_atomically
 from graphsafe.lock.proven import Key, Proven, Spread
 from graphsafe.report.model import VERDICTS
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 NAME = "graphsafe.lock"
 Lock = Mapping[str, Mapping[Key, Proven]]
@@ -34,24 +29,16 @@ _HEAD = (
 
 def read(path: Path) -> dict[str, dict[Key, Proven]]:
     """Return the targets of a lock; none if there is no such file. Raises RequestError."""
-    try:
-        return parsed(read_regular(path, MAX_HANDWRITTEN).decode("utf-8"), str(path))
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise RequestError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise RequestError(f"{path}: {error}") from None
+    data = read_toml(path, RequestError)
+    return {} if data is None else _checked(data, str(path))
 
 
 def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
     """Return the targets of a lock's text. Raises RequestError, which names `path`."""
-    try:
-        data = tomllib.loads(text)
-    except RecursionError:
-        raise RequestError(f"{path}: nested too deeply") from None
-    except ValueError as error:
-        raise RequestError(f"{path}: {error}") from None
+    return _checked(parsed_toml(text, path, RequestError), path)
+
+
+def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]:
     if data.get("version") != 1:
         raise RequestError(f"{path}: written by another version of graphsafe; write it anew with --update-lock")
     targets = Document(path, RequestError).read("", data, {"version": Document.number, "target": _targets})
