@@ -23,17 +23,11 @@ PATIENCE = 60.0
 LINK, SUBMODULE = "120000", "160000"
 "Modes of entries that are not files."
 _NO_PROGRAMS = (
-    "-c",
     "safe.bareRepository=explicit",
-    "-c",
     "core.fsmonitor=false",
-    "-c",
     f"core.hooksPath={os.devnull}",
-    "-c",
     f"core.attributesFile={os.devnull}",
-    "-c",
     "core.pager=cat",
-    "--no-pager",
 )
 _ENVIRONMENT = {
     "LC_ALL": "C",
@@ -165,7 +159,7 @@ def _git(
     inherited = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER_PLACE}
     try:
         done = subprocess.run(
-            [_program(), *_NO_PROGRAMS, *arguments],
+            [_program(), *(word for one in _NO_PROGRAMS for word in ("-c", one)), "--no-pager", *arguments],
             cwd=folder,
             env={**inherited, **_ENVIRONMENT, "GIT_CEILING_DIRECTORIES": os.path.dirname(folder), **environment},
             input=given,
