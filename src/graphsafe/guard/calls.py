@@ -25,21 +25,10 @@ _SPELLED = {
 _MACHINERY = ("torch._compile", "torch._dynamo", "torch._jit_internal", "torch._ops", "torch._utils", "torch.utils._")
 """Modules whose frames lie between a call and its watcher on the stack."""
 _BY_BUILTIN = {
-    "int": "__int__",
-    "float": "__float__",
-    "complex": "__complex__",
-    "bool": "__bool__",
-    "range": "__index__",
-    "slice": "__index__",
-    "str": "__str__",
-    "repr": "__repr__",
+    **{name: f"__{name}__" for name in ("int", "float", "complex", "bool", "str", "repr", "format")},
+    **dict.fromkeys(("range", "slice"), "__index__"),
+    **dict.fromkeys(("any", "all", "max", "min", "sorted"), "__bool__"),
     "print": "__str__",
-    "format": "__format__",
-    "any": "__bool__",
-    "all": "__bool__",
-    "max": "__bool__",
-    "min": "__bool__",
-    "sorted": "__bool__",
 }
 
 

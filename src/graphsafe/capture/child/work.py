@@ -16,6 +16,7 @@ from graphsafe.capture.shared.job import Channel, Job
 
 
 def run(job: Job, channel: Channel) -> None:
+    """List the GPUs of this machine: the work of the child `devices`."""
     channel.tell(Devices(tuple(f"cuda:{index}" for index in range(torch.cuda.device_count()))))
 
 
