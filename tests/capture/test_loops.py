@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from graphsafe.capture.shared.loops import Way, running_while
+from graphsafe.capture.shared.frames import Way, running_while
 
 Ask = Callable[[], bool]
 

@@ -11,8 +11,8 @@ import pytest
 import samples
 
 from graphsafe.report.forms import render
-from graphsafe.report.frame import code_frame
 from graphsafe.report.model import CallSite, DeviceResult, Limit, Location, Report, in_order
+from graphsafe.report.terminal import code_frame
 from graphsafe.report.text import COLOURS, cells, chained, count, listed, painter, printable, wrapped
 
 PLAIN = painter(False)

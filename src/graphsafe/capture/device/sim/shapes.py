@@ -21,7 +21,7 @@ from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.structures import drop_values, each_tensor, is_valueless, takes_device, tensors_in
-from graphsafe.capture.shared.loops import Way, running_while
+from graphsafe.capture.shared.frames import Way, running_while
 
 LARGEST = 1 << 16
 "Number of elements up to which a tensor's values are computed."
