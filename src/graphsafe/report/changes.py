@@ -187,7 +187,8 @@ def _support(before: Report, after: Report) -> Iterator[Change]:
 def _plan(before: Plan | None, after: Plan | None) -> Iterator[Change]:
     old, new = before or Plan(), after or Plan()
     if (before and old.verified) != (after and new.verified):
-        yield Change("verified" if new.verified else "not verified any more" if after else "none any more")
+        lost = " any more" * old.verified
+        yield Change("verified" if new.verified else f"not verified{lost}" if after else "none any more")
     yield from _number("planned step", old.planned_ms, new.planned_ms, _ms)
     yield from _number("eager step", old.eager_ms, new.eager_ms, _ms)
     if old.coverage is not None and new.coverage is not None and old.coverage != new.coverage:

@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step's plan.
-
-    `report.plan` is the plan; `code` is the text that applies the plan, or None if it could not be
-    written.
-    """
+    """A step's plan: `report.plan` is the plan, `code` the text that applies it, or None if it could not be written."""
 
     report: Report
     code: str | None
