@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from graphsafe.capture.parent.supervision.servers import Import, Server
+from graphsafe.capture.parent.supervision.servers import Server
 from graphsafe.capture.shared.job import Job
+from graphsafe.capture.shared.serving import Import
 
 _POLL = 0.02
 
