@@ -89,7 +89,7 @@ def test_the_evidence_of_every_rule_was_measured() -> None:
 
 
 def test_every_case_of_graphsafes_own_rules_passes() -> None:
-    from graphsafe.rulebook.cases import run_cases
+    from graphsafe.rule_cases import run_cases
 
     problems = [f"{o.code} {o.kind} case {o.title!r}: {o.problem}" for o in run_cases() if o.problem]
     assert not problems, "\n".join(problems)

@@ -130,17 +130,20 @@ def told(names, device):
     from graphsafe.capture.api import capture_all
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import Config
+    from graphsafe.report.model import Plan
 
     requests = [CaptureRequest(f"{HERE}:{name}", Config(root=ROOT), devices=(device,), plan=True) for name in names]
     for name, report in zip(names, capture_all(requests), strict=True):
         said = (report.devices[0].probes["step"].get("compiled") if report.devices else None) or {}
-        plan = report.plan or {}
+        plan = report.plan or Plan()
         yield (
             name,
             {
                 "verdict": report.verdict,
                 "compiled": said,
-                "plan": {key: plan.get(key) for key in ("verified", "reason", "coverage", "eager_ms", "planned_ms")},
+                "plan": {
+                    key: getattr(plan, key) for key in ("verified", "reason", "coverage", "eager_ms", "planned_ms")
+                },
                 "findings": [
                     f"{finding.code} {finding.location.path}:{finding.location.line} {finding.message}"
                     for finding in report.findings

@@ -179,17 +179,18 @@ def plan(folder, device):
     from graphsafe.capture.api import capture_target
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import Config
+    from graphsafe.report.model import Plan
 
     report = capture_target(
         CaptureRequest(
             f"{HERE}:build_two_layers", Config(root=ROOT), devices=(device,), plan=True, emit=folder / CODE, check=True
         )
     )
-    found = report.plan or {}
-    segments = [
-        (segment["kind"], segment["operations"], segment["ms"], segment["reason"]) for segment in found["segments"]
-    ]
-    told = {key: found[key] for key in ("verified", "reason", "coverage", "eager_ms", "planned_ms", "ideal_ms")}
+    found = report.plan or Plan()
+    segments = [(segment.kind, segment.operations, segment.ms, segment.reason) for segment in found.segments]
+    told = {
+        key: getattr(found, key) for key in ("verified", "reason", "coverage", "eager_ms", "planned_ms", "ideal_ms")
+    }
     return {"verdict": report.verdict, **told, "segments": segments, "limits": [limit.why for limit in report.limits]}
 
 

@@ -26,6 +26,7 @@ from graphsafe.capture.api import capture_all  # noqa: E402
 from graphsafe.capture.request import CaptureRequest  # noqa: E402
 from graphsafe.config import Config  # noqa: E402
 from graphsafe.report.json_form import render_json  # noqa: E402
+from graphsafe.report.model import Plan  # noqa: E402
 from tests.gpu.test_plans import PLANS, agrees, cuts, file_of  # noqa: E402
 
 EXAMPLES = [
@@ -60,22 +61,22 @@ def cost(report):
 
 
 def row(report, seconds, agreed, best):
-    plan = report.plan or {}
+    plan = report.plan or Plan()
     probes = report.devices[0].probes if report.devices else {}
     return {
         "target": report.target,
         "verdict": report.verdict,
-        "verified": plan.get("verified"),
-        "coverage": plan.get("coverage"),
+        "verified": plan.verified,
+        "coverage": plan.coverage,
         "best": best,
-        "operations": plan.get("operations"),
-        "segments": sum(segment["kind"] == "graph" for segment in plan.get("segments", ())),
-        "breaks": sum(segment["kind"] == "eager" for segment in plan.get("segments", ())),
-        "eager_ms": plan.get("eager_ms"),
-        "planned_ms": plan.get("planned_ms"),
-        "ideal_ms": plan.get("ideal_ms"),
-        "pool_bytes": plan.get("pool_bytes"),
-        "reason": plan.get("reason"),
+        "operations": plan.operations,
+        "segments": sum(segment.kind == "graph" for segment in plan.segments),
+        "breaks": sum(segment.kind == "eager" for segment in plan.segments),
+        "eager_ms": plan.eager_ms,
+        "planned_ms": plan.planned_ms,
+        "ideal_ms": plan.ideal_ms,
+        "pool_bytes": plan.pool_bytes,
+        "reason": plan.reason,
         "cuts": cuts(report),
         "agrees": agreed,
         "limits": [f"{limit.kind}: {limit.what}: {limit.why}" for limit in report.limits],

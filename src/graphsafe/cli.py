@@ -163,7 +163,7 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 
     PACK is a file or a folder; without one, graphsafe's own rules are run.
     """
-    from graphsafe.rulebook.cases import run_cases
+    from graphsafe.rule_cases import run_cases
 
     failed = 0
     ran = 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -42,15 +41,10 @@ def reports() -> dict[str, Report]:
 
 def cuts(report: Report) -> list[list[str]]:
     """Each break by the beginning of its first and of its last statement; empty where nothing is captured."""
-    plan: dict[str, Any] = report.plan or {}
-    if not plan.get("coverage"):
+    if report.plan is None or not report.plan.coverage:
         return []
-    found: list[dict[str, Any]] = []
-    for segment in plan["segments"]:
-        place = segment["location"]
-        if place is not None and place not in found:
-            found.append(place)
-    return [[f"{place['path']}:{place['line']}", f"{place['path']}:{place['end_line']}"] for place in found]
+    found = dict.fromkeys(segment.location for segment in report.plan.segments if segment.location is not None)
+    return [[f"{place.path}:{place.line}", f"{place.path}:{place.end_line}"] for place in found]
 
 
 def agrees(report: Report, expected: list[list[str]]) -> bool:
@@ -88,13 +82,11 @@ def test_the_cuts_are_those_of_a_person(reports: dict[str, Report]) -> None:
 def test_what_is_captured_is_verified(reports: dict[str, Report]) -> None:
     for name, report in reports.items():
         if PLANS[name] and cuts(report):
-            assert (report.plan["verified"], report.verdict) == (True, "ready-with-breaks"), (
-                name,
-                report.plan["reason"],
-            )
+            assert report.plan is not None
+            assert (report.plan.verified, report.verdict) == (True, "ready-with-breaks"), (name, report.plan.reason)
 
 
 def test_a_step_of_breaks_alone_is_not_ready(reports: dict[str, Report]) -> None:
     for name, report in reports.items():
         if not PLANS[name]:
-            assert report.verdict == "not-ready" and report.plan["coverage"] == 0, name
+            assert report.verdict == "not-ready" and report.plan is not None and report.plan.coverage == 0, name

@@ -14,7 +14,10 @@ from graphsafe.report.model import (
     Finding,
     Limit,
     Location,
+    Plan,
+    PlannedModule,
     Report,
+    Segment,
     Suppression,
     Tool,
 )
@@ -296,48 +299,29 @@ PASSED = {
     "timing": {"status": "pass", "eager_ms": 7.2, "graph_ms": 1.4, "launches": 912},
 }
 
-PLAN = {
-    "verified": False,
-    "reason": "replays of the plan differ from the reference in output",
-    "coverage": 0.5,
-    "operations": 8,
-    "eager_ms": 1.25,
-    "planned_ms": 0.75,
-    "ideal_ms": None,
-    "pool_bytes": 2097152,
-    "segments": [
-        {
-            "kind": "graph",
-            "operations": 4,
-            "kernels": 5,
-            "ms": 0.25,
-            "module": "layers.0",
-            "location": None,
-            "code": None,
-            "reason": None,
-        },
-        {
-            "kind": "eager",
-            "operations": 4,
-            "kernels": None,
-            "ms": 0.5,
-            "module": "layers.0",
-            "location": {
-                "path": "model.py",
-                "line": 3,
-                "column": 9,
-                "end_line": 4,
-                "end_column": 20,
-                "function": "Layer.forward",
-            },
-            "code": "GS101",
-            "reason": "torch.Tensor.item (model.py:3)",
-        },
-    ],
-    "modules": [{"module": "layers.0", "state": "mixed", "operations": 8, "captured": 4}],
-    "fixes": [],
-    "guards": ["shapes, dtypes and places of the step's inputs"],
-}
+PLAN = Plan(
+    reason="replays of the plan differ from the reference in output",
+    coverage=0.5,
+    operations=8,
+    eager_ms=1.25,
+    planned_ms=0.75,
+    pool_bytes=2097152,
+    segments=(
+        Segment("graph", 4, 5, 0.25, "layers.0"),
+        Segment(
+            "eager",
+            4,
+            None,
+            0.5,
+            "layers.0",
+            "GS101",
+            Location("model.py", 3, 9, 4, 20, "Layer.forward"),
+            "torch.Tensor.item (model.py:3)",
+        ),
+    ),
+    modules=(PlannedModule("layers.0", "mixed", 8, 4),),
+    guards=("shapes, dtypes and places of the step's inputs",),
+)
 
 CAPTURE = Report(
     tool=Tool("graphsafe", "0.1.0"),

@@ -14,7 +14,7 @@ import samples
 from graphsafe.cli import main
 from graphsafe.report.changes import changes
 from graphsafe.report.json_form import render_json
-from graphsafe.report.model import Bucket, DeviceResult, Limit, Proven, Report, Support
+from graphsafe.report.model import Bucket, DeviceResult, Limit, Plan, Proven, Report, Support
 
 
 def texts(before: Report, after: Report) -> dict[str, list[str]]:
@@ -121,6 +121,18 @@ def test_the_environment_and_the_support() -> None:
 def test_limits() -> None:
     more = replace(samples.READY, limits=(*samples.READY.limits, Limit("plan", "the step", "nothing was planned")))
     assert texts(samples.READY, more)["not known"] == ["new: the step: nothing was planned"]
+
+
+def test_plans() -> None:
+    verified = Plan(verified=True, coverage=0.9, planned_ms=1.0)
+    fallen = replace(verified, verified=False, coverage=0.5, planned_ms=2.0)
+    none, good, bad = (replace(samples.READY, plan=plan) for plan in (None, verified, fallen))
+    assert texts(none, good)["plan"][0] == "verified"
+    assert texts(none, bad)["plan"][0] == "not verified"
+    assert texts(bad, none)["plan"][0] == "none any more"
+    lost, slower, fewer = texts(good, bad)["plan"]
+    assert lost == "not verified any more" and slower.startswith("planned step: 2 ms")
+    assert fewer == "covers 50% of the operations, was 90%" and fewer in worse(good, bad)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ import pytest
 import samples
 
 from graphsafe.report.json_form import as_json, parse_reports, read_reports, render_json
-from graphsafe.report.model import DeviceResult, Report
+from graphsafe.report.model import DeviceResult, Fix, Location, Plan, PlannedModule, Report, Segment
 from graphsafe.report.probes import PROBE_KEYS
+from graphsafe.report.schema import report_schema
 from graphsafe.report.shape import ReportError
 
 REPORTS = pytest.mark.parametrize("report", samples.ALL.values(), ids=samples.ALL.keys())
@@ -67,6 +68,22 @@ def test_keys_are_those_of_the_design_in_their_order() -> None:
     assert list(report["devices"][0]) == ["device", "verdict", "buckets", "probes", "rank", "pool"]
 
 
+def test_a_plans_keys_are_those_of_the_schema() -> None:
+    parts = {"segments": Segment, "modules": PlannedModule, "fixes": Fix}
+    schema = report_schema()["$defs"]["plan"]["properties"]
+    assert list(schema) == [one.name for one in fields(Plan)]
+    for name, kind in parts.items():
+        assert set(schema[name]["items"]["properties"]) == {one.name for one in fields(kind)}
+
+
+def test_a_plan_of_an_older_version_has_one_coverage_for_each_line() -> None:
+    fix = Fix("GS101", Location("model.py", 3, 9, 4, 20, None), 0.75, 1.0, None)
+    report = as_json(replace(samples.CAPTURE, plan=replace(samples.PLAN, fixes=(fix,))))
+    assert parse_reports(json.dumps(report)).plan.fixes == (fix,)
+    del report["plan"]["fixes"][0]["together"]
+    assert parse_reports(json.dumps(report)).plan.fixes == (replace(fix, together=0.75),)
+
+
 def test_no_key_of_a_probe_is_ever_absent() -> None:
     report = as_json(replace(samples.READY, devices=(DeviceResult("sim:0", "inconclusive", (), {}),)))
     probes = report["devices"][0]["probes"]
@@ -105,7 +122,7 @@ def test_reads_back_what_was_written(report: Report, tmp_path: Path) -> None:
     assert isinstance(back, Report)
     assert render_json(back) == render_json(report)
     assert isinstance(back.findings, tuple)
-    assert back.environment == report.environment
+    assert (back.environment, back.plan) == (report.environment, report.plan)
 
 
 def test_reads_many_back(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from graphsafe.report.model import VERDICTS
+from graphsafe.report.model import VERDICTS, Plan
 from graphsafe.report.probes import PROBE_KEYS
+from graphsafe.report.reading import read
 from graphsafe.report.verdict import judge, verdict, worst
 
 READY: dict[str, dict[str, Any]] = {
@@ -32,7 +33,7 @@ READY: dict[str, dict[str, Any]] = {
     "memory": {"status": "pass"},
     "timing": {"status": "pass"},
 }
-PLAN = {"verified": True, "coverage": 0.875}
+PLAN = Plan(verified=True, coverage=0.875)
 
 
 def changed(**changes: Any) -> dict[str, dict[str, Any]]:
@@ -229,10 +230,10 @@ PLAN_CASES = [
     ("capture failed", CAPTURE_FAILED, PLAN, "ready-with-breaks"),
     ("replay differs", {"replay__checks": check(equal=False, max_abs=1.0)}, PLAN, "ready-with-breaks"),
     ("the whole could not be judged", {"replay__status": "timeout"}, PLAN, "ready-with-breaks"),
-    ("not verified", CAPTURE_FAILED, {"verified": False, "coverage": 0.9}, "not-ready"),
-    ("verification unknown", CAPTURE_FAILED, {"verified": None, "coverage": 0.9}, "not-ready"),
-    ("covers nothing", CAPTURE_FAILED, {"verified": True, "coverage": 0.0}, "not-ready"),
-    ("coverage unknown", CAPTURE_FAILED, {"verified": True, "coverage": None}, "not-ready"),
+    ("not verified", CAPTURE_FAILED, Plan(coverage=0.9), "not-ready"),
+    ("verification unknown", CAPTURE_FAILED, read(Plan, {"verified": None, "coverage": 0.9}), "not-ready"),
+    ("covers nothing", CAPTURE_FAILED, Plan(verified=True, coverage=0.0), "not-ready"),
+    ("coverage unknown", CAPTURE_FAILED, Plan(verified=True), "not-ready"),
     ("no plan", CAPTURE_FAILED, None, "not-ready"),
     ("left capturing", CAPTURE_FAILED | {"construct__left_capturing": True}, PLAN, "not-ready"),
     ("filled in step 1", {"replay__first_step": "fail"}, PLAN, "not-ready"),
@@ -243,7 +244,7 @@ PLAN_CASES = [
 @pytest.mark.parametrize(
     ("changes", "plan", "expected"), [row[1:] for row in PLAN_CASES], ids=[row[0] for row in PLAN_CASES]
 )
-def test_verdict_with_a_plan(changes: dict[str, Any], plan: dict[str, Any] | None, expected: str) -> None:
+def test_verdict_with_a_plan(changes: dict[str, Any], plan: Plan | None, expected: str) -> None:
     assert verdict(changed(**changes), plan) == expected
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from graphsafe.capture.shared.job import InputSpec
 from graphsafe.config import DEVICE, AxisValue, Config, values_in_range
 from graphsafe.errors import RequestError, nearest
 
@@ -38,19 +39,6 @@ DTYPES: Mapping[str, str] = {
 _INPUT = re.compile(
     r"(?P<name>[^\W\d]\w*):(?P<dtype>\w+)\[(?P<shape>[\d,\s]*)\](?:=(?P<low>-?[\d.eE+-]+?)\.\.(?P<high>-?[\d.eE+-]+))?"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class InputSpec:
-    """One `--input ids:i64[4,1]=0..31999`: an argument of the module's `forward`, by name."""
-
-    name: str
-    dtype: str
-    "The dtype's name in torch, e.g. `int64`."
-    shape: tuple[int, ...]
-    low: float | None = None
-    high: float | None = None
-    "Both bounds are inclusive. Without bounds floats are normally distributed, integers and booleans are 0 or 1."
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,10 @@ def kind_of(device: str, environment: Environment) -> str:
 
 
 def _coverage(report: Report, device: DeviceResult, verdict: Verdict) -> float | None:
-    is_planned = isinstance(report.plan, Mapping) and report.plan.get("verified") and verdict != "ready"
-    return round(report.plan["coverage"], 4) if is_planned and device is (report.devices or (None,))[0] else None
+    plan = report.plan
+    if plan is None or plan.coverage is None or not plan.verified or verdict == "ready":
+        return None
+    return round(plan.coverage, 4) if device is (report.devices or (None,))[0] else None
 
 
 def _times(probes: Probes) -> tuple[Spread | None, Spread | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphsafe.report.model import Declared, DeviceResult, Proven, Report, Support, Verdict
+from graphsafe.report.model import Declared, DeviceResult, Plan, Proven, Report, Support, Verdict
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import PROBES, Probes
@@ -72,7 +72,7 @@ def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
     """Return a block of lines per device: the verdict and its reason, for every bucket, and the result of each
     probe."""
     blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
-    if isinstance(report.plan, Mapping):
+    if report.plan is not None:
         blocks.append(plan_lines(report.plan, width, paint))
     if report.support is not None:
         blocks.append([line for text in support_texts(report.support) for line in wrapped(text, width, "", "    ")])
@@ -99,10 +99,10 @@ def _seconds(report: Report) -> float:
     return sum(Probes.of(part.probes).timing.seconds or 0.0 for device in report.devices or () for part in device.parts)
 
 
-def reason(probes: Data, plan: Any, verdict: Verdict) -> str:
+def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
     """Return the reason in one sentence; empty if the probes give another verdict, as in a report of another
     version."""
-    judgement = judge(probes, plan if isinstance(plan, Mapping) else None)
+    judgement = judge(probes, plan)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
 
 
@@ -112,7 +112,7 @@ def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, width: in
     return [first.replace(f"{title}{verdict}", title + paint(VERDICT_STYLES[verdict], verdict), 1), *rest]
 
 
-def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[str]:
+def _device(device: DeviceResult, plan: Plan | None, width: int, paint: Paint) -> list[str]:
     if not device.buckets:
         then = _then(device.probes, plan, device.verdict)
         return [
@@ -132,7 +132,7 @@ def _device(device: DeviceResult, plan: Any, width: int, paint: Paint) -> list[s
     return lines
 
 
-def _then(probes: Data, plan: Any, verdict: Verdict) -> str:
+def _then(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
     why = reason(probes, plan, verdict)
     return f": {why}" if why else ""
 

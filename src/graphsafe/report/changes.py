@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Finding, Limit, Report, facts_of, in_order
+from graphsafe.report.model import LEVELS, VERDICTS, DeviceResult, Finding, Limit, Plan, Report, facts_of, in_order
 from graphsafe.report.pool import Pool
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.memory import Growth, Held
@@ -184,15 +184,16 @@ def _support(before: Report, after: Report) -> Iterator[Change]:
             yield Change(f"{key}: up to {lengths[0]} tokens per request, was {lengths[1]}")
 
 
-def _plan(before: Any, after: Any) -> Iterator[Change]:
-    old, new = (plan if isinstance(plan, Mapping) else {} for plan in (before, after))
-    if old.get("verified") != new.get("verified"):
-        yield Change("verified" if new.get("verified") else "not verified any more" if new else "none any more")
-    for key, text in (("planned_ms", "planned step"), ("eager_ms", "eager step")):
-        yield from _number(text, old.get(key), new.get(key), _ms)
-    if old.get("coverage") != new.get("coverage") and None not in (old.get("coverage"), new.get("coverage")):
-        worse = new["coverage"] < old["coverage"]
-        yield Change(f"covers {new['coverage']:.0%} of the operations, was {old['coverage']:.0%}", worse)
+def _plan(before: Plan | None, after: Plan | None) -> Iterator[Change]:
+    old, new = before or Plan(), after or Plan()
+    if (before and old.verified) != (after and new.verified):
+        lost = " any more" * old.verified
+        yield Change("verified" if new.verified else f"not verified{lost}" if after else "none any more")
+    yield from _number("planned step", old.planned_ms, new.planned_ms, _ms)
+    yield from _number("eager step", old.eager_ms, new.eager_ms, _ms)
+    if old.coverage is not None and new.coverage is not None and old.coverage != new.coverage:
+        worse = new.coverage < old.coverage
+        yield Change(f"covers {new.coverage:.0%} of the operations, was {old.coverage:.0%}", worse)
 
 
 def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[Change]:

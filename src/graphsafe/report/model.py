@@ -212,6 +212,73 @@ class Support:
     declared: Declared | None
 
 
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of a step that a plan has captured, or runs eagerly; unknown times are None."""
+
+    kind: Literal["graph", "eager"]
+    operations: int | None = None
+    kernels: int | None = None
+    "Nodes of the graph."
+    ms: float | None = None
+    module: str | None = None
+    "The innermost module that contains all operations."
+    code: str | None = None
+    location: Location | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModule:
+    """A module in which operations run, with its submodules."""
+
+    module: str
+    state: Literal["captured", "mixed", "eager"]
+    operations: int
+    captured: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A line to blame for breaks."""
+
+    code: str
+    location: Location
+    coverage: float
+    "The coverage if only this line is fixed."
+    together: float
+    "The coverage if the lines before it are fixed too."
+    planned_ms: float | None
+
+    @staticmethod
+    def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the data with `together`, which older reports have under `coverage`."""
+        return {"together": data.get("coverage"), **data}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The captured segments of a step and the eager breaks between them."""
+
+    verified: bool = False
+    "Whether the segments, replayed in order on changed inputs, gave the results of the independent reference."
+    reason: str | None = None
+    "Why the plan is not verified. If a verified plan has a reason, it is of the step without its own graphs."
+    coverage: float | None = None
+    "The share of the step's device operations that lie in captured segments."
+    operations: int | None = None
+    eager_ms: float | None = None
+    planned_ms: float | None = None
+    ideal_ms: float | None = None
+    "The computed time of a plan without breaks."
+    pool_bytes: int | None = None
+    segments: tuple[Segment, ...] = ()
+    modules: tuple[PlannedModule, ...] = ()
+    fixes: tuple[Fix, ...] = ()
+    guards: tuple[str, ...] = ()
+    "Conditions that must stay as at capture for the plan to hold."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     schema: str = REPORT_SCHEMA
@@ -227,7 +294,7 @@ class Report:
     findings: tuple[Finding, ...]
     limits: tuple[Limit, ...]
     devices: tuple[DeviceResult, ...] | None
-    plan: Any = None
+    plan: Plan | None = None
     support: Support | None = None
     executed: tuple[ExecutedFile, ...] | None = None
     "The lines of the project that the captured steps ran; None for a scan."

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from graphsafe.report.model import Fix, Plan, Segment
 from graphsafe.report.text import Paint, count, printable, wrapped
-
-Plan = Mapping[str, Any]
 
 _STYLES = {"captured": "green", "mixed": "yellow", "eager": "red"}
 _MOST_MODULES = 24
@@ -20,7 +18,7 @@ def plan_lines(plan: Plan, width: int, paint: Paint) -> list[str]:
     lines = wrapped(headline(plan), width, "plan: ", "    ")
     for text in piece_texts(plan)[:_MOST_PIECES]:
         lines += wrapped(text, width, "  ", "      ")
-    lines += _more(len(plan["segments"]) - _MOST_PIECES, "piece")
+    lines += _more(len(plan.segments) - _MOST_PIECES, "piece")
     rows = tree(plan)
     if len(rows) > 1:
         lines.append("  modules")
@@ -42,42 +40,43 @@ def _more(left: int, noun: str) -> list[str]:
 
 def headline(plan: Plan) -> str:
     """Return one sentence: verified or why not, coverage, and times."""
-    graphs = sum(segment["kind"] == "graph" for segment in plan["segments"])
-    breaks = len(plan["segments"]) - graphs
-    if plan["coverage"] is None:
-        return f"none: {plan['reason']}"
-    share = f"{percent(plan['coverage'])} of the operations in {count(graphs, 'graph')}, {count(breaks, 'eager break')}"
-    if not plan["verified"]:
-        return f"not verified: {plan['reason']} ({share})"
-    parts = [f"verified, {share}" if breaks else f"{plan['reason']}"]
-    for key, name in (("eager_ms", "eager"), ("planned_ms", "planned"), ("ideal_ms", "without any break about")):
-        if plan[key] is not None:
-            parts.append(f"{name} {plan[key]:.3g} ms")
-    if None not in (plan["eager_ms"], plan["planned_ms"]) and plan["planned_ms"] >= plan["eager_ms"]:
+    graphs = sum(segment.kind == "graph" for segment in plan.segments)
+    breaks = len(plan.segments) - graphs
+    if plan.coverage is None:
+        return f"none: {plan.reason}"
+    share = f"{percent(plan.coverage)} of the operations in {count(graphs, 'graph')}, {count(breaks, 'eager break')}"
+    if not plan.verified:
+        return f"not verified: {plan.reason} ({share})"
+    parts = [f"verified, {share}" if breaks else f"{plan.reason}"]
+    eager, took = plan.eager_ms, plan.planned_ms
+    for name, ms in (("eager", eager), ("planned", took), ("without any break about", plan.ideal_ms)):
+        if ms is not None:
+            parts.append(f"{name} {ms:.3g} ms")
+    if eager is not None and took is not None and took >= eager:
         parts.append("the plan gains nothing")
-    if breaks and plan["reason"]:
-        parts.append(plan["reason"])
-    if plan["pool_bytes"]:
-        parts.append(f"pool {plan['pool_bytes'] / 2**20:.1f} MiB")
+    if breaks and plan.reason:
+        parts.append(plan.reason)
+    if plan.pool_bytes:
+        parts.append(f"pool {plan.pool_bytes / 2**20:.1f} MiB")
     return ", ".join(parts)
 
 
 def piece_texts(plan: Plan) -> list[str]:
     """Return the pieces in order. The same piece in other calls (one layer after the other) is described once."""
-    texts = [_piece(segment) for segment in plan["segments"]]
+    texts = [_piece(segment) for segment in plan.segments]
     return [text if times == 1 else f"{text} ({times} times)" for text, times in Counter(texts).items()]
 
 
-def _piece(segment: Mapping[str, Any]) -> str:
-    size = [count(segment["operations"], "operation")] if segment["operations"] is not None else []
-    size += [count(segment["kernels"], "node")] if segment["kernels"] is not None else []
-    size += [f"{segment['ms']:.3g} ms"] if segment["ms"] is not None else []
-    what = f"{segment['kind']:<5}  {', '.join(size)}"
-    place = segment["location"]
+def _piece(segment: Segment) -> str:
+    size = [count(segment.operations, "operation")] if segment.operations is not None else []
+    size += [count(segment.kernels, "node")] if segment.kernels is not None else []
+    size += [f"{segment.ms:.3g} ms"] if segment.ms is not None else []
+    what = f"{segment.kind:<5}  {', '.join(size)}"
+    place = segment.location
     if place is None:
-        return f"{what}{' in ' + segment['module'] if segment['module'] else ''}"
-    lines = f"{place['line']}" if place["line"] == place["end_line"] else f"{place['line']} to {place['end_line']}"
-    return f"{what}  {place['path']}:{lines} in {place['function']}: {segment['code']} {segment['reason']}"
+        return f"{what}{' in ' + segment.module if segment.module else ''}"
+    lines = f"{place.line}" if place.line == place.end_line else f"{place.line} to {place.end_line}"
+    return f"{what}  {place.path}:{lines} in {place.function}: {segment.code} {segment.reason}"
 
 
 def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
@@ -85,17 +84,17 @@ def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
 
     If a module has a single state, its parts have no rows.
     """
-    rows = []
+    rows: list[tuple[str, str, int, int]] = []
     uniform: list[str] = []
-    for module in sorted(plan["modules"], key=lambda one: _order(one["module"])):
-        name = module["module"]
+    for module in sorted(plan.modules, key=lambda one: _order(one.module)):
+        name = module.module
         if any(name.startswith(f"{outer}." if outer else "") for outer in uniform):
             continue
-        if module["state"] != "mixed":
+        if module.state != "mixed":
             uniform.append(name)
         depth = name.count(".") + 1 if name else 0
         label = f"{'  ' * depth}{name.rpartition('.')[2] or 'the step'}"
-        rows.append((label, module["state"], module["captured"], module["operations"]))
+        rows.append((label, module.state, module.captured, module.operations))
     return rows
 
 
@@ -107,23 +106,23 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 def fix_texts(plan: Plan) -> list[str]:
     """Return the shortest list of lines that gains most, then the gain of each of its lines if only that line is
     fixed."""
-    before, took = plan["coverage"] or 0.0, plan["planned_ms"]
-    together = [_together(fix) for fix in plan["fixes"]]
+    before, took = plan.coverage or 0.0, plan.planned_ms
+    together = [fix.together for fix in plan.fixes]
     most = max(together, default=before)
     if most <= before:
         return []
-    needed = plan["fixes"][: together.index(most) + 1]
+    needed = plan.fixes[: together.index(most) + 1]
     several = len(needed) > 1
     reported = []
     if several:
         gain = f"coverage {percent(before)} to {percent(most)}"
         reported.append(f"fix {len(needed)} lines, none of which can be left out: {gain}: {_places(needed)}")
     for fix in needed:
-        if fix["coverage"] > before:
-            times = "" if None in (took, fix["planned_ms"]) else f", {took:.3g} to {fix['planned_ms']:.3g} ms"
-            gain = f"coverage {percent(before)} to {percent(fix['coverage'])}{times}"
-            reported.append(f"fix {_places([fix])} ({fix['code']}){' alone' * several}: {gain}")
-    useless = [fix for fix in needed if fix["coverage"] <= before]
+        if fix.coverage > before:
+            times = "" if None in (took, fix.planned_ms) else f", {took:.3g} to {fix.planned_ms:.3g} ms"
+            gain = f"coverage {percent(before)} to {percent(fix.coverage)}{times}"
+            reported.append(f"fix {_places([fix])} ({fix.code}){' alone' * several}: {gain}")
+    useless = [fix for fix in needed if fix.coverage <= before]
     if useless:
         reported.append(
             f"alone, {'none of these gains' if len(useless) > 1 else 'this line gains'} anything: {_places(useless)}"
@@ -131,17 +130,12 @@ def fix_texts(plan: Plan) -> list[str]:
     return reported
 
 
-def _places(fixes: Sequence[Mapping[str, Any]]) -> str:
+def _places(fixes: Sequence[Fix]) -> str:
     """Return the lines of each file once, in order: `model.py:12, 40, layers.py:7`."""
     lines: dict[str, dict[int, None]] = {}
-    for fix in sorted(fixes, key=lambda fix: (fix["location"]["path"], fix["location"]["line"])):
-        lines.setdefault(fix["location"]["path"], {})[fix["location"]["line"]] = None
+    for fix in sorted(fixes, key=lambda fix: (fix.location.path, fix.location.line)):
+        lines.setdefault(fix.location.path, {})[fix.location.line] = None
     return ", ".join(f"{path.rpartition('/')[2]}:{', '.join(map(str, numbers))}" for path, numbers in lines.items())
-
-
-def _together(fix: Mapping[str, Any]) -> float:
-    """Return the coverage if this line and the lines before it are fixed. Older reports have it under `coverage`."""
-    return float(fix.get("together", fix["coverage"]))
 
 
 def percent(share: float) -> str:

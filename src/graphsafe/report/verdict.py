@@ -4,10 +4,6 @@ Findings explain a verdict; suppressions, selection and levels never change it. 
 each key means. A missing key reads as null, and null is "not known". A child that died by itself (a signal, `os._exit`)
 is `crashed`; one that was killed from outside, or that could not be run, is `skipped`.
 
-plan verified: bool. It is true if the segments, replayed in order on changed inputs, gave the results of the
-independent reference. coverage: 0 to 1. The share of the step's device operations that lie in captured segments.
-reason: text. If a verified plan has a reason, the plan is for the step without its own graphs.
-
 `state`, `memory` and `timing` decide nothing. If an unknown operation ran, no comparison proves anything: then only a
 failed capture or a generator left capturing gives not-ready. A plan can cut lines out of the step. It cannot repair a
 generator left capturing, state filled in step 1, or operations whose effects are unknown.
@@ -20,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from graphsafe.report.model import VERDICTS, Verdict
+from graphsafe.report.model import VERDICTS, Plan, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.probe import Error, Probe, error_text
@@ -40,7 +36,7 @@ class Judgement:
     reasons: tuple[str, ...]
 
 
-def judge(probes: Probes | Mapping[str, Any], plan: Mapping[str, Any] | None = None) -> Judgement:
+def judge(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Judgement:
     """Judge one step on one device in one bucket. `plan` is the plan for that same step, or None."""
     seen = probes if isinstance(probes, Probes) else Probes.of(probes)
     against = _against(seen)
@@ -51,15 +47,16 @@ def judge(probes: Probes | Mapping[str, Any], plan: Mapping[str, Any] | None = N
         varied = count(seen.replay.varied or 0, "replay")
         return Judgement("ready", (f"captured, and {varied} on changed inputs equal the reference",))
     unknown = _unknown_operations(seen)
-    if not beyond_plan and not unknown and _covers_something(plan):
-        share = f"a verified plan covers {_percent((plan or {})['coverage'])} of the step"
+    covered = _covered(plan)
+    if not beyond_plan and not unknown and covered > 0:
+        share = f"a verified plan covers {_percent(covered)} of the step"
         return Judgement("ready-with-breaks", (share, *(against or doubts)))
     if beyond_plan or against:
         return Judgement("not-ready", (*beyond_plan, *against))
     return Judgement("inconclusive", doubts)
 
 
-def verdict(probes: Probes | Mapping[str, Any], plan: Mapping[str, Any] | None = None) -> Verdict:
+def verdict(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Verdict:
     """Return the verdict of `judge` alone."""
     return judge(probes, plan).verdict
 
@@ -216,10 +213,9 @@ def _of_path(check: Check) -> bool:
     return check.compares == "plain eager"
 
 
-def _covers_something(plan: Mapping[str, Any] | None) -> bool:
-    if plan is None or plan.get("verified") is not True or plan.get("reason") is not None:
-        return False
-    return (plan.get("coverage") or 0) > 0
+def _covered(plan: Plan | None) -> float:
+    """Return the share of the step itself that a verified plan covers."""
+    return (plan.coverage or 0.0) if plan is not None and plan.verified and plan.reason is None else 0.0
 
 
 def _unknown_operations(probes: Probes) -> list[str]:

@@ -16,7 +16,7 @@ from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.plan.parent.planning import compiled_text
 from graphsafe.capture.shared.told import Told, written
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Plan
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled, Left, Step
 from graphsafe.rulebook.book import load_rulebook
@@ -189,7 +189,7 @@ def test_what_inductor_left_out_is_a_finding_each_and_one_sentence_in_sum() -> N
     assert limits == []
     found = [(one.code, one.level, one.location.line, one.message.rpartition(": ")[2]) for one in findings]
     assert found == [("GS613", "error", 20, "cpu ops"), ("GS613", "error", 60, "cpu, cuda")]
-    sentence = compiled_text(COMPILED, {"coverage": 1.0, "verified": True})
+    sentence = compiled_text(COMPILED, Plan(coverage=1.0, verified=True))
     assert sentence.startswith("25% of the compiled step's 8 kernels ran from CUDA graphs, Inductor skipped 1 graph,")
     assert sentence.endswith("a plan of the plain step covers 100% of its operations, verified")
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from graphsafe.report.model import CallSite, Span
+from graphsafe.report.model import CallSite, Plan, Span
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """The parts of a plan that were made so far, with the keys of a report's plan."""
+    """The parts of a plan that were made so far."""
 
-    plan: Mapping[str, Any] = field(default_factory=dict)
+    plan: Plan = field(default_factory=Plan)
+    too_short: int = 0
+    "Number of operations that run eagerly only because their pieces would cost more than they save."
+
+    def because(self, reason: str | None) -> Planned:
+        """Return the same plan with the reason why it is not verified."""
+        return replace(self, plan=replace(self.plan, reason=reason))
 
 
 @dataclass(frozen=True, slots=True)

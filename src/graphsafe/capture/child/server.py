@@ -19,14 +19,16 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from graphsafe.capture.child.main import main
 from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group
 from graphsafe.capture.processes.originals import decode, encode, leave
 from graphsafe.capture.shared.job import Channel, Job
+from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, ServerState
+from graphsafe.capture.shared.told import Told, written
 
 _MESSAGE_BYTES = 1 << 20
 
@@ -41,15 +43,15 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
     try:
         adopt_orphans()
         parent = socket.socket(fileno=descriptor)
-        _tell(parent, pid=os.getpid())
+        _tell(parent, ServerState(os.getpid()))
         refused = prepare()
         if refused is not None:
-            _tell(parent, refused=refused)
+            _tell(parent, ServerState(os.getpid(), refused=refused))
         else:
             # Children collect garbage before they capture. Imported objects are many and none of them is garbage.
             gc.collect()
             gc.freeze()
-            _tell(parent, ready=True)
+            _tell(parent, ServerState(os.getpid(), ready=True))
             killed = not serve(parent)
     finally:
         end_descendants()
@@ -60,22 +62,21 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests: `job` forks a child, `branch` forks a server that imports more.
-
-    Return True when the parent asks the server to end, False if the parent ends without asking.
-    """
+    """Serve the parent's requests. Return True when the parent asks the server to end, False if the parent ends
+    without asking."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         _reap()
         if not message:
             return False
-        request = decode(message.decode())
-        if "end" in request:
+        told = Told(decode(message.decode()))
+        if End in told:
             return True
         if os.fork() == 0:
-            if "id" in request:
-                _keep(parent, request["id"], Job.from_json(request["job"]), descriptors[0])
-            _branch(parent, request, *descriptors)
+            fork = told.get(Fork)
+            if fork is not None:
+                _keep(parent, fork.number, fork.job, descriptors[0])
+            _branch(parent, told[Branch], *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -91,33 +92,33 @@ def _keep(parent: socket.socket, number: int, job: Job, output: int) -> NoReturn
             _become(output)
             main(job)
         os.close(output)
-        _tell(parent, id=number, pid=pid)
+        _tell(parent, ChildState(number, pid))
         # The child is not reaped yet, so its number cannot have been given to another group.
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None
         end_group(pid)
         end_descendants()
-        _tell(parent, id=number, status=ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status)
+        status = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        _tell(parent, ChildState(number, pid, status))
     finally:
         leave(0)
 
 
-def _branch(parent: socket.socket, request: Mapping[str, Any], descriptor: int, output: int) -> NoReturn:
+def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int) -> NoReturn:
     """Become a server with its own socket to the parent, in which the user's modules may be imported."""
     parent.close()
     die_with_parent()
     _become(output)
-    if request["folder"] is not None:
+    if request.folder is not None:
         with contextlib.suppress(OSError):
-            os.chdir(request["folder"])
-    what = request["branch"]
+            os.chdir(request.folder)
+    what, job = request.imports, request.job
 
     def prepare() -> str | None:
-        if what is None:
+        if what is None or job is None:
             return None
         from graphsafe.capture.child import preparation
 
-        job = Job.from_json(request["job"])
         sys.argv = [job.where if what == "prepare" else job.target]
         try:
             if what == "follow":
@@ -158,9 +159,9 @@ def import_torch() -> None:
             importlib.import_module(name)
 
 
-def _tell(parent: socket.socket, **message: Any) -> None:
+def _tell(parent: socket.socket, state: ServerState | ChildState) -> None:
     with contextlib.suppress(OSError):
-        parent.send(encode(message).encode())
+        parent.send(encode(written(state)).encode())
 
 
 def _reap() -> None:

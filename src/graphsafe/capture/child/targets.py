@@ -16,6 +16,7 @@ import torch
 
 from graphsafe.capture.processes.originals import leave, process_id
 from graphsafe.capture.shared.frames import absolute, message_of, root_error, traceback_frames
+from graphsafe.capture.shared.job import InputSpec
 from graphsafe.capture.step import Step
 from graphsafe.errors import nearest
 from graphsafe.files import from_here
@@ -112,7 +113,7 @@ def find_factory(module: Any, target: str) -> Callable[..., Any]:
 
 
 def build(
-    factory: Callable[..., Any], device: torch.device, axes: Mapping[str, Any], inputs: tuple[Mapping[str, Any], ...]
+    factory: Callable[..., Any], device: torch.device, axes: Mapping[str, Any], inputs: tuple[InputSpec, ...]
 ) -> Subject:
     """Call the factory and make its result into a subject that can be stepped. Raises TargetError."""
     arguments = (device,) if takes_device(factory, axes) else ()
@@ -136,7 +137,7 @@ def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[st
     return required or first.name.startswith("dev") or "device" in str(first.annotation)
 
 
-def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
+def subject_of(answer: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
     if issubclass(type(answer), Step):
         _check_parts(answer)
         return _checked(
@@ -165,7 +166,7 @@ def subject_of(answer: Any, inputs: tuple[Mapping[str, Any], ...], device: torch
     )
 
 
-def _checked(subject: Subject, inputs: tuple[Mapping[str, Any], ...]) -> Subject:
+def _checked(subject: Subject, inputs: tuple[InputSpec, ...]) -> Subject:
     if not callable(subject.fn):
         raise TargetError("build", f"the factory's step is {_kind(subject.fn)}, which cannot be called")
     if inputs:
@@ -196,24 +197,24 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
 
 
-def _from_specs(module: Any, inputs: tuple[Mapping[str, Any], ...], device: torch.device) -> Subject:
+def _from_specs(module: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
     """Return arguments of `forward` as `--input` describes them, drawn on the host so that the device's generator does
     not move."""
     generator = torch.Generator().manual_seed(0)
     kwargs: dict[str, Any] = {}
     bounds: dict[str, tuple[float | None, float | None]] = {}
     for spec in inputs:
-        dtype = getattr(torch, spec["dtype"])
-        low, high = spec["low"], spec["high"]
+        dtype = getattr(torch, spec.dtype)
+        low, high = spec.low, spec.high
         if dtype.is_floating_point:
-            values = torch.randn(spec["shape"], generator=generator)
+            values = torch.randn(spec.shape, generator=generator)
             if low is not None and high is not None:
-                values = torch.rand(spec["shape"], generator=generator) * (high - low) + low
+                values = torch.rand(spec.shape, generator=generator) * (high - low) + low
         else:
             first, last = (0, 1) if low is None or high is None else (int(low), int(high))
-            values = torch.randint(first, last + 1, spec["shape"], generator=generator)
-        kwargs[spec["name"]] = values.to(dtype).to(device)
-        bounds[f"kwargs[{spec['name']!r}]"] = (low, high)
+            values = torch.randint(first, last + 1, spec.shape, generator=generator)
+        kwargs[spec.name] = values.to(dtype).to(device)
+        bounds[f"kwargs[{spec.name!r}]"] = (low, high)
     return Subject(module, (), kwargs, bounds=bounds)
 
 

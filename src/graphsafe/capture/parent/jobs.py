@@ -4,7 +4,6 @@ runs."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,7 +39,7 @@ def job_of(request: CaptureRequest, child: str, folder: Path, device: str, axes:
         target=request.target,
         device=device,
         axes=dict(axes),
-        inputs=tuple(asdict(spec) for spec in request.inputs),
+        inputs=request.inputs,
         warmup=request.warmup,
         seed=request.seed,
         shapes=request.shapes,

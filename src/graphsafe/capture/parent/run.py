@@ -33,7 +33,7 @@ from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.job import GONE, OWN_INPUTS, Job, forget
 from graphsafe.capture.shared.places import call_lines
 from graphsafe.capture.shared.told import Told
-from graphsafe.report.model import Limit, Source
+from graphsafe.report.model import Limit, Plan, Source
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.construct import Construct
@@ -74,7 +74,7 @@ class Run:
     "The answers of all children."
     _children: dict[str, Child] = field(default_factory=dict)
     _probes: Probes = field(default_factory=Probes)
-    _planned: dict[str, Any] | None = None
+    _planned: Plan | None = None
     _jobs: int = 0
     _divergence: Mapping[int, Call | None] | None = None
     "The first collective of each rank that does not match the others'."

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from graphsafe.capture.answers.probes import Marks
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.told import Told
-from graphsafe.report.model import Source, Verdict
+from graphsafe.report.model import Plan, Source, Verdict
 from graphsafe.report.probes import Probes
 
 
@@ -23,8 +22,7 @@ class Seen:
     probes: Probes
     told: Told = field(default_factory=Told)
     "The answers that are not probes."
-    plan: dict[str, Any] | None = None
-    "The plan in the form of a report."
+    plan: Plan | None = None
     marks: Marks = field(default_factory=Marks)
     "The target's own marks, judged by the plan."
     rank: int | None = None

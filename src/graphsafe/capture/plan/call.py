@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step's plan.
-
-    `report.plan` is the plan as in a report; `code` is the text that applies the plan, or None if it could not be
-    written.
-    """
+    """A step's plan: `report.plan` is the plan, `code` the text that applies it, or None if it could not be written."""
 
     report: Report
     code: str | None
@@ -33,7 +29,7 @@ class Planned:
 
         if self.code is None:
             limits = [limit.why for limit in self.report.limits if limit.kind in ("emit", "plan", "bad-request")]
-            reason = (self.report.plan or {}).get("reason") or next(iter(limits), "there is no plan")
+            reason = (self.report.plan and self.report.plan.reason) or next(iter(limits), "there is no plan")
             raise RequestError(f"{self.report.target}: {reason}")
         module = ModuleType("graphsafe_plan")
         sys.modules[module.__name__] = module

@@ -23,6 +23,7 @@ from graphsafe.capture.processes.originals import (
     write_bytes,
 )
 from graphsafe.capture.shared.told import Told, written
+from graphsafe.report.reading import read
 
 FAILED = 70
 "The exit status of a child in which graphsafe itself failed."
@@ -37,6 +38,28 @@ OWN_INPUTS = "the step's own inputs"
 
 
 @dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One `--input ids:i64[4,1]=0..31999`: an argument of the module's `forward`, by name."""
+
+    name: str
+    dtype: str
+    "The dtype's name in torch, e.g. `int64`."
+    shape: tuple[int, ...]
+    low: float | None = None
+    high: float | None = None
+    "Both bounds are inclusive. Without bounds floats are normally distributed, integers and booleans are 0 or 1."
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMember:
+    """A bucket to capture beside others."""
+
+    axes: Mapping[str, Any]
+    folder: str
+    "The folder in which the bucket's own children wrote."
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     child: str
     "The child to run: a name in `graphsafe.capture.child.work.CHILDREN`."
@@ -46,7 +69,7 @@ class Job:
     device: str
     "`cuda:1`, `sim:0`; empty for the child that only lists devices."
     axes: Mapping[str, Any] = field(default_factory=dict)
-    inputs: tuple[Mapping[str, Any], ...] = ()
+    inputs: tuple[InputSpec, ...] = ()
     warmup: int = 3
     seed: int = 0
     replays: int | None = None
@@ -59,8 +82,8 @@ class Job:
     unvaried: tuple[str, ...] = ()
     "Inputs that must keep their values, because new ones broke the process in an earlier attempt."
 
-    buckets: tuple[Mapping[str, Any], ...] = ()
-    "The `axes` and the `folder` of each bucket, in order, for the child that captures several in one pool."
+    buckets: tuple[PoolMember, ...] = ()
+    "The buckets in order, for the child that captures several in one pool."
 
     rank: int = 0
     ranks: int = 1
@@ -90,8 +113,7 @@ class Job:
 
     @staticmethod
     def from_json(text: str) -> Job:
-        data = decode(text)
-        return Job(**{**data, **{name: tuple(data[name]) for name in ("inputs", "unvaried", "buckets")}})
+        return read(Job, decode(text))
 
 
 IMPORTS = "imports"

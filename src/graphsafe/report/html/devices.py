@@ -8,7 +8,7 @@ from typing import Any
 from graphsafe.report.capture_text import gain_text, reason
 from graphsafe.report.html.timeline import timeline_html
 from graphsafe.report.html.words import badge, escaped_text, table, words
-from graphsafe.report.model import DeviceResult, Report
+from graphsafe.report.model import DeviceResult, Plan, Report
 from graphsafe.report.plan_text import fix_texts, headline, piece_texts, tree
 from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import Probes
@@ -20,11 +20,11 @@ def devices_html(report: Report) -> str:
     """Return all devices, and the plan."""
     drawn = iter(pictures(report))
     parts = [_device(device, report.plan, drawn) for device in report.devices or ()]
-    parts += [_plan(report.plan)] if isinstance(report.plan, Mapping) else []
+    parts += [_plan(report.plan)] if report.plan is not None else []
     return "".join(parts)
 
 
-def _device(device: DeviceResult, plan: Any, drawn: Iterator[Picture]) -> str:
+def _device(device: DeviceResult, plan: Plan | None, drawn: Iterator[Picture]) -> str:
     parts = [f"<h2>{escaped_text(device_name(device))} {badge(device.verdict)}</h2>"]
     if not device.buckets:
         why = words(reason(device.probes, plan, device.verdict))
@@ -44,7 +44,7 @@ def _lines(texts: Iterable[str]) -> str:
     return "<p>" + "<br>".join(words(text) for text in texts) + "</p>"
 
 
-def _plan(plan: Mapping[str, Any]) -> str:
+def _plan(plan: Plan) -> str:
     parts = [f"<h2>Plan</h2><p>{words(headline(plan))}</p>"]
     parts.append("<ol>" + "".join(f"<li>{words(text)}</li>" for text in piece_texts(plan)) + "</ol>")
     rows = [(escaped_text(name), state, f"{captured} of {total}") for name, state, captured, total in tree(plan)]

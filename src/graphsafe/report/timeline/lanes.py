@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphsafe.report.model import Report
+from graphsafe.report.model import Plan, Report, Segment
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.timeline import GAP_TEXTS, Gap, Operation, Timeline, ms_text
 from graphsafe.report.text import bucket_name, count, device_name
@@ -77,12 +77,12 @@ def pictures(report: Report) -> list[Picture]:
         for at, part in enumerate(device.parts):
             place = ", ".join(filter(None, (device_name(device), bucket_name(part.axes))))
             timeline = Probes.of(part.probes).timeline
-            plan = report.plan if number == 0 and at == 0 and isinstance(report.plan, Mapping) else None
+            plan = report.plan if number == 0 and at == 0 else None
             found.append(Picture(report.target or "the step", place, tuple(_lanes(timeline, plan)), timeline))
     return found
 
 
-def _lanes(timeline: Timeline, plan: Mapping[str, Any] | None) -> Iterator[Lane]:
+def _lanes(timeline: Timeline, plan: Plan | None) -> Iterator[Lane]:
     if timeline.operations is None:
         return
     if not timeline.is_measured:
@@ -96,8 +96,8 @@ def _lanes(timeline: Timeline, plan: Mapping[str, Any] | None) -> Iterator[Lane]
         if timeline.busy_us is not None:
             text = f"the same work without gaps: {ms_text(timeline.busy_us)}"
             yield Lane("ideal", (Bar("kernel", 0.0, timeline.busy_us, text),))
-    if plan is not None and plan["segments"]:
-        yield _pieces(plan["segments"])
+    if plan is not None and plan.segments:
+        yield _pieces(plan.segments)
 
 
 def _streams(name: str, operations: Sequence[Operation]) -> Iterator[Lane]:
@@ -133,18 +133,18 @@ def _in_order(operations: Sequence[Operation]) -> Iterator[Bar]:
         at += one.count
 
 
-def _pieces(segments: Sequence[Mapping[str, Any]]) -> Lane:
+def _pieces(segments: Sequence[Segment]) -> Lane:
     """Return the plan's graphs and breaks as a lane: by their times, or by their operations if any of them has no
     time."""
-    in_time = all(segment["ms"] is not None for segment in segments)
+    in_time = all(segment.ms is not None for segment in segments)
     bars, at = [], 0.0
     for segment in segments:
-        length = segment["ms"] * 1000 if in_time else float(segment["operations"] or segment["kernels"] or 1)
-        place = segment["location"]
-        where = f"at {place['path']}:{place['line']}" if place is not None else f"in {segment['module'] or 'the step'}"
-        why = f": {segment['code']} {segment['reason']}" if segment["code"] or segment["reason"] else ""
-        size = count(segment["operations"], "operation") if segment["operations"] is not None else ""
-        text = " ".join(part for part in (segment["kind"], size, where) if part) + why
-        bars.append(Bar(segment["kind"], at, length, text, {"line": where, "reason": segment["reason"]}))
+        length = (segment.ms or 0.0) * 1000 if in_time else float(segment.operations or segment.kernels or 1)
+        place = segment.location
+        where = f"at {place.path}:{place.line}" if place is not None else f"in {segment.module or 'the step'}"
+        why = f": {segment.code} {segment.reason}" if segment.code or segment.reason else ""
+        size = count(segment.operations, "operation") if segment.operations is not None else ""
+        text = " ".join(part for part in (segment.kind, size, where) if part) + why
+        bars.append(Bar(segment.kind, at, length, text, {"line": where, "reason": segment.reason}))
         at += length
     return Lane("plan", tuple(bars), in_time)

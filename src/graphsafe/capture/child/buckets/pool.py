@@ -53,14 +53,13 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _built(first: Session, job: Job) -> list[Member]:
-    folders = [Path(bucket["folder"]) for bucket in job.buckets]
-    channel = first.channel
-    first.load_sets(folders[0])
-    members = [Member.of(first, job.buckets[0]["axes"], folders[0])]
-    for bucket, folder in zip(job.buckets[1:], folders[1:], strict=True):
-        channel.tell(Capturing(bucket["axes"]))
-        session = first.of_bucket(bucket["axes"], folder)
-        members.append(Member.of(session, bucket["axes"], folder))
+    folder = Path(job.buckets[0].folder)
+    first.load_sets(folder)
+    members = [Member.of(first, job.buckets[0].axes, folder)]
+    for bucket in job.buckets[1:]:
+        first.channel.tell(Capturing(bucket.axes))
+        folder = Path(bucket.folder)
+        members.append(Member.of(first.of_bucket(bucket.axes, folder), bucket.axes, folder))
     for member in members:
         member.session.capture_path = True
     return members

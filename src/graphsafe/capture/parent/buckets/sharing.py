@@ -16,7 +16,7 @@ from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
-from graphsafe.capture.shared.job import Job
+from graphsafe.capture.shared.job import Job, PoolMember
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
 from graphsafe.report.pool import NotCaptured, Padded, Pool, PoolBucket, padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
@@ -73,7 +73,7 @@ class Sharing:
         until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
 
     def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
-        together = tuple({"axes": dict(one.axes), "folder": str(one.folder)} for one in buckets)
+        together = tuple(PoolMember(dict(one.axes), str(one.folder)) for one in buckets)
         ranks = self.rank.job_fields(place.name)
         return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
 

@@ -14,11 +14,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
 
 from graphsafe import own_python
 from graphsafe.capture.processes.descendants import kill_group
 from graphsafe.capture.shared.job import Job
+from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, Import, ServerState
+from graphsafe.capture.shared.told import Told, written
 
 _POLL = 0.02
 
@@ -124,9 +125,6 @@ def branch(server: Server, what: Import | None, job: Job | None, folder: str | N
         os.close(nothing)
 
 
-Import = Literal["prepare", "ahead", "follow"]
-"""The imports of a job: `prepare` imports its file, `ahead` also the imports at the beginning of its factory, `follow`
-the imports that its build child has made."""
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 
@@ -179,23 +177,21 @@ class Server:
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            request = {"branch": what, "job": None if job is None else job.to_json(), "folder": folder}
-            if self._ask(request, theirs.fileno(), output):
+            if self._ask(Branch(what, job, folder), theirs.fileno(), output):
                 return Server(ours)
         ours.close()
         return None
 
     def fork(self, number: int, job: Job, output: int) -> bool:
-        """Fork a child. Its `pid` and `status` arrive as messages with that number. Return False if the server is
-        gone."""
-        return self._ask({"id": number, "job": job.to_json()}, output)
+        """Fork a child. Its states arrive as messages with that number. Return False if the server is gone."""
+        return self._ask(Fork(number, job), output)
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def messages(self, patience: float = 0.0) -> list[dict[str, Any]]:
+    def messages(self, patience: float = 0.0) -> list[ChildState]:
         """Return the messages about children that have arrived; wait up to `patience` seconds for the first."""
-        messages: list[dict[str, Any]] = []
+        messages: list[ChildState] = []
         while not self.gone and select.select([self._socket], [], [], patience)[0]:
             patience = 0.0
             try:
@@ -205,13 +201,11 @@ class Server:
             if not text:
                 self.gone, self.ready = True, False
                 break
-            message = json.loads(text)
-            if "id" in message:
-                messages.append(message)
-                continue
-            self._pid = message.get("pid", self._pid)
-            self.ready = message.get("ready", self.ready)
-            self.refused = message.get("refused", self.refused)
+            told = Told(json.loads(text))
+            child, own = told.get(ChildState), told.get(ServerState)
+            messages += [] if child is None else [child]
+            if own is not None:
+                self._pid, self.ready, self.refused = own.pid, own.ready, own.refused
         return messages
 
     def kill(self) -> None:
@@ -223,7 +217,7 @@ class Server:
         """End the server. Returns when all its descendants have ended, or after some seconds."""
         deadline = time.monotonic() + _END_SECONDS
         with contextlib.suppress(OSError):
-            self._socket.send(b'{"end": true}')
+            self._ask(End())
             self._socket.shutdown(socket.SHUT_WR)
         self.messages()
         if not self.ready:
@@ -238,9 +232,9 @@ class Server:
                 self._process.kill()
                 self._process.wait()
 
-    def _ask(self, request: dict[str, Any], *descriptors: int) -> bool:
+    def _ask(self, request: Fork | Branch | End, *descriptors: int) -> bool:
         try:
-            socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
+            socket.send_fds(self._socket, [json.dumps(written(request)).encode()], descriptors)
         except OSError:
             self.gone, self.ready = True, False
             return False

@@ -295,12 +295,12 @@ class Supervisor:
         else:
             time.sleep(_POLL)
         for server in list(self._servers):
-            for message in server.messages():
-                child = self._running.get(message["id"])
-                if child is not None and "pid" in message:
-                    child.pid = message["pid"]
+            for state in server.messages():
+                child = self._running.get(state.number)
+                if child is not None and state.status is None:
+                    child.pid = state.pid
                 elif child is not None:
-                    self._end(child, message["status"], killed_as)
+                    self._end(child, state.status, killed_as)
             if server.gone:
                 self._lose(server)
         for number, process in list(self._spawned.items()):

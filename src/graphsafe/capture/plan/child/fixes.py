@@ -6,15 +6,13 @@ The gain is computed from a step's operations; nothing is run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Set
-from dataclasses import asdict
-from typing import Any
 
 from graphsafe.capture.plan.child.causes import Cause
 from graphsafe.capture.plan.child.cost import cheaper, with_breaks
 from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.regions import Region, merged
 from graphsafe.capture.shared.places import location
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Fix
 
 _MOST_OPERATIONS = 1000
 """The largest number of operations of a step whose pieces are joined.
@@ -23,12 +21,9 @@ In a larger step one piece is a small share, and joining takes seconds.
 """
 
 
-def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> list[dict[str, Any]]:
-    """Return the lines to blame: first those that make operations run eagerly, largest gain first.
-
-    `coverage` is the coverage if only this line is fixed, `together` if the lines before it are fixed too. `planned` is
-    the plan's own coverage.
-    """
+def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
+    """Return the lines to blame: first those that make operations run eagerly, largest gain first. `planned` is the
+    plan's own coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."
     for cause in search.causes:
@@ -46,16 +41,9 @@ def fixes(search: Search, planned: float, milliseconds: Callable[[float], float 
     found = []
     for at, line in enumerate(order, 1):
         cause = next(iter(roots[line].values()))
-        found.append(
-            {
-                "code": cause.code,
-                "location": asdict(location(line, None)),
-                "coverage": alone[line],
-                "together": alone[line] if at == 1 else coverage(order[:at]),
-                "planned_ms": milliseconds(alone[line]),
-            }
-        )
-    return found
+        together = alone[line] if at == 1 else coverage(order[:at])
+        found.append(Fix(cause.code, location(line, None), alone[line], together, milliseconds(alone[line])))
+    return tuple(found)
 
 
 def too_short(search: Search) -> int:

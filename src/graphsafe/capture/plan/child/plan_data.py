@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass, replace
 from typing import Any
 
+from graphsafe.capture.answers.plan import Planned
 from graphsafe.capture.child.probes.measure import eager_times, in_turn, times_of
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import Snapshot
@@ -19,75 +20,81 @@ from graphsafe.capture.plan.child.values import TENSOR
 from graphsafe.capture.plan.child.watch import Log
 from graphsafe.capture.plan.shared.regions import Region, function_with
 from graphsafe.capture.shared.places import shown
+from graphsafe.report.model import Plan, PlannedModule, Segment
 from graphsafe.report.text import count
 
-Data = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds of an eager step, of the planned step and of each of its pieces."""
+
+    eager: float | None = None
+    planned: float | None = None
+    pieces: tuple[float | None, ...] = ()
 
 
-def planned(search: Search, recording: PlannedRecording | None, times: Data | None = None) -> Data:
-    """Return the plan's data. `recording` is None if nothing was captured."""
+def planned(search: Search, recording: PlannedRecording | None, times: Times | None = None) -> Planned:
+    """Return the plan, not yet verified. `recording` is None if nothing was captured."""
     log = search.log
     total = sum(op.launches for op in log.ops)
     captured = sum(op.launches and op.visit is None for op in log.ops)
     coverage = captured / total if total else 0.0
-    times = times or {}
-    segments = _segments(search, recording, times.get("pieces") or ())
-    eager, took = times.get("eager_ms"), times.get("planned_ms")
-    graphs_ms = [segment["ms"] for segment in segments if segment["kind"] == "graph"]
-    a_captured = sum(graphs_ms) / captured if captured and None not in graphs_ms else None
-    ideal = None if took is None or a_captured is None else min(took, a_captured * total)
-    return {
-        "verified": False,
-        "coverage": coverage,
-        "too_short": too_short(search),
-        "operations": total,
-        "eager_ms": eager,
-        "planned_ms": took,
-        "ideal_ms": ideal,
-        "pool_bytes": None if recording is None else recording.pool_bytes(),
-        "segments": segments,
-        "modules": _modules(log),
-        "fixes": fixes(search, coverage, _linear(captured, total, segments, took, a_captured)),
-        "guards": _guards(search),
-    }
+    times = times or Times()
+    segments = _segments(search, recording, times.pieces)
+    took = times.planned
+    graphs = [segment.ms for segment in segments if segment.kind == "graph"]
+    graphs_ms = [ms for ms in graphs if ms is not None]
+    a_captured = sum(graphs_ms) / captured if captured and len(graphs_ms) == len(graphs) else None
+    plan = Plan(
+        coverage=coverage,
+        operations=total,
+        eager_ms=times.eager,
+        planned_ms=took,
+        ideal_ms=None if took is None or a_captured is None else min(took, a_captured * total),
+        pool_bytes=None if recording is None else recording.pool_bytes(),
+        segments=segments,
+        modules=_modules(log),
+        fixes=fixes(search, coverage, _linear(captured, total, segments, took, a_captured)),
+        guards=_guards(search),
+    )
+    return Planned(plan, too_short(search))
 
 
 def _linear(
-    captured: int, total: int, segments: Sequence[Data], took: float | None, a_captured: float | None
+    captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
     """Return the estimated milliseconds of a plan from its coverage, if further captured operations take as long as the
     present ones."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
-    an_eager = sum(one["ms"] or 0.0 for one in segments if one["kind"] == "eager") / (total - captured)
+    an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)
     return lambda coverage: max(
         took - (coverage * total - captured) * max(an_eager - a_captured, 0.0), a_captured * total
     )
 
 
-def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Data:
+def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Times:
     """Measure the milliseconds of an eager step, of the planned step and of each of its pieces.
 
     From here on no other process uses the device. Raises GuardBroken and TargetError.
     """
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
-    reported: Data = {"eager_ms": eager_times(session, search.start).median}
-    if recording is not None:
-        session.channel.phase("time the plan")
-        search.start.put_back()
-        recording.settle()
-        state = Snapshot(session.device, session.subject)
-        reported["planned_ms"] = times_of(session, recording.replay, state).median
-        reported["pieces"] = [
-            times.median for times in in_turn(session, [item.replay for item in recording.items], state)
-        ]
-    return reported
+    eager = eager_times(session, search.start).median
+    if recording is None:
+        return Times(eager)
+    session.channel.phase("time the plan")
+    search.start.put_back()
+    recording.settle()
+    state = Snapshot(session.device, session.subject)
+    took = times_of(session, recording.replay, state).median
+    pieces = in_turn(session, [item.replay for item in recording.items], state)
+    return Times(eager, took, tuple(times.median for times in pieces))
 
 
-def _segments(search: Search, recording: PlannedRecording | None, times: Sequence[float | None]) -> list[Data]:
+def _segments(search: Search, recording: PlannedRecording | None, times: Sequence[float | None]) -> tuple[Segment, ...]:
     log = search.log
-    reported: list[Data] = []
+    found: list[Segment] = []
     pieces = itertools.groupby(
         ((group, op) for group, op in Groups(log).of(()) if op is None or op.launches), key=lambda pair: pair[0]
     )
@@ -96,25 +103,23 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
         number = log.visits[int(str(group[1]))].number if group else None
         region = None if number is None else search.regions[number]
         causes = [] if region is None else [search.told(cause) for cause in causes_in(search, region)]
-        reported.append(
-            {
-                "kind": "eager" if group else "graph",
-                "operations": len(ops),
-                "kernels": None,
-                "ms": None,
-                "module": _common([op.module for op in ops]),
-                "code": causes[0].code if causes else None,
-                "location": None if region is None else asdict(search.split.location(region)),
-                "reason": _reason(causes) if causes else None,
-            }
+        found.append(
+            Segment(
+                kind="eager" if group else "graph",
+                operations=len(ops),
+                module=_common([op.module for op in ops]),
+                code=causes[0].code if causes else None,
+                location=None if region is None else search.split.location(region),
+                reason=_reason(causes) if causes else None,
+            )
         )
     items = () if recording is None else recording.items
-    if [isinstance(item, Graph) for item in items] == [one["kind"] == "graph" for one in reported]:
-        for one, item, taken in itertools.zip_longest(reported, items, times):
-            one["ms"] = taken
-            if isinstance(item, Graph):
-                one["kernels"] = item.nodes
-    return reported
+    if [isinstance(item, Graph) for item in items] != [one.kind == "graph" for one in found]:
+        return tuple(found)
+    return tuple(
+        replace(one, ms=taken, kernels=item.nodes if isinstance(item, Graph) else None)
+        for one, item, taken in itertools.zip_longest(found, items, times)
+    )
 
 
 def _reason(causes: Sequence[Cause]) -> str:
@@ -148,7 +153,7 @@ def _common(names: Sequence[str]) -> str | None:
     return ".".join(shared)
 
 
-def _modules(log: Log) -> list[Data]:
+def _modules(log: Log) -> tuple[PlannedModule, ...]:
     """Return every module in which operations run, with the numbers of its operations and of its captured operations,
     submodules included."""
     counts: dict[str, list[int]] = {}
@@ -160,17 +165,13 @@ def _modules(log: Log) -> list[Data]:
             count = counts.setdefault(".".join(parts[:length]), [0, 0])
             count[0] += 1
             count[1] += op.visit is None
-    return [
-        {"module": name, "state": _state(captured, total), "operations": total, "captured": captured}
+    return tuple(
+        PlannedModule(name, "captured" if captured == total else "mixed" if captured else "eager", total, captured)
         for name, (total, captured) in counts.items()
-    ]
+    )
 
 
-def _state(captured: int, total: int) -> str:
-    return "captured" if captured == total else "mixed" if captured else "eager"
-
-
-def _guards(search: Search) -> list[str]:
+def _guards(search: Search) -> tuple[str, ...]:
     """Return the conditions that must stay as at capture for the plan to hold."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
     for visit in search.log.visits:
@@ -182,4 +183,4 @@ def _guards(search: Search) -> list[str]:
             if kept:
                 text = search.split.named(function_with(search.regions[visit.number]), name)
                 found[f"`{text}` of {function} stays {kept[0] if len(kept) == 1 else 'as it is'}"] = None
-    return list(found)
+    return tuple(found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -43,7 +44,7 @@ from graphsafe.capture.plan.child.watch import watched
 from graphsafe.capture.plan.shared.regions import function_with
 from graphsafe.capture.shared.job import Channel, Job, read_told
 from graphsafe.capture.shared.told import Told
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Plan
 from graphsafe.report.plan_text import headline
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.rulebook.book import load_rulebook
@@ -56,14 +57,14 @@ def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         given = given_reference(session)
         if given is None:
-            channel.tell(Planned({"reason": "there is no independent reference to verify a plan with"}))
+            channel.tell(Planned().because("there is no independent reference to verify a plan with"))
             return
         built, reference = given
         split = Split(channel.folder)
         try:
             _plan(session, channel, reference, built, split)
         except Unplannable as error:
-            channel.tell(Planned({"reason": split.in_words(str(error))}))
+            channel.tell(Planned().because(split.in_words(str(error))))
         except TargetError as error:
             error.line = split.in_words(error.line)
             raise
@@ -107,16 +108,16 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
             try:
                 later = departure(session, search)
             except GuardBroken as error:
-                channel.tell(Planned({"reason": _changing(search, error)}))
+                channel.tell(Planned().because(_changing(search, error)))
                 search.widen(_need(search, error))
                 continue
             if later is not None:
                 raise Unplannable(f"between the breaks, {later}")
         if not any(op.visit is None and op.launches for op in search.log.ops):
-            plan = planned(search, None, timed(session, search))
+            found = planned(search, None, timed(session, search))
             paid = "no graph saves more than it costs"
-            plan["reason"] = paid if plan["too_short"] else "every operation of the step has to run eagerly"
-            channel.tell(Planned(plan), _judged(search))
+            reason = paid if found.too_short else "every operation of the step has to run eagerly"
+            channel.tell(found.because(reason), _judged(search))
             return
         channel.phase(f"capture segments, attempt {attempt + 1}")
         recording = _record(session, channel, search, start)
@@ -127,21 +128,21 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         with contextlib.suppress(TargetError):
             replays.run(built)
         broken = replays.error
-        reported = planned(search, recording)
+        found = planned(search, recording)
         if not isinstance(broken, GuardBroken):
             against = _against(replays)
             against = _untested(told) if against is None else split.in_words(against)
-            reported["reason"] = against
-            channel.tell(Planned(reported), _judged(search))
-            if reported["reason"] is not None:
+            channel.tell(found.because(against), _judged(search))
+            if against is not None:
                 return
             try:
-                reported |= {**planned(search, recording, timed(session, search, recording)), "verified": True}
-                channel.tell(Planned(reported), _code(session, search, reported))
+                found = planned(search, recording, timed(session, search, recording))
+                plan = replace(found.plan, verified=True)
+                channel.tell(replace(found, plan=plan), _code(session, search, plan))
                 return
             except GuardBroken as error:
                 broken = error
-        channel.tell(Planned({**reported, "reason": _changing(search, broken)}))
+        channel.tell(found.because(_changing(search, broken)))
         recording.release()
         search.widen(_need(search, broken))
 
@@ -163,10 +164,10 @@ def _judged(search: Search) -> Marks:
     )
 
 
-def _code(session: Session, search: Search, reported: dict[str, Any]) -> Emitted:
+def _code(session: Session, search: Search, plan: Plan) -> Emitted:
     """Return the code that applies the plan, or the reason why there is none."""
     try:
-        return Emitted(emitted(session, search, headline(reported)))
+        return Emitted(emitted(session, search, headline(plan)))
     except Unemittable as error:
         return Emitted(why_not=str(error))
 
@@ -209,7 +210,7 @@ def _record(session: Session, channel: Channel, search: Search, start: Snapshot)
     reason = f"a segment cannot be captured: {recording.message}"
     frames, span = recording.frames, recording.span
     span = search.split.part(frames[-1], span) if frames else None
-    channel.tell(SegmentFailure(recording.message, search.split.original(frames), span), Planned({"reason": reason}))
+    channel.tell(SegmentFailure(recording.message, search.split.original(frames), span), Planned().because(reason))
     return None
 
 

@@ -1,18 +1,13 @@
-"""Runs children until a plan is verified or proven impossible, and puts the answer into the report."""
+"""The failures from which the next planning child starts, and the plan of a step that needs no child."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from graphsafe.capture.answers.plan import SegmentFailure
+from graphsafe.report.model import Plan, Segment
 from graphsafe.report.probes import Probes
-
-Data = Mapping[str, Any]
-
-_NUMBERS = ("coverage", "operations", "eager_ms", "planned_ms", "ideal_ms", "pool_bytes")
-_LISTS = ("segments", "modules", "fixes", "guards")
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
@@ -28,26 +23,17 @@ def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[Se
     return [*known, replace(failure, frames=frames, span=None if whole else failure.span, whole=whole)]
 
 
-def reported(told: Data) -> dict[str, Any]:
-    """Return a planning child's answer in the form of the report."""
-    nothing: dict[str, Any] = {"verified": False, "reason": None, **dict.fromkeys(_NUMBERS)}
-    nothing |= {name: [] for name in _LISTS}
-    return nothing | {key: value for key, value in told.items() if key in nothing}
-
-
-def whole(probes: Probes) -> dict[str, Any]:
+def whole(probes: Probes) -> Plan:
     """Return the plan of a step that is ready: one graph."""
     took = probes.timing.graph_ms
     kernels = sum((probes.capture.nodes or {}).values())
-    segment = {"kind": "graph", "operations": None, "kernels": kernels, "ms": took, "module": ""}
-    plan = {
-        "verified": True,
-        "reason": "the step is ready: one graph",
-        "coverage": 1.0,
-        "eager_ms": probes.timing.eager_ms,
-        "planned_ms": took,
-        "ideal_ms": took,
-        "pool_bytes": probes.memory.pool_bytes,
-        "segments": [{**segment, "location": None, "code": None, "reason": None}],
-    }
-    return reported(plan)
+    return Plan(
+        verified=True,
+        reason="the step is ready: one graph",
+        coverage=1.0,
+        eager_ms=probes.timing.eager_ms,
+        planned_ms=took,
+        ideal_ms=took,
+        pool_bytes=probes.memory.pool_bytes,
+        segments=(Segment("graph", kernels=kernels, ms=took, module=""),),
+    )

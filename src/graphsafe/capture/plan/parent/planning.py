@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +14,17 @@ from graphsafe.capture.answers.probes import Marks
 from graphsafe.capture.parent.jobs import until_nothing_is_learned
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.plan.parent.answer import learned, reported, whole
+from graphsafe.capture.plan.parent.answer import learned, whole
 from graphsafe.capture.plan.shared.marks import CODE, marks
 from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job, forget, write_told
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
-from graphsafe.report.model import CallSite, Limit, Verdict
+from graphsafe.report.model import CallSite, Limit, Plan, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled
 from graphsafe.report.text import count
 from graphsafe.report.verdict import verdict
-
-Data = Mapping[str, Any]
 
 _MOST_CHILDREN = 8
 "The largest number of children that plan one after the other, each with the failures of earlier captures."
@@ -34,8 +32,7 @@ _MOST_CHILDREN = 8
 
 @dataclass
 class Planning:
-    """The planning of one step. `plan()` returns the plan as a report has it, or None if nothing was planned; `limits`
-    then says why."""
+    """The planning of one step. `plan()` returns the plan, or None if nothing was planned; `limits` then says why."""
 
     request: CaptureRequest
     folder: Path
@@ -55,7 +52,7 @@ class Planning:
     def judged(self) -> Verdict:
         return verdict(self.probes)
 
-    def plan(self) -> dict[str, Any] | None:
+    def plan(self) -> Plan | None:
         judged = self.judged
         if judged == "ready":
             return self._without_code(whole(self.probes))
@@ -67,31 +64,30 @@ class Planning:
             places = listed_places(self.own_replays)
             own = f"the step replays graphs of its own ({places})"
             why = f"{own}, which no reference checks: give the function that they capture"
-            return self._without_code(reported({"reason": why}))
+            return self._without_code(Plan(reason=why))
         child = self._search()
         told, end = child.told, child.ended
-        plan = dict(told[Planned].plan)
+        planned = told[Planned]
         if not end.by_itself:
-            plan["reason"] = f"planning: {end.why}"
+            planned = planned.because(f"planning: {end.why}")
         elif end.how == "target":
-            plan["reason"] = f"planning failed: {end.why}"
+            planned = planned.because(f"planning failed: {end.why}")
         self.marks = told[Marks]
-        found = reported(plan)
-        short = plan.get("too_short")
-        if short:
-            why = f"{count(short, 'more operation')} could lie in graphs, but too few at a time to pay for a graph"
-            self._limit("plan", why)
-        found["guards"] += [f"`{path}` kept its values in all steps that were tried" for path in self.unvaried]
-        if not plan.get("verified"):
+        if planned.too_short:
+            short = count(planned.too_short, "more operation")
+            self._limit("plan", f"{short} could lie in graphs, but too few at a time to pay for a graph")
+        kept = (f"`{path}` kept its values in all steps that were tried" for path in self.unvaried)
+        found = replace(planned.plan, guards=(*planned.plan.guards, *kept))
+        if not found.verified:
             return self._without_code(found)
         if self.request.emit is not None or self.request.check:
             self._emit(found, told[Emitted])
         return found
 
-    def _without_code(self, plan: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _without_code(self, plan: Plan | None) -> Plan | None:
         """Return the plan, and add a limit that says why there is no code for it, if code was asked for."""
         if self.request.emit is not None:
-            why = "there is no plan" if plan is None else str(plan["reason"])
+            why = "there is no plan" if plan is None else str(plan.reason)
             self._limit("emit", f"no code was written: {why}")
         return plan
 
@@ -106,7 +102,7 @@ class Planning:
 
         return until_nothing_is_learned(_MOST_CHILDREN, plan, _taught_by)
 
-    def _emit(self, plan: Data, code: Emitted) -> None:
+    def _emit(self, plan: Plan, code: Emitted) -> None:
         """Write the code that applies the plan, once it has run. A limit says why it is not written."""
         request = self.request
         text = code.text if request.emit_for is None else marks(plan, request.emit_for)
@@ -142,15 +138,14 @@ def _taught_by(child: Child) -> SegmentFailure | None:
     return None if failure is None or not failure.frames or ran_out_of_memory(failure) else failure
 
 
-def of_plain_step(plan: dict[str, Any] | None, what: str) -> dict[str, Any] | None:
+def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
     """Return the plan of the step without its own graphs, with a reason that says so."""
     if plan is None:
         return None
-    reason = plan["reason"]
-    return {**plan, "reason": f"of the step without {what}" + (f": {reason}" if reason else "")}
+    return replace(plan, reason=f"of the step without {what}" + (f": {plan.reason}" if plan.reason else ""))
 
 
-def compiled_text(compiled: Compiled, plan: Data | None) -> str:
+def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
     """Return one sentence about the share that ran from Inductor's graphs and the further share that the plan
     covers."""
     parts = []
@@ -165,7 +160,7 @@ def compiled_text(compiled: Compiled, plan: Data | None) -> str:
         parts.append(f"recorded {count(compiled.captures_after_warmup, 'graph')} anew after the warm-up")
     if compiled.sizes:
         parts.append(f"recorded for {count(len(compiled.sizes), 'size')} of dynamic shapes")
-    if plan is not None and plan["coverage"] is not None:
-        state = "verified" if plan["verified"] else "not verified"
-        parts.append(f"a plan of the plain step covers {plan['coverage']:.0%} of its operations, {state}")
+    if plan is not None and plan.coverage is not None:
+        state = "verified" if plan.verified else "not verified"
+        parts.append(f"a plan of the plain step covers {plan.coverage:.0%} of its operations, {state}")
     return ", ".join(parts)

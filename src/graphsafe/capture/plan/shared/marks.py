@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from graphsafe.report.model import Plan
 
 CODE = "emitted.py"
 "The file with emitted code, in the folder that the children share."
@@ -23,20 +24,18 @@ ENGINES: Mapping[str, tuple[str, str, str]] = {
 "Engine -> its title, the import, and the mark."
 
 
-def marks(plan: Mapping[str, Any], engine: str) -> str:
+def marks(plan: Plan, engine: str) -> str:
     """Return the marks to set, as text. Marked functions must not return a tensor that a later graph uses."""
     name, line, mark = ENGINES[engine]
     code = [f"# For {name}", "#", f"# {line}", "#"]
     code.append("# Marked functions have to write their results into tensors that they are given.")
     seen = set()
-    for segment in plan["segments"]:
-        place = segment["location"]
-        if place is None or (place["path"], place["line"]) in seen:
+    for segment in plan.segments:
+        place = segment.location
+        if place is None or (place.path, place.line) in seen:
             continue
-        seen.add((place["path"], place["line"]))
-        lines = f"line {place['line']}"
-        if place["end_line"] != place["line"]:
-            lines = f"lines {place['line']} to {place['end_line']}"
-        code += ["", f"# {segment['code']}: {segment['reason']}", f"{mark}  # {place['path']}, {lines} of"]
-        code.append(f"# {place['function']}: the function if these lines are all of it, else a new function for them")
+        seen.add((place.path, place.line))
+        lines = f"line {place.line}" if place.end_line == place.line else f"lines {place.line} to {place.end_line}"
+        code += ["", f"# {segment.code}: {segment.reason}", f"{mark}  # {place.path}, {lines} of"]
+        code.append(f"# {place.function}: the function if these lines are all of it, else a new function for them")
     return "\n".join(code) + "\n"

@@ -12,6 +12,7 @@ from graphsafe.config import Config
 from graphsafe.report.model import Report
 from graphsafe.rulebook.book import Case, Rule, Rulebook, load_pack, load_rulebook
 from graphsafe.rulebook.rulefile import expected_lines
+from graphsafe.scan.api import scan_paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,6 @@ def _run(rulebook: Rulebook, codes: frozenset[str]) -> Iterator[Outcome]:
 
 
 def _problem(rule: Rule, case: Case, rulebook: Rulebook) -> str | None:
-    from graphsafe.scan.api import scan_paths
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "case.py"
         path.write_text(case.code, encoding="utf-8")
