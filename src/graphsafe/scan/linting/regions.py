@@ -10,7 +10,17 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, HOST_STEP, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
+from graphsafe.scan.roots.assumed_roots import (
+    BY_FORM,
+    CALLABLE,
+    HOST_STEP,
+    METRIC,
+    PUBLIC,
+    RESULTS,
+    STEP,
+    UNCALLED,
+    WAY,
+)
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -19,6 +29,8 @@ _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph holds them."
 _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Methods of classes that keep what a step gets on the host, such as replay buffers."
+_GENERATORS = re.compile(r"Generator\w*\.__call__$")
+"Callables that generate a sequence: the host decides after each token whether there is a further one."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -54,6 +66,7 @@ class Regions:
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
+            and not (why == CALLABLE and _GENERATORS.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
         for ref in hot:

@@ -32,6 +32,7 @@ from graphsafe.scan.domain.values import (
     Value,
     Where,
     all_maybe_host,
+    clash,
     depends_on_step,
     describe,
     may_be_none,
@@ -112,7 +113,7 @@ def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
         ndim=ndim,
         step=any(tensor.step for tensor in tensors),
         fresh=True,
-        certain=any(tensor.certain for tensor in tensors),
+        certain=any(tensor.certain for tensor in tensors) and not clash(tensors),
         maybe_host=all_maybe_host(tensors),
     )
 

@@ -198,10 +198,12 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
             )
             if tensor.certain and target.where == "any":
                 confidence = "likely"
+            if target.maybe_host:
+                confidence = "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
         else:
             refills.copied(frame, node, tensor)
-        return replace(tensor, where="device", fresh=True, attr=None, literal=False)
+        return replace(tensor, where="device", fresh=True, attr=None, literal=False, maybe_host=target.maybe_host)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
             frame.emit(

@@ -29,6 +29,8 @@ _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
+_RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
+"Methods that are a module's step, unless they generate."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
@@ -96,6 +98,15 @@ class LoopRoots:
                     new.add(ref)
             found |= new
         return found
+
+    def is_pipeline(self, file: FileIndex, ref: str) -> bool:
+        """Return whether a method of a module, by which it is called, generates a whole result."""
+        if _RUNS_ONCE.search(ref) is None:
+            return False
+        facts = file.functions.get(ref.partition("::")[2])
+        lines = self._takers.engine.project.source(file.path).lines if facts is not None else ()
+        denoises = facts is not None and any(".scheduler.step(" in line for line in lines[facts.line : facts.end_line])
+        return denoises or ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress, and calls of pipelines: each takes many steps, or a long one."""
