@@ -726,6 +726,72 @@ class {name}(torch.nn.Module):
     assert [line for _, line, _ in found(tmp_path)] == lines
 
 
+@pytest.mark.parametrize(
+    ("name", "found_lines"),
+    [("FlowPipeline", [(16, "GS101", "step")]), ("Flow", [(6, "GS103", "captured"), (8, "GS103", "captured")])],
+)
+def test_of_the_forward_of_a_pipeline_the_loop_alone_runs_in_every_step(
+    tmp_path: Path, name: str, found_lines: list[tuple[int, str, str]]
+) -> None:
+    source = f"""\
+import torch
+
+
+class {name}(torch.nn.Module):
+    def forward(self, noise: torch.Tensor, times):
+        scale = noise.abs().max().cpu()
+        noise = self.denoise(noise, times) * scale
+        return noise.cpu()
+
+    def denoise(self, noise: torch.Tensor, times):
+        for time in times:
+            noise = self.turn(noise, time)
+        return noise
+
+    def turn(self, noise, time):
+        if noise.isnan().any().item():
+            return noise
+        return noise - self.transformer(noise, time)
+"""
+    (tmp_path / "code.py").write_text(source)
+    findings = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.level != "note"]
+    assert [(f.location.line, f.code, f.region) for f in findings if f.code != "GS102"][
+        : len(found_lines)
+    ] == found_lines
+
+
+@pytest.mark.parametrize(
+    ("annotation", "codes"), [("torch.Tensor | None", ["GS103"]), ("np.ndarray | torch.Tensor | None", [])]
+)
+def test_a_public_function_that_takes_arrays_as_well_works_on_the_host(
+    tmp_path: Path, annotation: str, codes: list[str]
+) -> None:
+    source = f"""\
+import numpy as np
+import torch
+
+
+def returns(rewards, values: {annotation} = None):
+    return rewards + values.cpu()
+"""
+    packaged(tmp_path, source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(("file", "codes"), [("export_onnx.py", []), ("decoder.py", ["GS101"])])
+def test_modules_that_are_made_for_an_export_are_not_hot(tmp_path: Path, file: str, codes: list[str]) -> None:
+    source = """\
+import torch
+
+
+class Decoder(torch.nn.Module):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        return x[:, : int(lengths.max())]
+"""
+    (tmp_path / file).write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 @pytest.mark.parametrize(("base", "codes"), [("torch.nn.Module", []), ("object", ["GS101"])])
 def test_the_sample_of_a_model_makes_a_whole_result(tmp_path: Path, base: str, codes: list[str]) -> None:
     source = f"""\

@@ -285,3 +285,20 @@ class {name}:
     (folder / "buffers.py").write_text(source)
     findings = scan_paths([folder], load_config(folder)).findings
     assert [f.code for f in findings if f.code == "GS504"] == codes
+
+
+@pytest.mark.parametrize(("name", "region"), [("BeamGenerator", "step"), ("Sampler", "captured")])
+def test_a_callable_that_generates_a_sequence_stands_around_graphs(folder: Path, name: str, region: str) -> None:
+    source = f"""\
+import torch
+
+
+class {name}:
+    def __call__(self, prompt: torch.Tensor):
+        while self.advance(prompt):
+            pass
+
+    def advance(self, prompt):
+        return prompt.isnan().any().item()
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}
