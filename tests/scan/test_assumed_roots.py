@@ -694,6 +694,38 @@ def test_a_public_function_of_an_application_is_possibly_hot(tmp_path: Path, scr
     assert ("GS202", 5) in {(one.code, one.location.line) for one in possible}
 
 
+@pytest.mark.parametrize(("length", "codes"), [("max_new_tokens", []), ("width", ["GS103"])])
+def test_a_callable_that_is_told_how_many_tokens_to_make_runs_once(
+    tmp_path: Path, length: str, codes: list[str]
+) -> None:
+    source = f"""\
+import torch
+
+
+class Engine:
+    def __call__(self, ids: torch.Tensor, {length}=64):
+        return self.session.decode(ids.cpu(), {length})
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+def test_what_the_tests_beside_a_package_define_is_not_hot(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").write_text("")
+    source = """\
+import torch
+
+
+class TestModel:
+    @staticmethod
+    def forward_pass(x: torch.Tensor):
+        return x.cpu()
+"""
+    (tmp_path / "tests" / "test_model.py").write_text(source)
+    assert not found(tmp_path)
+
+
 def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path) -> None:
     source = """\
 import torch

@@ -302,3 +302,20 @@ class {name}:
         return prompt.isnan().any().item()
 """
     assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}
+
+
+@pytest.mark.parametrize(("name", "region"), [("prefill", "step"), ("prefill_or_decode", "captured")])
+def test_work_on_a_prompt_stands_around_graphs(folder: Path, name: str, region: str) -> None:
+    source = f"""\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        return self.{name}(x, lengths)
+
+    def {name}(self, x, lengths):
+        return x[: lengths.max().item()]
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}

@@ -31,6 +31,8 @@ _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Methods of classes that keep what a step gets on the host, such as replay buffers."
 _GENERATORS = re.compile(r"Generator\w*\.__call__$")
 "Callables that generate a sequence: the host decides after each token whether there is a further one."
+_PREFILLS = re.compile(r"(?i:prefill)(?!.*(?i:decode))")
+"Names of functions and classes that work on prompts."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -93,7 +95,9 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        self._captured = calls.reached([*begun, *called], without=replaying)
+        # The prompt of a request has any length, so no graph holds its work unless a capture of the project does.
+        prefilling = {ref for ref in hot - self._held if _PREFILLS.search(ref.partition("::")[2])}
+        self._captured = calls.reached([*begun, *called], without=replaying | prefilling)
         self._hot = hot
 
     def of(self, ref: str, line: int) -> Region | None:

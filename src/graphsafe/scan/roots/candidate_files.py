@@ -226,7 +226,7 @@ def _is_outside(path: str, package: str) -> bool:
 
 def _is_beside(path: str, package: str) -> bool:
     """Return whether a file of a package holds tests or evaluations, or prepares data."""
-    parts = Path(path).relative_to(package).with_suffix("").parts if package else ()
+    parts = Path(path).relative_to(Path(package).parent).with_suffix("").parts if package else ()
     return any(map(BESIDE_STEPS.fullmatch, parts))
 
 

@@ -15,6 +15,7 @@ from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
@@ -29,6 +30,8 @@ _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
+_LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps)\b")
+"Parameters of functions that generate a whole result."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
 "Methods that are a module's step, unless they generate."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
@@ -109,16 +112,26 @@ class LoopRoots:
         return denoises or ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
-        """Return the functions that show progress, and calls of pipelines: each takes many steps, or a long one."""
+        """Return the functions that show progress or are told how long to go on, and calls of pipelines: each takes
+        many steps, or a long one."""
         project = self._takers.engine.project
-        shows = _PROGRESS.search(project.files.data(file.path) or b"") is not None
+        data = project.files.data(file.path) or b""
+        shows = _PROGRESS.search(data) is not None
         lines = enumerate(project.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
+        told = {name for name in file.functions if self._is_told_length(file, name)} if _LENGTH.search(data) else ()
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
-            if name.endswith("Pipeline.__call__") or any(facts.line <= at <= facts.end_line for at in found)
+            if name in told
+            or name.endswith("Pipeline.__call__")
+            or any(facts.line <= at <= facts.end_line for at in found)
         }
+
+    def _is_told_length(self, file: FileIndex, name: str) -> bool:
+        node = self._takers.engine.project.function_node(f"{file.path}::{name}")
+        given = inside(node.args, ast.arg) if node is not None else ()
+        return any(_LENGTH.fullmatch(one.arg.encode()) for one in given)
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
         """Yield the functions of a file that call functions with loops around steps, or make objects with such
