@@ -710,6 +710,24 @@ class Engine:
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
+def test_of_a_function_that_is_told_when_to_stop_the_loop_alone_is_hot(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+def search(self, input_ids: torch.LongTensor, stopping_criteria):
+    tokens = input_ids[0].tolist()
+    while True:
+        logits = self.guess(input_ids).logits
+        token = torch.argmax(logits, dim=-1).item()
+        if stopping_criteria(token):
+            break
+    return tokens
+"""
+    packaged(tmp_path, source)
+    assert [line for _, line, _ in found(tmp_path)] == [8]
+
+
 def test_what_the_tests_beside_a_package_define_is_not_hot(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "__init__.py").write_text("")
@@ -810,7 +828,7 @@ def returns(rewards, values: {annotation} = None):
     assert [code for code, *_ in found(tmp_path)] == codes
 
 
-@pytest.mark.parametrize(("file", "codes"), [("export_onnx.py", []), ("decoder.py", ["GS101"])])
+@pytest.mark.parametrize(("file", "codes"), [("export_onnx.py", []), ("models_onnx.py", []), ("decoder.py", ["GS101"])])
 def test_modules_that_are_made_for_an_export_are_not_hot(tmp_path: Path, file: str, codes: list[str]) -> None:
     source = """\
 import torch

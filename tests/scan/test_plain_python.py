@@ -540,7 +540,12 @@ def test_what_runs_only_before_the_step_raises_is_in_no_step(tmp_path: Path, end
 
 @pytest.mark.parametrize(
     ("test", "codes"),
-    [("self.step % 10 == 0", []), ("self.step % 2 == 0", ["GS103"]), ("x.dim() % 10 == 0", ["GS103"])],
+    [
+        ("self.step % 10 == 0", []),
+        ("self.step % 2 == 0", ["GS103"]),
+        ("x.dim() % 10 == 0", ["GS103"]),
+        ("self.step >= self.interval", []),
+    ],
 )
 def test_what_is_done_every_so_many_steps_is_no_step(tmp_path: Path, test: str, codes: list[str]) -> None:
     source = f"""\

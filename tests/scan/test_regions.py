@@ -319,3 +319,30 @@ class Model(nn.Module):
         return x[: lengths.max().item()]
 """
     assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}
+
+
+def test_what_turns_a_model_in_a_loop_stands_around_graphs_whoever_calls_it(folder: Path) -> None:
+    source = """\
+import torch
+from torch import nn
+
+
+class Rollout:
+    def __init__(self, model):
+        self.model = model
+
+    def follow(self, noise, times):
+        picked = torch.argmin(noise).item()
+        for time in times:
+            noise = self.model(noise, time)
+        return noise * picked
+
+
+class Distilled:
+    def __init__(self, model):
+        self.rollout = Rollout(model)
+
+    def __call__(self, noise: torch.Tensor, times):
+        return self.rollout.follow(noise, times)
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {"step"}

@@ -95,9 +95,10 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        # The prompt of a request has any length, so no graph holds its work unless a capture of the project does.
-        prefilling = {ref for ref in hot - self._held if _PREFILLS.search(ref.partition("::")[2])}
-        self._captured = calls.reached([*begun, *called], without=replaying | prefilling)
+        # The host turns loops around models, and the prompt of a request has any length: no graph holds the work of
+        # either unless a capture of the project does.
+        beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _PREFILLS.search(ref.partition("::")[2])}
+        self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot
 
     def of(self, ref: str, line: int) -> Region | None:

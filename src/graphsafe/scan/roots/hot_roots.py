@@ -52,7 +52,7 @@ TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?pre
 "Names of modules and packages that test, or prepare a step's data."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data")
 "Folders whose modules no step calls unless other code does."
-_BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert)_\w+")
+_BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Names of files that test modules, or make other formats of them."
 FORWARD = "forward of a torch module"
 COLD_PATHS = "cold-paths names it"

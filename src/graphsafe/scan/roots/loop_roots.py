@@ -17,6 +17,7 @@ from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_sure
 from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
+from graphsafe.scan.symbols.project import Project
 
 Loops = tuple[int, ...]
 "The first lines of the loops that run in every step; none if the whole function does."
@@ -30,8 +31,8 @@ _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
-_LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps)\b")
-"Parameters of functions that generate a whole result."
+_LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps|stopping_criteria)\b")
+"Parameters of functions that generate a whole result: they say how long to go on."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
 "Methods that are a module's step, unless they generate."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
@@ -40,9 +41,8 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file's text may hold a loop around steps, or a function that takes a step."""
-    return takes_surely(data) or (
-        (may_take_step(data) or names.may_be_called_in(data)) and _LOOP.search(data) is not None
-    )
+    may_take = may_take_step(data) or names.may_be_called_in(data) or _LENGTH.search(data) is not None
+    return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
 
 class LoopRoots:
@@ -119,7 +119,7 @@ class LoopRoots:
         shows = _PROGRESS.search(data) is not None
         lines = enumerate(project.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
-        told = {name for name in file.functions if self._is_told_length(file, name)} if _LENGTH.search(data) else ()
+        told = {name for name in file.functions if _LENGTH.search(data) and _is_told_length(project, file, name)}
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
@@ -127,11 +127,6 @@ class LoopRoots:
             or name.endswith("Pipeline.__call__")
             or any(facts.line <= at <= facts.end_line for at in found)
         }
-
-    def _is_told_length(self, file: FileIndex, name: str) -> bool:
-        node = self._takers.engine.project.function_node(f"{file.path}::{name}")
-        given = inside(node.args, ast.arg) if node is not None else ()
-        return any(_LENGTH.fullmatch(one.arg.encode()) for one in given)
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
         """Yield the functions of a file that call functions with loops around steps, or make objects with such
@@ -180,6 +175,23 @@ class LoopRoots:
                 continue
             if facts is None or not self._paths.is_cold(file.path, file.module, facts):
                 yield f"{file.path}::{name}", loops
+
+
+def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
+    node = project.function_node(f"{file.path}::{name}")
+    given = inside(node.args, ast.arg) if node is not None else ()
+    return any(_LENGTH.fullmatch(one.arg.encode()) for one in given)
+
+
+def _turning(body: Body) -> Iterator[int]:
+    """Yield the first lines of a function's `while` loops that are in no other loop."""
+    waiting: list[ast.AST] = [*body.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.While):
+            yield node.lineno
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor)):
+            waiting += ast.iter_child_nodes(node)
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
@@ -233,15 +245,18 @@ class _File:
     def __init__(self, takers: StepTakers, file: FileIndex) -> None:
         self._takers = takers.of(file)
         self._file = file
-        self._text = takers.engine.project.source(file.path).text
+        self._project = takers.engine.project
+        self._text = self._project.source(file.path).text
 
     def loops(self) -> Iterator[tuple[str, Loops]]:
         """Yield the functions that run in every step, each with its loops, and the module (an empty name) with its
         own."""
+        generates = _LENGTH.search(self._text.encode()) is not None
         for name, facts in self._file.functions.items():
-            if not self._takers.is_read(name):
+            is_told = generates and _is_told_length(self._project, self._file, name)
+            if not self._takers.is_read(name) and not is_told:
                 continue
-            loops = self._loops_in(name, facts)
+            loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if is_told else ())
             strength = self._takers.takes.get(name)
             if loops and not self._steps_outside_loops(name):
                 yield name, loops

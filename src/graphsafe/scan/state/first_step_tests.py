@@ -67,6 +67,8 @@ def asks_by_name(test: ast.expr) -> bool:
     """Return whether a test asks, by its name, for a step that logs, saves or evaluates: `every_n_steps(state, 10)`."""
     if isinstance(test, ast.BoolOp):
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
+        return _is_interval(test.comparators[0])
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
         counted, interval = dotted(test.left.left) or "", test.left.right
         is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
