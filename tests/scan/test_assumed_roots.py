@@ -694,7 +694,7 @@ def test_a_public_function_of_an_application_is_possibly_hot(tmp_path: Path, scr
     assert ("GS202", 5) in {(one.code, one.location.line) for one in possible}
 
 
-@pytest.mark.parametrize(("length", "codes"), [("max_new_tokens", []), ("width", ["GS103"])])
+@pytest.mark.parametrize(("length", "codes"), [("max_new_tokens", []), ("width", ["GS103", "GS103"])])
 def test_a_callable_that_is_told_how_many_tokens_to_make_runs_once(
     tmp_path: Path, length: str, codes: list[str]
 ) -> None:
@@ -705,6 +705,11 @@ import torch
 class Engine:
     def __call__(self, ids: torch.Tensor, {length}=64):
         return self.session.decode(ids.cpu(), {length})
+
+
+class Chat:
+    def __call__(self, ids: torch.Tensor):
+        return self.model.generate(ids, {length}=8).cpu()
 """
     (tmp_path / "code.py").write_text(source)
     assert [code for code, *_ in found(tmp_path)] == codes
@@ -742,6 +747,16 @@ class TestModel:
 """
     (tmp_path / "tests" / "test_model.py").write_text(source)
     assert not found(tmp_path)
+
+
+@pytest.mark.parametrize(("script", "codes"), [("demo.py", []), ("setup.py", ["GS202"]), ("docs/demo.py", ["GS202"])])
+def test_a_script_at_the_top_of_a_project_makes_it_an_application(
+    tmp_path: Path, script: str, codes: list[str]
+) -> None:
+    packaged(tmp_path, "import torch\n\n\ndef matched(x, y):\n    return x[y > 0.5]\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / script).write_text("from losses.hard import Trainer\n\nif __name__ == '__main__':\n    Trainer()\n")
+    assert [code for code, *_ in found(tmp_path)] == codes
 
 
 def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path) -> None:

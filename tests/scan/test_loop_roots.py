@@ -521,3 +521,23 @@ def test_a_method_that_captures_on_demand_is_a_step(tmp_path: Path, test: str, r
     ]
     assert any("# each call" in line for line in told) == found
     assert not any("synchronize" in line for line in told)
+
+
+def test_a_loop_over_the_data_of_a_validation_is_no_step(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def fit(model: nn.Module, loader, val_loader, optimizer, epochs):
+    for epoch in range(epochs):
+        for x, y in loader:
+            x = x.cuda()
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            seen = loss.item()  # every step
+        for x, y in val_loader:
+            x = x.cuda()
+            held = (model(x) - y).pow(2).mean().item()
+"""
+    assert warned(folder, source) == {"every step"}

@@ -346,3 +346,29 @@ class Distilled:
         return self.rollout.follow(noise, times)
 """
     assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {"step"}
+
+
+@pytest.mark.parametrize(("turns", "codes"), [("self._env.step(x)", []), ("x * 2", ["GS702"])])
+def test_the_step_of_an_environment_stands_around_graphs(folder: Path, turns: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class Repeated:
+    def __init__(self, env):
+        self._env, self.count = env, 0
+
+    def step(self, x: torch.Tensor):
+        self.count += 1
+        return {turns}, x * self.count
+"""
+    assert [f.code for f in scan(folder, source).findings if f.level != "note"] == codes
+
+
+def test_public_functions_stand_around_the_plain_forward_of_their_package(folder: Path) -> None:
+    (folder / "engine").mkdir()
+    (folder / "engine" / "__init__.py").write_text("")
+    forward = "class Layer:\n    def forward(self, x: torch.Tensor):\n        return x * 2\n"
+    (folder / "engine" / "pool.py").write_text(f"{POOL}\n\n{forward}")
+    found = scan_paths([folder], load_config(folder)).findings
+    assert {(f.code, f.region) for f in found if f.level != "note"} == {("GS101", "step")}

@@ -56,9 +56,9 @@ class Regions:
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
-        # Users of a package with torch modules capture the modules; the package's public functions may run inside or
-        # around the graph.
-        with_modules = {self._package(ref) for ref, why in record.roots.items() if why == FORWARD}
+        # Users of a package with modules capture the modules; the package's public functions may run inside or around
+        # the graph.
+        with_modules = {self._package(ref) for ref, why in record.roots.items() if why in (FORWARD, WAY)}
         begun = [
             ref
             for ref, why in record.roots.items()

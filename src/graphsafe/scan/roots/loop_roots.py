@@ -29,6 +29,7 @@ _BESIDE_STEPS = re.compile(
 "Words in the names of functions that run a model beside the steps."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
+_VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 _LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps|stopping_criteria)\b")
@@ -178,9 +179,13 @@ class LoopRoots:
 
 
 def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
+    """Return whether a function is told how long to generate, or tells it to another one."""
     node = project.function_node(f"{file.path}::{name}")
-    given = inside(node.args, ast.arg) if node is not None else ()
-    return any(_LENGTH.fullmatch(one.arg.encode()) for one in given)
+    if node is None:
+        return False
+    words = [one.arg for one in inside(node.args, ast.arg)]
+    words += [word.arg or "" for call in inside(node, ast.Call) for word in call.keywords]
+    return any(_LENGTH.fullmatch(word.encode()) for word in words)
 
 
 def _turning(body: Body) -> Iterator[int]:
@@ -192,6 +197,15 @@ def _turning(body: Body) -> Iterator[int]:
             yield node.lineno
         elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor)):
             waiting += ast.iter_child_nodes(node)
+
+
+def _evaluates(loop: ast.stmt) -> bool:
+    """Return whether a loop turns over the data of a validation: `for batch in val_loader`."""
+    return isinstance(loop, ast.For) and any(
+        _VALIDATION.search(name) is not None
+        for one in ast.walk(loop.iter)
+        if isinstance(one, (ast.Name, ast.Attribute)) and (name := (dotted(one) or "").rpartition(".")[2])
+    )
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
@@ -314,7 +328,8 @@ class _File:
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
-            if loop is not None and not is_short(loop) and (strength == "replays" or not captures)
+            if loop is not None and not is_short(loop) and not _evaluates(loop)
+            if strength == "replays" or not captures
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
         return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
