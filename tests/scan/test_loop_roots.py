@@ -541,3 +541,22 @@ def fit(model: nn.Module, loader, val_loader, optimizer, epochs):
             held = (model(x) - y).pow(2).mean().item()
 """
     assert warned(folder, source) == {"every step"}
+
+
+def test_what_a_flag_of_some_steps_guards_is_no_step(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def fit(model: nn.Module, loader, optimizer, every):
+    for step, (x, y) in enumerate(loader):
+        x = x.cuda()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        seen = loss.item()  # every step
+        is_shown = step % every == 0
+        if is_shown:
+            print(loss.item())
+"""
+    assert warned(folder, source) == {"every step"}

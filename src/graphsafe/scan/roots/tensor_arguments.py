@@ -110,13 +110,11 @@ def _is_number(operand: ast.expr) -> bool:
 
 @memoize_on_node
 def _with_sides(function: ast.AST) -> Set[str]:
-    """Return the names whose attribute `size` is unpacked: images, because a tensor's `size` is a method."""
-    return frozenset(
-        inner.value.value.id
-        for inner in inside(function, ast.Assign)
-        if isinstance(inner.value, ast.Attribute) and inner.value.attr == "size"
-        if isinstance(inner.value.value, ast.Name) and any(isinstance(target, ast.Tuple) for target in inner.targets)
-    )
+    """Return the names whose attribute `size` is unpacked or indexed: images, because a tensor's `size` is a method."""
+    unpacked = [one.value for one in inside(function, ast.Assign) if any(isinstance(t, ast.Tuple) for t in one.targets)]
+    asked = (*unpacked, *(entry.value for entry in inside(function, ast.Subscript)))
+    sizes = [one.value for one in asked if isinstance(one, ast.Attribute) and one.attr == "size"]
+    return frozenset(one.id for one in sizes if isinstance(one, ast.Name))
 
 
 def _parts_of(node: ast.expr) -> list[ast.expr]:

@@ -70,9 +70,11 @@ def asks_by_name(test: ast.expr) -> bool:
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
-        counted, interval = dotted(test.left.left) or "", test.left.right
+        names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
+        interval = test.left.right
         is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
-        return _COUNTER.search(counted.rpartition(".")[2]) is not None and (is_long or _is_interval(interval))
+        counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
+        return counts and (is_long or _is_interval(interval))
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
     return _SELDOM.search(name.rpartition(".")[2]) is not None
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.domain.values import Tensor, Unknown, options
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.state import provenance
 from graphsafe.scan.state.first_step_tests import asked_for_tensor, asks_by_name, asks_remainder
 from graphsafe.scan.symbols.index import dotted
 
@@ -21,7 +22,9 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
     """Return whether few steps pass a test: a branch of a loop around steps often only logs, saves or evaluates from
     time to time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    return asks_rarely(test) or _is_for_numbers(frame, test)
+    # `is_metric_step = step % every == 0`
+    bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None
+    return asks_rarely(test) or (bound is not None and asks_rarely(bound)) or _is_for_numbers(frame, test)
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
