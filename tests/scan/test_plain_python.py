@@ -570,7 +570,7 @@ def test_an_object_of_another_library_is_no_tensor_though_it_has_such_methods(tm
         class Converter(nn.Module):
             def forward(self, structure: Structure):
                 structure.to(filename="seen.cif")
-                near = [distance for distance in structure.distances(3) if distance < 3]
+                near = [distance for distance in structure.split(3) if distance < 3]
                 return len(near)
         """
     assert found(tmp_path, source) == []
@@ -613,3 +613,16 @@ def test_another_function_for_captures_may_do_the_same_work(tmp_path: Path, capt
                 return x * y
         """
     assert [code for code, _ in found(tmp_path, source)] == codes
+
+
+@pytest.mark.parametrize(("method", "codes"), [("has('masks')", []), ("sum()", ["GS102"])])
+def test_what_has_a_method_that_tensors_lack_may_be_an_object(tmp_path: Path, method: str, codes: list[str]) -> None:
+    source = f"""\
+        class Detector(nn.Module):
+            def forward(self, batch):
+                found = [x["instances"].to("cuda:0") for x in batch]
+                if found[0].{method}:
+                    return found
+                return []
+        """
+    assert [code for code, _ in found(tmp_path, source) if code != "GS604"] == codes

@@ -348,7 +348,9 @@ class Distilled:
     assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {"step"}
 
 
-@pytest.mark.parametrize(("turns", "codes"), [("self._env.step(x)", []), ("x * 2", ["GS702"])])
+@pytest.mark.parametrize(
+    ("turns", "codes"), [("self._env.step(x)", []), ("self.envs.step(x)", []), ("x * 2", ["GS702"])]
+)
 def test_the_step_of_an_environment_stands_around_graphs(folder: Path, turns: str, codes: list[str]) -> None:
     source = f"""\
 import torch

@@ -51,7 +51,8 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
         return special(frame, node, tensor, arguments)
     op = frame.ops.method(name)
     if op is None:
-        return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None)
+        # Tensors have no such method as far as is known, so the receiver may be an object.
+        return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None, certain=False)
     return operations.by_table(frame, node, op, name, tensor, arguments)
 
 

@@ -81,7 +81,7 @@ _OTHER_LIBRARY = re.compile(
     r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
 )
 "A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
-_ENVIRONMENT = re.compile(r"\benv\.step\(|_envs?\.step\(")
+_ENVIRONMENT = re.compile(r"(\b|_)envs?\.step\(")
 _STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
