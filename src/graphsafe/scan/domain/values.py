@@ -340,13 +340,6 @@ def together(tensors: Iterable[Tensor]) -> Where:
     return "host" if on_host else where
 
 
-def clash(tensors: Iterable[Tensor]) -> bool:
-    """Return whether torch would refuse these tensors, so that the place of one of them is not as it seems."""
-    given = [*tensors]
-    on_host = any(tensor.where == "host" and (tensor.ndim or 0) > 0 for tensor in given)
-    return on_host and any(tensor.where == "device" for tensor in given)
-
-
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
     """Return whether there are tensors not known to be on the host, and the names of all of these suggest it."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
