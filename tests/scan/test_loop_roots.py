@@ -560,3 +560,23 @@ def fit(model: nn.Module, loader, optimizer, every):
             print(loss.item())
 """
     assert warned(folder, source) == {"every step"}
+
+
+def test_a_generation_that_begins_with_a_prompt_is_no_step_of_the_loop_over_prompts(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def generate(model: nn.Module, ids: torch.Tensor, length):
+    place = torch.tensor([0], device="cuda")
+    logits = model(ids, place)
+    for at in range(length):
+        place = torch.tensor([at], device="cuda")  # every token
+        logits = model(logits, place)
+    return logits
+
+def serve(model: nn.Module, prompts, length):
+    for prompt in prompts:
+        generate(model, prompt.cuda(), length)
+"""
+    assert warned(folder, source) == {"every token"}
