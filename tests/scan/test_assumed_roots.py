@@ -694,6 +694,71 @@ def test_a_public_function_of_an_application_is_possibly_hot(tmp_path: Path, scr
     assert ("GS202", 5) in {(one.code, one.location.line) for one in possible}
 
 
+@pytest.mark.parametrize(("length", "codes"), [("max_new_tokens", []), ("width", ["GS103", "GS103"])])
+def test_a_callable_that_is_told_how_many_tokens_to_make_runs_once(
+    tmp_path: Path, length: str, codes: list[str]
+) -> None:
+    source = f"""\
+import torch
+
+
+class Engine:
+    def __call__(self, ids: torch.Tensor, {length}=64):
+        return self.session.decode(ids.cpu(), {length})
+
+
+class Chat:
+    def __call__(self, ids: torch.Tensor):
+        return self.model.generate(ids, {length}=8).cpu()
+"""
+    (tmp_path / "code.py").write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+def test_of_a_function_that_is_told_when_to_stop_the_loop_alone_is_hot(tmp_path: Path) -> None:
+    source = """\
+import torch
+
+
+def search(self, input_ids: torch.LongTensor, stopping_criteria):
+    tokens = input_ids[0].tolist()
+    while True:
+        logits = self.guess(input_ids).logits
+        token = torch.argmax(logits, dim=-1).item()
+        if stopping_criteria(token):
+            break
+    return tokens
+"""
+    packaged(tmp_path, source)
+    assert [line for _, line, _ in found(tmp_path)] == [8]
+
+
+def test_what_the_tests_beside_a_package_define_is_not_hot(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").write_text("")
+    source = """\
+import torch
+
+
+class TestModel:
+    @staticmethod
+    def forward_pass(x: torch.Tensor):
+        return x.cpu()
+"""
+    (tmp_path / "tests" / "test_model.py").write_text(source)
+    assert not found(tmp_path)
+
+
+@pytest.mark.parametrize(("script", "codes"), [("demo.py", []), ("setup.py", ["GS202"]), ("docs/demo.py", ["GS202"])])
+def test_a_script_at_the_top_of_a_project_makes_it_an_application(
+    tmp_path: Path, script: str, codes: list[str]
+) -> None:
+    packaged(tmp_path, "import torch\n\n\ndef matched(x, y):\n    return x[y > 0.5]\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / script).write_text("from losses.hard import Trainer\n\nif __name__ == '__main__':\n    Trainer()\n")
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
 def test_a_callable_that_shows_progress_takes_more_than_a_step(tmp_path: Path) -> None:
     source = """\
 import torch
@@ -724,6 +789,72 @@ class {name}(torch.nn.Module):
 """
     (tmp_path / "code.py").write_text(source)
     assert [line for _, line, _ in found(tmp_path)] == lines
+
+
+@pytest.mark.parametrize(
+    ("name", "found_lines"),
+    [("FlowPipeline", [(16, "GS101", "step")]), ("Flow", [(6, "GS103", "captured"), (8, "GS103", "captured")])],
+)
+def test_of_the_forward_of_a_pipeline_the_loop_alone_runs_in_every_step(
+    tmp_path: Path, name: str, found_lines: list[tuple[int, str, str]]
+) -> None:
+    source = f"""\
+import torch
+
+
+class {name}(torch.nn.Module):
+    def forward(self, noise: torch.Tensor, times):
+        scale = noise.abs().max().cpu()
+        noise = self.denoise(noise, times) * scale
+        return noise.cpu()
+
+    def denoise(self, noise: torch.Tensor, times):
+        for time in times:
+            noise = self.turn(noise, time)
+        return noise
+
+    def turn(self, noise, time):
+        if noise.isnan().any().item():
+            return noise
+        return noise - self.transformer(noise, time)
+"""
+    (tmp_path / "code.py").write_text(source)
+    findings = [f for f in scan_paths([tmp_path], Config(root=tmp_path)).findings if f.level != "note"]
+    assert [(f.location.line, f.code, f.region) for f in findings if f.code != "GS102"][
+        : len(found_lines)
+    ] == found_lines
+
+
+@pytest.mark.parametrize(
+    ("annotation", "codes"), [("torch.Tensor | None", ["GS103"]), ("np.ndarray | torch.Tensor | None", [])]
+)
+def test_a_public_function_that_takes_arrays_as_well_works_on_the_host(
+    tmp_path: Path, annotation: str, codes: list[str]
+) -> None:
+    source = f"""\
+import numpy as np
+import torch
+
+
+def returns(rewards, values: {annotation} = None):
+    return rewards + values.cpu()
+"""
+    packaged(tmp_path, source)
+    assert [code for code, *_ in found(tmp_path)] == codes
+
+
+@pytest.mark.parametrize(("file", "codes"), [("export_onnx.py", []), ("models_onnx.py", []), ("decoder.py", ["GS101"])])
+def test_modules_that_are_made_for_an_export_are_not_hot(tmp_path: Path, file: str, codes: list[str]) -> None:
+    source = """\
+import torch
+
+
+class Decoder(torch.nn.Module):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        return x[:, : int(lengths.max())]
+"""
+    (tmp_path / file).write_text(source)
+    assert [code for code, *_ in found(tmp_path)] == codes
 
 
 @pytest.mark.parametrize(("base", "codes"), [("torch.nn.Module", []), ("object", ["GS101"])])

@@ -237,3 +237,25 @@ def test_the_text_of_a_warning_in_a_branch_is_like_that_of_an_error(scan: Scan, 
     assert sorted(code for code, _ in scan(source)) == codes
     in_each_step = source.replace("if lost > 0:", "with torch.no_grad():")
     assert not {"GS101", "GS104"}.isdisjoint(code for code, _ in scan(in_each_step))
+
+
+@pytest.mark.parametrize(("flag", "lines"), [("self.ready", 1), ("self.wanted", 2)])
+def test_a_method_that_sets_a_buffer_as_its_flag_runs_in_the_first_step(scan: Scan, flag: str, lines: int) -> None:
+    source = f"""\
+        class Codebook(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("ready", torch.zeros(1))
+                self.register_buffer("wanted", torch.zeros(1))
+                self.register_buffer("codes", torch.zeros(8))
+
+            def begin(self, x):
+                self.codes.data.copy_(torch.bincount(x.argmax(-1), minlength=8))
+                self.ready.data.fill_(True)
+
+            def forward(self, x: torch.Tensor):
+                if not {flag}:
+                    self.begin(x)
+                return x * self.codes
+        """
+    assert len(scan(source)) == lines

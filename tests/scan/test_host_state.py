@@ -484,3 +484,22 @@ def test_what_is_seeded_once_draws_other_numbers_in_each_step(tmp_path: Path, wh
 def test_a_running_maximum_compares_tensors_from_the_second_step_on(tmp_path: Path) -> None:
     source = module("self.worst = max(self.worst, x.abs().amax())\nreturn x", "self.worst = 0.0")
     assert ("GS102", "self.worst = max(self.worst, x.abs().amax())") in found(tmp_path, source)
+
+
+@pytest.mark.parametrize(("returns", "codes"), [("np.ndarray", []), ("torch.Tensor", ["GS504"])])
+def test_what_a_function_for_arrays_draws_may_stay_on_the_host(tmp_path: Path, returns: str, codes: list[str]) -> None:
+    source = f"""\
+        import numpy as np
+        import torch
+        from torch import nn
+
+        class Policy(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return x, self.explored()
+
+            def explored(self) -> {returns}:
+                return np.random.normal(self.mean, self.std)
+        """
+    (tmp_path / "policy.py").write_text(textwrap.dedent(source))
+    findings = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    assert [one.code for one in findings if one.level != "note"] == codes

@@ -521,3 +521,62 @@ def test_a_method_that_captures_on_demand_is_a_step(tmp_path: Path, test: str, r
     ]
     assert any("# each call" in line for line in told) == found
     assert not any("synchronize" in line for line in told)
+
+
+def test_a_loop_over_the_data_of_a_validation_is_no_step(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def fit(model: nn.Module, loader, val_loader, optimizer, epochs):
+    for epoch in range(epochs):
+        for x, y in loader:
+            x = x.cuda()
+            loss = (model(x) - y).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            seen = loss.item()  # every step
+        for x, y in val_loader:
+            x = x.cuda()
+            held = (model(x) - y).pow(2).mean().item()
+"""
+    assert warned(folder, source) == {"every step"}
+
+
+def test_what_a_flag_of_some_steps_guards_is_no_step(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def fit(model: nn.Module, loader, optimizer, every):
+    for step, (x, y) in enumerate(loader):
+        x = x.cuda()
+        loss = (model(x) - y).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        seen = loss.item()  # every step
+        is_shown = step % every == 0
+        if is_shown:
+            print(loss.item())
+"""
+    assert warned(folder, source) == {"every step"}
+
+
+def test_a_generation_that_begins_with_a_prompt_is_no_step_of_the_loop_over_prompts(folder: Path) -> None:
+    source = """
+import torch
+from torch import nn
+
+def generate(model: nn.Module, ids: torch.Tensor, length):
+    place = torch.tensor([0], device="cuda")
+    logits = model(ids, place)
+    for at in range(length):
+        place = torch.tensor([at], device="cuda")  # every token
+        logits = model(logits, place)
+    return logits
+
+def serve(model: nn.Module, prompts, length):
+    for prompt in prompts:
+        generate(model, prompt.cuda(), length)
+"""
+    assert warned(folder, source) == {"every token"}

@@ -519,3 +519,110 @@ def test_a_class_body_may_bind_several_names_at_once(tmp_path: Path) -> None:
                 return x + self.rows.to(x.device)
         """
     assert found(tmp_path, source) == [("GS304", "return x + self.rows.to(x.device)")]
+
+
+@pytest.mark.parametrize(("end", "codes"), [("raise RuntimeError(bad)", []), ("self.bad = bad", ["GS201"])])
+def test_what_runs_only_before_the_step_raises_is_in_no_step(tmp_path: Path, end: str, codes: list[str]) -> None:
+    source = f"""\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                self.check(x)
+                return x
+
+            def check(self, x):
+                if x.shape[0] < 4:
+                    return
+                bad = x.nonzero()
+                {end}
+        """
+    assert [code for code, _ in found(tmp_path, source)] == codes
+
+
+@pytest.mark.parametrize(
+    ("test", "codes"),
+    [
+        ("self.step % 10 == 0", []),
+        ("self.step % 2 == 0", ["GS103"]),
+        ("x.dim() % 10 == 0", ["GS103"]),
+        ("self.step >= self.interval", []),
+    ],
+)
+def test_what_is_done_every_so_many_steps_is_no_step(tmp_path: Path, test: str, codes: list[str]) -> None:
+    source = f"""\
+        class Step(nn.Module):
+            step: int
+
+            def forward(self, x: torch.Tensor):
+                if self.recording and {test}:
+                    self.record(x.cpu())
+                return x
+        """
+    assert [code for code, _ in found(tmp_path, source)] == codes
+
+
+def test_an_object_of_another_library_is_no_tensor_though_it_has_such_methods(tmp_path: Path) -> None:
+    source = """\
+        from typing import TYPE_CHECKING
+
+        if TYPE_CHECKING:
+            from pymatgen.core import Structure
+
+        class Converter(nn.Module):
+            def forward(self, structure: Structure):
+                structure.to(filename="seen.cif")
+                near = [distance for distance in structure.split(3) if distance < 3]
+                return len(near)
+        """
+    assert found(tmp_path, source) == []
+    assert [code for code, _ in found(tmp_path, source.replace(": Structure", ""))] == ["GS102"]
+
+
+def test_an_attribute_that_is_unknown_or_none_may_be_a_number(tmp_path: Path) -> None:
+    source = """\
+        from torch.nn import functional as F
+
+        class Step(nn.Module):
+            def __init__(self, space, uses_actions):
+                super().__init__()
+                self.uses_actions = uses_actions
+                if uses_actions:
+                    self.actions = space["actions"].n
+                else:
+                    self.actions = None
+
+            def forward(self, x: torch.Tensor):
+                return F.one_hot(x, self.actions) if self.uses_actions else x
+        """
+    assert found(tmp_path, source) == []
+
+
+@pytest.mark.parametrize(("captured", "codes"), [("self.fast(x, y)", []), ("y", ["GS608"])])
+def test_another_function_for_captures_may_do_the_same_work(tmp_path: Path, captured: str, codes: list[str]) -> None:
+    source = f"""\
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor, y: torch.Tensor):
+                if torch.cuda.is_current_stream_capturing():
+                    return {captured}
+                else:
+                    return self.plain(x, y)
+
+            def fast(self, x, y):
+                return x.mul(y)
+
+            def plain(self, x, y):
+                return x * y
+        """
+    assert [code for code, _ in found(tmp_path, source)] == codes
+
+
+@pytest.mark.parametrize(("method", "codes"), [("has('masks')", []), ("sum()", ["GS102"])])
+def test_what_has_a_method_that_tensors_lack_may_be_an_object(tmp_path: Path, method: str, codes: list[str]) -> None:
+    source = f"""\
+        class Detector(nn.Module):
+            def forward(self, batch):
+                found = [x["instances"].to("cuda:0") for x in batch]
+                if found[0].{method}:
+                    return found
+                return []
+        """
+    assert [code for code, _ in found(tmp_path, source) if code != "GS604"] == codes

@@ -285,3 +285,92 @@ class {name}:
     (folder / "buffers.py").write_text(source)
     findings = scan_paths([folder], load_config(folder)).findings
     assert [f.code for f in findings if f.code == "GS504"] == codes
+
+
+@pytest.mark.parametrize(("name", "region"), [("BeamGenerator", "step"), ("Sampler", "captured")])
+def test_a_callable_that_generates_a_sequence_stands_around_graphs(folder: Path, name: str, region: str) -> None:
+    source = f"""\
+import torch
+
+
+class {name}:
+    def __call__(self, prompt: torch.Tensor):
+        while self.advance(prompt):
+            pass
+
+    def advance(self, prompt):
+        return prompt.isnan().any().item()
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}
+
+
+@pytest.mark.parametrize(("name", "region"), [("prefill", "step"), ("prefill_or_decode", "captured")])
+def test_work_on_a_prompt_stands_around_graphs(folder: Path, name: str, region: str) -> None:
+    source = f"""\
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor):
+        return self.{name}(x, lengths)
+
+    def {name}(self, x, lengths):
+        return x[: lengths.max().item()]
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {region}
+
+
+def test_what_turns_a_model_in_a_loop_stands_around_graphs_whoever_calls_it(folder: Path) -> None:
+    source = """\
+import torch
+from torch import nn
+
+
+class Rollout:
+    def __init__(self, model):
+        self.model = model
+
+    def follow(self, noise, times):
+        picked = torch.argmin(noise).item()
+        for time in times:
+            noise = self.model(noise, time)
+        return noise * picked
+
+
+class Distilled:
+    def __init__(self, model):
+        self.rollout = Rollout(model)
+
+    def __call__(self, noise: torch.Tensor, times):
+        return self.rollout.follow(noise, times)
+"""
+    assert {f.region for f in scan(folder, source).findings if f.code == "GS101"} == {"step"}
+
+
+@pytest.mark.parametrize(
+    ("turns", "codes"), [("self._env.step(x)", []), ("self.envs.step(x)", []), ("x * 2", ["GS702"])]
+)
+def test_the_step_of_an_environment_stands_around_graphs(folder: Path, turns: str, codes: list[str]) -> None:
+    source = f"""\
+import torch
+
+
+class Repeated:
+    def __init__(self, env):
+        self._env, self.count = env, 0
+
+    def step(self, x: torch.Tensor):
+        self.count += 1
+        return {turns}, x * self.count
+"""
+    assert [f.code for f in scan(folder, source).findings if f.level != "note"] == codes
+
+
+def test_public_functions_stand_around_the_plain_forward_of_their_package(folder: Path) -> None:
+    (folder / "engine").mkdir()
+    (folder / "engine" / "__init__.py").write_text("")
+    forward = "class Layer:\n    def forward(self, x: torch.Tensor):\n        return x * 2\n"
+    (folder / "engine" / "pool.py").write_text(f"{POOL}\n\n{forward}")
+    found = scan_paths([folder], load_config(folder)).findings
+    assert {(f.code, f.region) for f in found if f.level != "note"} == {("GS101", "step")}

@@ -1563,3 +1563,69 @@ def test_numpy_of_a_tensor_that_a_constructor_puts_on_the_device_is_found(scan: 
                 return x * np.asarray(self.table)[0]
         """
     assert [code for code, _ in scan(source)] == ["GS103"]
+
+
+def test_a_dataclass_keeps_its_tensors_where_all_its_makers_put_them(scan: Scan) -> None:
+    """`replace` fills a field from the old object, which says nothing of the device."""
+    source = """\
+        from dataclasses import dataclass, replace
+
+        @dataclass(frozen=True)
+        class Agreed:
+            counts: torch.Tensor
+            eager: bool
+
+        def agree(size, rank):
+            counts = torch.zeros(size, dtype=torch.int32, device="cpu")
+            return Agreed(counts=counts, eager=size > 3)
+
+        def padded(agreed: Agreed, tokens):
+            if agreed.counts[0] == tokens:
+                return agreed
+            return replace(agreed, counts=torch.full_like(agreed.counts, tokens))
+
+        class Runner:
+            def execute_model(self, tokens: int, agreed: Agreed | None):
+                return padded(agreed or agree(4, 0), tokens)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace('"cpu"', "torch.cuda.current_device()"))] == ["GS102"]
+
+
+def test_what_numpy_reads_at_the_end_of_a_line_is_on_the_host_at_its_beginning(scan: Scan) -> None:
+    source = """\
+        import numpy as np
+
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor, missing):
+                found = np.argwhere(missing)
+                y = x.cuda() * 2
+                return y[found].numpy()
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace(".numpy()", ".sum()"))] == ["GS302"]
+
+
+def test_a_vector_of_the_host_and_a_tensor_of_the_device_cannot_meet(scan: Scan) -> None:
+    """Torch refuses that, so one of them is elsewhere."""
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x: torch.Tensor):
+                y = x.cuda() * torch.tensor([1.0, 2.0])
+                return y.sum().item()
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace("[1.0, 2.0]", "1.0"))] == ["GS101"]
+
+
+def test_a_table_that_a_constructor_moves_to_its_default_device_may_stay_on_the_host(scan: Scan) -> None:
+    source = """\
+        class Schedule:
+            def __init__(self, steps, device="cpu"):
+                self.sigmas = torch.linspace(0, 1, steps).to(device)
+
+            def step(self, x: torch.Tensor, i):
+                return x * self.sigmas[i].item()
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace('"cpu"', '"cuda"'))] == ["GS101"]

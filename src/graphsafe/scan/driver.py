@@ -301,7 +301,7 @@ class Driver:
         for ref, receiver, why in roots_of(engine, file, self._paths, self._rulebook.entry_points):
             if not engine.budget.holds(ref):
                 continue
-            if why == FORWARD and ref.endswith(".__call__") and ref in self._loops.generating(file):
+            if why == FORWARD and self._loops.is_pipeline(file, ref):
                 continue  # a pipeline, which runs once
             self._note_why(ref, why, 0)
             steps.append(Step("root", ref, receiver))

@@ -20,8 +20,9 @@ def branch(frame: Frame, node: ast.If) -> None:
     if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
         return
     if computes(frame, node.body) or computes(frame, node.orelse):
-        # Two branches that assign the same names may compute the same values differently.
+        # Two branches that assign the same names, or hand on the same values, may compute the same values differently.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
+        same = same or not _worked_on(node.body).isdisjoint(_worked_on(node.orelse))
         frame.emit("StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
 
 
@@ -52,6 +53,17 @@ def _may_ask(test: ast.expr) -> bool:
 def _bound(body: list[ast.stmt]) -> set[str]:
     names = [name for statement in body for name in ast.walk(statement)]
     return {name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+
+
+def _worked_on(body: list[ast.stmt]) -> set[str]:
+    """Return the names that a branch passes on, if it only calls functions: both branches may do the same work."""
+    values = [
+        one.value for part in body for one in ast.walk(part) if isinstance(one, (ast.Expr, ast.Return, ast.Assign))
+    ]
+    calls = [value for value in values if isinstance(value, ast.Call)]
+    given = [argument.id for call in calls for argument in call.args if isinstance(argument, ast.Name)]
+    has_more = any(isinstance(one, ast.AugAssign) for part in body for one in ast.walk(part))
+    return set(given) if len(calls) == len(values) and not has_more else set()
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -16,6 +16,7 @@ SEEDED = re.compile(r"random\.seed(?<=\brandom\.seed)\(")
 ONCE = re.compile(r"(main|build|setup)\w*$|.*\.__init__$")
 "Functions that run before the first step."
 TRAINING = re.compile(r"(?<!not self)\.training\b")
+_ARRAYS = re.compile(r"\b(ndarray|NDArray)\b(?!.*Tensor)")
 REGISTERED = re.compile(r"register_generator_state(?<=\bregister_generator_state)\(\s*([\w.\[\]]+)")
 
 
@@ -31,6 +32,12 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
     name = text.rpartition(".")[2]
     registered = frame.project.files.search(frame.path, REGISTERED)
     return any(known.rpartition(".")[2] == name for known in registered)
+
+
+def is_for_arrays(frame: Frame) -> bool:
+    """Return whether the function that draws says that it returns arrays, so that the draw may stay on the host."""
+    returns = frame.node.returns if frame.node is not None else None
+    return returns is not None and _ARRAYS.search(ast.unparse(returns)) is not None
 
 
 def is_seeded(frame: Frame) -> bool:

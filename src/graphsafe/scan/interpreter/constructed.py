@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.summary import Effects
-from graphsafe.scan.domain.values import Unknown, Value
+from graphsafe.scan.domain.values import NoneValue, Unknown, Value
 
 
 class UnderConstruction:
@@ -22,8 +22,9 @@ class UnderConstruction:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # If some assigned values are known, unknown ones are ignored.
-                value = written if value is None or type(value) is Unknown else join(value, written)
+                # If some assigned values are known, unknown ones are ignored; that one is None says little.
+                is_open = value is None or (type(value) is Unknown and type(written) is not NoneValue)
+                value = written if value is None or is_open else join(value, written)
         return value
 
     def promised(self, name: str) -> Value | None:

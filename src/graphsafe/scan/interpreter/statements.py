@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
+from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
-from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning
+from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
@@ -40,11 +41,19 @@ from graphsafe.scan.symbols.index import dotted
 Env = dict[str, Value]
 
 
-def execute(frame: Frame, body: Iterable[ast.stmt]) -> bool:
-    """Read statements in order; return False if nothing after them can run."""
+def execute(frame: Frame, body: SequenceOf[ast.stmt], doubtful: Iterable[ast.stmt] = ()) -> bool:
+    """Read statements in order; return False if nothing after them can run.
+
+    No step is assumed to run the `doubtful` ones, nor those that run only before it raises.
+    """
+    unlikely = (*doubtful, *only_before_raising(body)) if frame.hot else ()
     for statement in body:
         handler = _HANDLERS.get(type(statement))
-        if handler is not None and handler(frame, statement) is False:
+        is_unlikely = statement in unlikely
+        frame.unlikely += is_unlikely
+        runs_on = handler is None or handler(frame, statement) is not False
+        frame.unlikely -= is_unlikely
+        if not runs_on:
             return False
     return True
 
@@ -152,7 +161,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     _enter_branch(frame, ways, branch)
     frame.unlikely += rare
     frame.seldom += rare
-    runs_on = _execute_branch(frame, body)
+    runs_on = execute(frame, body, filter(is_warning, body))
     frame.unlikely -= rare
     frame.seldom -= rare
     frame.leave(around)
@@ -168,17 +177,6 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
             ways.guard = verdict.text
         else:
             ways.test = verdict.test_of(not branch)
-
-
-def _execute_branch(frame: Frame, body: list[ast.stmt]) -> bool:
-    for statement in body:
-        warns = frame.hot and is_warning(statement)
-        frame.unlikely += warns
-        runs_on = execute(frame, (statement,))
-        frame.unlikely -= warns
-        if not runs_on:
-            return False
-    return True
 
 
 def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:

@@ -10,7 +10,17 @@ from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
-from graphsafe.scan.roots.assumed_roots import BY_FORM, HOST_STEP, METRIC, PUBLIC, RESULTS, STEP, UNCALLED, WAY
+from graphsafe.scan.roots.assumed_roots import (
+    BY_FORM,
+    CALLABLE,
+    HOST_STEP,
+    METRIC,
+    PUBLIC,
+    RESULTS,
+    STEP,
+    UNCALLED,
+    WAY,
+)
 from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -19,6 +29,10 @@ _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph holds them."
 _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
 "Methods of classes that keep what a step gets on the host, such as replay buffers."
+_GENERATORS = re.compile(r"Generator\w*\.__call__$")
+"Callables that generate a sequence: the host decides after each token whether there is a further one."
+_PREFILLS = re.compile(r"(?i:prefill)(?!.*(?i:decode))")
+"Names of functions and classes that work on prompts."
 Lines = tuple[int, int]
 "The first and the last line."
 
@@ -42,9 +56,9 @@ class Regions:
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
-        # Users of a package with torch modules capture the modules; the package's public functions may run inside or
-        # around the graph.
-        with_modules = {self._package(ref) for ref, why in record.roots.items() if why == FORWARD}
+        # Users of a package with modules capture the modules; the package's public functions may run inside or around
+        # the graph.
+        with_modules = {self._package(ref) for ref, why in record.roots.items() if why in (FORWARD, WAY)}
         begun = [
             ref
             for ref, why in record.roots.items()
@@ -54,6 +68,7 @@ class Regions:
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
+            and not (why == CALLABLE and _GENERATORS.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)
         ]
         for ref in hot:
@@ -80,7 +95,10 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        self._captured = calls.reached([*begun, *called], without=replaying)
+        # The host turns loops around models, and the prompt of a request has any length: no graph holds the work of
+        # either unless a capture of the project does.
+        beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _PREFILLS.search(ref.partition("::")[2])}
+        self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot
 
     def of(self, ref: str, line: int) -> Region | None:

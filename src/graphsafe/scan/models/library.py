@@ -27,6 +27,7 @@ from graphsafe.scan.domain.values import (
     Unknown,
     Value,
     as_tensor,
+    depends_on_step,
     number,
     of_elements,
     options,
@@ -183,8 +184,13 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         moved = as_tensor(spread.elem)[0] if type(spread) is Dict else None
         if moved is not None:
             fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
-    made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords={**fields, **arguments.keywords}))
-    return made if type(made) is Instance else old
+    fields.update(arguments.keywords)
+    # A tensor of unknown place comes from the old object, so it says nothing of where objects of the class keep theirs.
+    told = {name: value for name, value in fields.items() if type(value) is not Tensor or value.where != "any"}
+    made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords=told))
+    if type(made) is not Instance:
+        return old
+    return replace(made, step=made.step or any(map(depends_on_step, fields.values())))
 
 
 _FUNCTIONS: dict[str, Handler] = {

@@ -29,11 +29,16 @@ def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
                 is_shown = tensor.certain and tensor.attr is not None
                 confidence: Confidence = "likely" if is_shown else "possible"
                 frame.emit("Transfer", "to-host", node, confidence, value=describe(tensor))
+    learn(frame, node)
+    return ARRAY
+
+
+def learn(frame: Frame, node: ast.Call) -> None:
+    """Keep in mind that the tensors which a call hands to numpy, or of which it hands views, are on the host."""
     for name in _names_read(node):
         known = frame.env.get(name)
         if known is not None and any(type(option) is Tensor for option in options(known)):
             frame.env[name] = join_all(_on_host(one) for one in options(known))
-    return ARRAY
 
 
 def _on_host(value: Value) -> Value:

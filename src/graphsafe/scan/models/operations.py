@@ -101,6 +101,12 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
     return called.result()
 
 
+def _clash(tensors: tuple[Tensor, ...]) -> bool:
+    """Return whether torch would refuse these tensors, so that the place of one of them is not as it seems."""
+    on_host = any(tensor.where == "host" and (tensor.ndim or 0) > 0 for tensor in tensors)
+    return on_host and any(tensor.where == "device" for tensor in tensors)
+
+
 def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
     """Return the result of an elementwise operation on these tensors."""
     ndim: int | None = 0
@@ -112,7 +118,7 @@ def elementwise(tensors: tuple[Tensor, ...], dtype: Dtype | None) -> Tensor:
         ndim=ndim,
         step=any(tensor.step for tensor in tensors),
         fresh=True,
-        certain=any(tensor.certain for tensor in tensors),
+        certain=any(tensor.certain for tensor in tensors) and not _clash(tensors),
         maybe_host=all_maybe_host(tensors),
     )
 

@@ -51,7 +51,8 @@ def method(frame: Frame, node: ast.Call, tensor: Tensor, name: str, arguments: A
         return special(frame, node, tensor, arguments)
     op = frame.ops.method(name)
     if op is None:
-        return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None)
+        # Tensors have no such method as far as is known, so the receiver may be an object.
+        return replace(tensor, dtype=None, ndim=None, fresh=True, attr=None, name=None, certain=False)
     return operations.by_table(frame, node, op, name, tensor, arguments)
 
 
@@ -198,10 +199,12 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
             )
             if tensor.certain and target.where == "any":
                 confidence = "likely"
+            if target.maybe_host:
+                confidence = "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
         else:
             refills.copied(frame, node, tensor)
-        return replace(tensor, where="device", fresh=True, attr=None, literal=False)
+        return replace(tensor, where="device", fresh=True, attr=None, literal=False, maybe_host=target.maybe_host)
     if tensor.where != "host" and target.where == "host":
         if not may_be_true(non_blocking):
             frame.emit(

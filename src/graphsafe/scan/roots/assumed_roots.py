@@ -81,6 +81,7 @@ _OTHER_LIBRARY = re.compile(
     r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
 )
 "A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
+_ENVIRONMENT = re.compile(r"(\b|_)envs?\.step\(")
 _STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
@@ -196,7 +197,7 @@ class _Forms:
         is_module = self._engine.attributes.is_module(cls)
         # A model's `sample` makes a whole result.
         if _STEPS.fullmatch(name) and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
-            return HOST_STEP if self._is_of_other_library(cls) else STEP
+            return HOST_STEP if self._is_of_other_library(cls) or self._turns_environment(facts) else STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not is_module and self._takes_tensors(facts):
@@ -221,6 +222,11 @@ class _Forms:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
         is_optimizer = self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
         return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
+
+    def _turns_environment(self, facts: FunctionFacts) -> bool:
+        """Return whether a method hands its step on to an environment: `self._env.step(action)`."""
+        lines = self._engine.project.source(self._file.path).lines_of(facts.line, facts.end_line)
+        return any(_ENVIRONMENT.search(line) is not None for line in lines)
 
     def _works_on_parameter_groups(self, cls: str) -> bool:
         found = self._engine.project.class_facts(cls)

@@ -56,6 +56,8 @@ SCRIPT = re.compile(
     r"(train|finetune|run|main|serve|server|infer|inference|app|cli|launch|generate|sample)(_\w+)?|\w+_train"
 )
 "Modules that start an application, if they are run as a script."
+TOOL = re.compile(r"(setup|conftest|noxfile|tasks|version\w*|release|build|bench\w*|test)(_\w+)?")
+"Scripts at the top of a library, which build or test it."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
@@ -226,7 +228,7 @@ def _is_outside(path: str, package: str) -> bool:
 
 def _is_beside(path: str, package: str) -> bool:
     """Return whether a file of a package holds tests or evaluations, or prepares data."""
-    parts = Path(path).relative_to(package).with_suffix("").parts if package else ()
+    parts = Path(path).relative_to(Path(package).parent).with_suffix("").parts if package else ()
     return any(map(BESIDE_STEPS.fullmatch, parts))
 
 
@@ -248,10 +250,11 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
 
 
 def _is_script(path: str, data: bytes) -> bool:
-    """Return whether a file is run as a script, and its name says that it trains or runs a model."""
-    folders = Path(path).parts[:-1]
-    is_named = SCRIPT.fullmatch(Path(path).stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
-    return is_named and b"\nif __name__ ==" in data
+    """Return whether a file is run as a script, and lies at the top of the project or is named for running a model."""
+    folders, stem = Path(path).parts[:-1], Path(path).stem
+    is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
+    is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)
+    return is_script and b"\nif __name__ ==" in data
 
 
 def may_capture(data: bytes) -> bool:

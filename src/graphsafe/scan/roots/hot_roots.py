@@ -52,7 +52,8 @@ TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?pre
 "Names of modules and packages that test, or prepare a step's data."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data")
 "Folders whose modules no step calls unless other code does."
-_TEST_FILE = re.compile(r"test_\w+|\w+_test|conftest")
+_BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
+"Names of files that test modules, or make other formats of them."
 FORWARD = "forward of a torch module"
 COLD_PATHS = "cold-paths names it"
 HOT_PATH = "named in hot-paths"
@@ -82,9 +83,9 @@ def is_preparing(module: str) -> bool:
 
 @cache
 def is_beside_modules(path: str) -> bool:
-    """Return whether a file's folders or name say that it holds tests, or modules that prepare data on the host."""
+    """Return whether a file's folders or name say that it holds tests or exports, or prepares data on the host."""
     *folders, name = path.removesuffix(".py").split("/")
-    return any(map(_BESIDE_MODULES.fullmatch, folders)) or _TEST_FILE.fullmatch(name) is not None
+    return any(map(_BESIDE_MODULES.fullmatch, folders)) or _BESIDE_FILE.fullmatch(name) is not None
 
 
 class HotnessRules:

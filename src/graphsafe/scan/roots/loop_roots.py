@@ -15,7 +15,9 @@ from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
 from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
+from graphsafe.scan.symbols.project import Project
 
 Loops = tuple[int, ...]
 "The first lines of the loops that run in every step; none if the whole function does."
@@ -27,17 +29,21 @@ _BESIDE_STEPS = re.compile(
 "Words in the names of functions that run a model beside the steps."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
+_VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
+_LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps|stopping_criteria)\b")
+"Parameters of functions that generate a whole result: they say how long to go on."
+_RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
+"Methods that are a module's step, unless they generate."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file's text may hold a loop around steps, or a function that takes a step."""
-    return takes_surely(data) or (
-        (may_take_step(data) or names.may_be_called_in(data)) and _LOOP.search(data) is not None
-    )
+    may_take = may_take_step(data) or names.may_be_called_in(data) or _LENGTH.search(data) is not None
+    return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
 
 class LoopRoots:
@@ -97,16 +103,30 @@ class LoopRoots:
             found |= new
         return found
 
+    def is_pipeline(self, file: FileIndex, ref: str) -> bool:
+        """Return whether a method of a module, by which it is called, generates a whole result."""
+        if _RUNS_ONCE.search(ref) is None:
+            return False
+        facts = file.functions.get(ref.partition("::")[2])
+        lines = self._takers.engine.project.source(file.path).lines if facts is not None else ()
+        denoises = facts is not None and any(".scheduler.step(" in line for line in lines[facts.line : facts.end_line])
+        return denoises or ref in self.generating(file)
+
     def _showing_progress(self, file: FileIndex) -> Set[str]:
-        """Return the functions that show progress, and calls of pipelines: each takes many steps, or a long one."""
+        """Return the functions that show progress or are told how long to go on, and calls of pipelines: each takes
+        many steps, or a long one."""
         project = self._takers.engine.project
-        shows = _PROGRESS.search(project.files.data(file.path) or b"") is not None
+        data = project.files.data(file.path) or b""
+        shows = _PROGRESS.search(data) is not None
         lines = enumerate(project.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
+        told = {name for name in file.functions if _LENGTH.search(data) and _is_told_length(project, file, name)}
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
-            if name.endswith("Pipeline.__call__") or any(facts.line <= at <= facts.end_line for at in found)
+            if name in told
+            or name.endswith("Pipeline.__call__")
+            or any(facts.line <= at <= facts.end_line for at in found)
         }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
@@ -156,6 +176,36 @@ class LoopRoots:
                 continue
             if facts is None or not self._paths.is_cold(file.path, file.module, facts):
                 yield f"{file.path}::{name}", loops
+
+
+def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
+    """Return whether a function is told how long to generate, or tells it to another one."""
+    node = project.function_node(f"{file.path}::{name}")
+    if node is None:
+        return False
+    words = [one.arg for one in inside(node.args, ast.arg)]
+    words += [word.arg or "" for call in inside(node, ast.Call) for word in call.keywords]
+    return any(_LENGTH.fullmatch(word.encode()) for word in words)
+
+
+def _turning(body: Body) -> Iterator[int]:
+    """Yield the first lines of a function's `while` loops that are in no other loop."""
+    waiting: list[ast.AST] = [*body.body]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.While):
+            yield node.lineno
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor)):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _evaluates(loop: ast.stmt) -> bool:
+    """Return whether a loop turns over the data of a validation: `for batch in val_loader`."""
+    return isinstance(loop, ast.For) and any(
+        _VALIDATION.search(name) is not None
+        for one in ast.walk(loop.iter)
+        if isinstance(one, (ast.Name, ast.Attribute)) and (name := (dotted(one) or "").rpartition(".")[2])
+    )
 
 
 def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
@@ -209,15 +259,18 @@ class _File:
     def __init__(self, takers: StepTakers, file: FileIndex) -> None:
         self._takers = takers.of(file)
         self._file = file
-        self._text = takers.engine.project.source(file.path).text
+        self._project = takers.engine.project
+        self._text = self._project.source(file.path).text
 
     def loops(self) -> Iterator[tuple[str, Loops]]:
         """Yield the functions that run in every step, each with its loops, and the module (an empty name) with its
         own."""
+        generates = _LENGTH.search(self._text.encode()) is not None
         for name, facts in self._file.functions.items():
-            if not self._takers.is_read(name):
+            is_told = generates and _is_told_length(self._project, self._file, name)
+            if not self._takers.is_read(name) and not is_told:
                 continue
-            loops = self._loops_in(name, facts)
+            loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if is_told else ())
             strength = self._takers.takes.get(name)
             if loops and not self._steps_outside_loops(name):
                 yield name, loops
@@ -275,7 +328,8 @@ class _File:
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
-            if loop is not None and not is_short(loop) and (strength == "replays" or not captures)
+            if loop is not None and not is_short(loop) and not _evaluates(loop)
+            if strength == "replays" or not captures
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
         return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))

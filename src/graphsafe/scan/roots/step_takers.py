@@ -149,10 +149,14 @@ class FileTakers:
     def _note(self, name: str) -> None:
         """Note the way in which a function takes a step.
 
-        A function with a loop over batches takes many steps, so a call of it does not count as a step.
+        A function with a loop over batches takes many steps, so a call of it does not count as a step. Nor does a call
+        of a function that runs a model before it does so in a loop, as a generation does.
         """
         self._noted.add(name)
-        found = [strength for _, strength, loop in self._steps_so_far(name) if not _is_loop_of_steps(loop)]
+        steps = [*self._steps_so_far(name)]
+        found = [strength for _, strength, loop in steps if not _is_loop_of_steps(loop)]
+        if {strength for _, strength, _ in steps} == {"runs"} and len(found) < len(steps):
+            found = []
         if self._file.functions[name].captures:
             # The function warms up and captures; other functions replay.
             found = [strength for strength in found if strength == "replays"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Set
 
 from graphsafe.optable import OpTable
@@ -11,6 +12,7 @@ from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 _TORCH = ("torch.", "F.")
+_ARRAY = re.compile(r"\b(ndarray|NDArray|ArrayLike)\b")
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -61,7 +63,11 @@ def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None
 
 
 def _names_tensor(annotation: ast.expr) -> bool:
-    return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in _names(annotation))
+    """Return whether an annotation promises a tensor: `np.ndarray | Tensor` is for code of the host."""
+    names = [*_names(annotation)]
+    return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in names) and not any(
+        _ARRAY.search(name) for name in names
+    )
 
 
 def _names(annotation: ast.expr) -> Iterator[str]:
@@ -104,13 +110,11 @@ def _is_number(operand: ast.expr) -> bool:
 
 @memoize_on_node
 def _with_sides(function: ast.AST) -> Set[str]:
-    """Return the names whose attribute `size` is unpacked: images, because a tensor's `size` is a method."""
-    return frozenset(
-        inner.value.value.id
-        for inner in inside(function, ast.Assign)
-        if isinstance(inner.value, ast.Attribute) and inner.value.attr == "size"
-        if isinstance(inner.value.value, ast.Name) and any(isinstance(target, ast.Tuple) for target in inner.targets)
-    )
+    """Return the names whose attribute `size` is unpacked or indexed: images, because a tensor's `size` is a method."""
+    unpacked = [one.value for one in inside(function, ast.Assign) if any(isinstance(t, ast.Tuple) for t in one.targets)]
+    asked = (*unpacked, *(entry.value for entry in inside(function, ast.Subscript)))
+    sizes = [one.value for one in asked if isinstance(one, ast.Attribute) and one.attr == "size"]
+    return frozenset(one.id for one in sizes if isinstance(one, ast.Name))
 
 
 def _parts_of(node: ast.expr) -> list[ast.expr]:

@@ -24,6 +24,7 @@ ALWAYS_SKIPPED = frozenset(
         ".mypy_cache",
         ".ruff_cache",
         ".pytest_cache",
+        ".ipynb_checkpoints",
         "site-packages",
     )
 )

@@ -17,6 +17,7 @@ from graphsafe.scan.symbols.index import dotted
 
 _MAXIMUM = re.compile(r"(?<![^\W_])(max|maximum|longest)(?![^\W_]|\()", re.I)
 "Words for the greatest size that a table is made for: `max_position_embeddings`."
+_FILLS = re.compile(r"(\.data)?\.(copy|fill)_$")
 
 
 def first_step_only(frame: Frame) -> bool:
@@ -68,7 +69,17 @@ def _is_filled(frame: Frame, test: LazyTest) -> bool:
         once = writers <= here or _is_advanced(frame, name, writers)
         if once and (not {target, f"self.{name}"}.isdisjoint(assigned) or not writers.isdisjoint(called)):
             return True
+        if once and any(_fills_in_place(frame, method, target) for method in sorted(called)):
+            return True
     return False
+
+
+def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
+    """Return whether a method of the own class sets a flag that is a buffer: `self.ready.data.fill_(True)`."""
+    ref = frame.project.find_method(frame.owner, method) if frame.owner is not None else None
+    node = frame.project.function_node(ref) if ref is not None else None
+    calls = inside(node, ast.Call) if node is not None else ()
+    return any(_FILLS.sub("", name) == flag for call in calls if _FILLS.search(name := dotted(call.func) or ""))
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:

@@ -17,6 +17,10 @@ _SELDOM = re.compile(
 "Names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
 "Names of what a test of a loop compares with: `step - last >= config.interval`."
+_COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter)(_|$)")
+"Names of what counts steps: `self.step % 100 == 0`."
+_LONG = 10
+"The least interval of something that is done from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
@@ -63,6 +67,14 @@ def asks_by_name(test: ast.expr) -> bool:
     """Return whether a test asks, by its name, for a step that logs, saves or evaluates: `every_n_steps(state, 10)`."""
     if isinstance(test, ast.BoolOp):
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
+        return _is_interval(test.comparators[0])
+    if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
+        names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
+        interval = test.left.right
+        is_long = isinstance(interval, ast.Constant) and isinstance(interval.value, int) and interval.value >= _LONG
+        counts = any(_COUNTER.search(name.rpartition(".")[2]) for name in names)
+        return counts and (is_long or _is_interval(interval))
     name = dotted(test.func if isinstance(test, ast.Call) else test) or ""
     return _SELDOM.search(name.rpartition(".")[2]) is not None
 

@@ -44,6 +44,7 @@ from graphsafe.scan.models import (
     library,
     module_methods,
     named_tuples,
+    numpy_reads,
     platforms,
     runtime_objects,
     tensors,
@@ -77,6 +78,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
         if answer is not None:
             return answer
     if isinstance(function, ast.Attribute):
+        if name == "numpy" and not isinstance(function.value, ast.Name):
+            numpy_reads.learn(frame, node)
         receiver = frame.evaluate(function.value)
         arguments = evaluated(frame, node)
         if name in HOOK_METHODS:

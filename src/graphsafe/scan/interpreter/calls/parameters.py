@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator, Set
 
 from graphsafe.scan.domain.arguments import Arguments
@@ -34,7 +35,7 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
-from graphsafe.scan.symbols.index import FunctionFacts, is_none
+from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
 
 ColdTest = Callable[[str, FunctionFacts], bool]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
@@ -93,6 +94,10 @@ def _rest(frame: Frame) -> Value:
     """Return the value of further arguments, which is unknown."""
     step = _is_hot_root(frame)
     return Unknown(step=step, device=step)
+
+
+_WITH_TENSORS = re.compile(r"^(torch|typing|collections|jaxtyping|tensordict|numpy|np)|Tensor|Array|\bAny$")
+"Names of types that may be tensors, or hold some."
 
 
 def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
@@ -165,7 +170,7 @@ class _Parameter:
             return ARRAY
         # A result of a call with device tensors is a tensor, if the body uses it like one.
         from_step = is_root or (type(passed) is Unknown and passed.device)
-        if self._is_tensor_by_use(from_step):
+        if self._is_tensor_by_use(from_step) and not self._is_of_library():
             return self._placed(Tensor(where="device" if is_root else "any", certain=from_step), passed)
         if passed is None or (type(passed) is Unknown and not (passed.device or passed.host or passed.state)):
             named = self._named()
@@ -176,6 +181,14 @@ class _Parameter:
     def _is_of_environment(self) -> bool:
         owner = self.frame.owner
         return owner is not None and any(base.endswith((".Env", "VectorEnv")) for base in self.frame.project.mro(owner))
+
+    def _is_of_library(self) -> bool:
+        """Return whether the annotation names a class of a library that has no tensors: `pymatgen.core.Structure`."""
+        project, file = self.frame.project, self.frame.file
+        head, *rest = (dotted(self.node.annotation) or "").split(".") if self.node.annotation is not None else ("",)
+        binding = project.resolve(file, head) if head else None
+        named = project.member(binding, rest) if binding is not None else None
+        return named is not None and named.kind == "lib" and _WITH_TENSORS.search(named.name) is None
 
     def _named(self) -> str | None:
         """Return the class that the parameter's name means."""

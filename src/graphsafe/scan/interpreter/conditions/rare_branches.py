@@ -4,30 +4,45 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 
-from graphsafe.scan.domain.values import Sequence, Tensor, Unknown, options
+from graphsafe.scan.domain.values import Sequence as SequenceValue
+from graphsafe.scan.domain.values import Tensor, Unknown, options
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.state import provenance
 from graphsafe.scan.state.first_step_tests import asked_for_tensor, asks_by_name, asks_remainder
 from graphsafe.scan.symbols.index import dotted
 
 _WARNING = re.compile(r"(^|\.)(warnings\.warn|\w*log(ger|ging)?\.(warn(ing)?(_once)?|error|critical|exception))$", re.I)
+
+_LEAVES = ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom
 
 
 def is_rare(frame: Frame, test: ast.expr) -> bool:
     """Return whether few steps pass a test: a branch of a loop around steps often only logs, saves or evaluates from
     time to time."""
     asks_rarely = asks_remainder if frame.step_loops else asks_by_name
-    return asks_rarely(test) or _is_for_numbers(frame, test)
+    # `is_metric_step = step % every == 0`
+    bound = provenance.bound_expression(frame, test) if isinstance(test, ast.Name) else None
+    return asks_rarely(test) or (bound is not None and asks_rarely(bound)) or _is_for_numbers(frame, test)
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
     """Return whether a branch runs only if a value is no tensor that may be one, and no list is known to come."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
-    return not kinds.isdisjoint((Unknown, Tensor)) and Sequence not in kinds
+    return not kinds.isdisjoint((Unknown, Tensor)) and SequenceValue not in kinds
 
 
 def is_warning(statement: ast.stmt) -> bool:
     """Return whether a statement only warns: in a branch, steps are assumed not to meet what it warns of."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and _WARNING.search(dotted(call.func) or "") is not None
+
+
+def only_before_raising(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """Return the statements of a suite that run only if the step is about to raise."""
+    if not body or not isinstance(body[-1], ast.Raise):
+        return ()
+    leaving = [at for at, one in enumerate(body) if any(isinstance(inner, _LEAVES) for inner in ast.walk(one))]
+    return body[leaving[-1] + 1 if leaving else 0 :]
