@@ -1,4 +1,5 @@
-"""Arguments of kernels over lists of tensors: places that PyTorch did not fill hold old addresses of the host's stack."""
+"""Arguments of kernels over lists of tensors: places that PyTorch does not fill hold old addresses of the host's
+stack."""
 
 from __future__ import annotations
 

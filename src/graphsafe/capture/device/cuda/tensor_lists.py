@@ -1,8 +1,8 @@
 """The arguments of PyTorch's kernels over lists of tensors: those of `torch._foreach_*` and of fused optimizers.
 
-Such a kernel has one large argument with room for many tensors. PyTorch fills the first places. The others hold what the
-host's stack held before, often addresses of an earlier call's tensors, which the kernel never uses. The layouts are
-those of ATen/native/cuda/MultiTensorApply.cuh in PyTorch 2.6 to 2.13. Seen on an H200 with torch 2.11: a graph of
+Such a kernel has one large argument with room for many tensors. PyTorch fills its first places. The others hold what
+the host's stack held before, often addresses of an earlier call's tensors, which the kernel never uses. These layouts
+are those of ATen/native/cuda/MultiTensorApply.cuh in PyTorch 2.6 to 2.13. Seen on an H200 with torch 2.11: a graph of
 `Adam.step` had the address of a gradient of the warm-up.
 """
 
