@@ -40,6 +40,7 @@ TOLD = {
     "previous.py": {},
     "requests.py": {"scale": ("0.5", "0.25"), "reach": ("2", "6")},
     "generators.py": {},
+    "decided.py": {"Dropout.training": ("True", "False")},
 }
 
 

@@ -19,9 +19,19 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.failures import swallowing_watched
 from graphsafe.run.child.frozen.numbers import Frozen
+from graphsafe.run.child.gradients import Gradients
+from graphsafe.run.child.host_draws import drawn_so_far
 from graphsafe.run.child.keys import Key
 from graphsafe.run.child.memories import Memories
-from graphsafe.run.child.names import is_called_by_trees, names_in, names_now, storage_number, user_frames_now
+from graphsafe.run.child.names import (
+    graphed_results,
+    is_called_by_trees,
+    names_in,
+    names_now,
+    storage_number,
+    storage_numbers,
+    user_frames_now,
+)
 from graphsafe.run.child.optimizer_options import SteppedOptimizers
 from graphsafe.run.child.process_groups import has_subgroups
 from graphsafe.run.child.records import FailedRecord, GraphRecord
@@ -30,10 +40,11 @@ from graphsafe.run.child.results.meeting import Meetings
 from graphsafe.run.child.results.outputs import Outputs, Overwritten
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
+from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
-from graphsafe.run.counters import MOST_GRAPHS, Counters, slot_of
+from graphsafe.run.counters import LAST_RUN, MOST_GRAPHS, Counters, slot_of
 from graphsafe.run.part import POOL, Facts, Options, sites
 
 Result = TypeVar("Result")
@@ -97,6 +108,7 @@ class Book:
             begun=time.time_ns(),
             handled=handled,
             stepped=SteppedOptimizers(),
+            drawn_before=drawn_so_far(),
             names={} if is_called_by_trees(frame) else names_now(frame),
         )
 
@@ -124,12 +136,16 @@ class Book:
         for number in record.key.frozen if self.sight.evidence == "predicted" else ():
             self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
+        record.drawn = None if drawn_so_far() == record.drawn_before else record.key.drawn
         with torch._C.DisableTorchFunction():
             present = names_in(frames)
-            names = {**record.names, **present}
-            record.names = {}
+            names = {**graphed_results(graph, frame), **record.names, **present}
+            before, record.names = record.names, {}
             contents = self.sight.contents(graph, names)
             self.memories.captured(record, contents, names, present)
+            results = storage_numbers(contents.outputs)
+            record.gradients = Gradients(name for one in results for name in present.get(one, ()))
+            record.rotation = Rotation(before, present, {int(touch.storage._cdata) for touch in contents.touches})
             record.key.sizes = sorted(use.memory.bytes for use in record.uses)
             record.outputs = Outputs(contents.outputs)
         for earlier, storage in contents.overwriters:
@@ -192,7 +208,9 @@ class Book:
             if graph is not None:
                 self.sight.replaying(graph)
             drew = graph is not None and record.draws.replaying(graph, *self._running())
-            if record.outputs.look() | self._is_stale(record) | drew:
+            cells = self.counters.cells
+            repeats = record.rotation.replaying(cells[cells[LAST_RUN]] == record.slot)
+            if record.outputs.look() | self._is_stale(record) | drew | repeats:
                 self._tell(False)
         if record.looks < _FIRST and len(record.stacks) < _MOST_STACKS:
             record.stacks.add(user_frames()[0])
@@ -208,6 +226,12 @@ class Book:
         if one not in record.replayers and len(record.replayers) < _MOST_REPLAYERS:
             record.replayers[one] = None
             self._tell(False)
+
+    def stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Look for gradients that graphs write and the optimizer, which is about to make an eager step, lacks."""
+        for record in self.graphs:
+            if record.dropped is None and record.gradients.stepping(optimizer, self.replays(record.number)):
+                self._tell(False)
 
     def instantiated(self, record: GraphRecord) -> None:
         """Note that the program instantiated a graph. A graph that was replayed had been instantiated before."""

@@ -47,7 +47,7 @@ class Key:
         """Read the values; `frames` are the user's frames, from the capturing function outwards."""
         self._values: dict[CodeType, dict[str, Any]] = {}
         walk = Walk(frames)
-        self.frozen, self.seeded, self._stores = walk.found, walk.seeded, walk.stores
+        self.frozen, self.seeded, self.drawn, self._stores = walk.found, walk.seeded, walk.drawn, walk.stores
         self.sizes: Sequence[int] = ()
         "The bytes of the memory outside its pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
@@ -127,7 +127,8 @@ class Key:
             if one.is_tied is None:
                 one.is_tied = not one.differs(now)
             # Without a graph for another value, even a value that was never the captured one is a mistake
-            is_sure = one.is_tied or (type(one.value) is float and all(each.value == one.value for each in same))
+            is_only = type(one.value) is float or one.attribute == "training"
+            is_sure = one.is_tied or (is_only and all(each.value == one.value for each in same))
             found = [(now, same)] if is_sure else []
             if one.carrier is not None:
                 # A graph of other sizes was not meant for an object with another number

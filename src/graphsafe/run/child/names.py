@@ -95,6 +95,24 @@ def names_now(frame: FrameType) -> dict[int, list[Name]]:
         return names_in(user_frames_now(frame))
 
 
+def graphed_results(graph: Any, frame: FrameType) -> dict[int, list[Name]]:
+    """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number.
+
+    No variable of the program holds them. Call it with torch functions disabled.
+    """
+    maker = next((one for one in frames_from(frame) if one.f_code.co_name == "make_graphed_callables"), None)
+    shown = {} if maker is None else locals_of(maker)
+    found: dict[int, list[Name]] = {}
+    todo: list[Any] = [shown["func_outputs"]] if shown.get("fwd_graph") is graph else []
+    while todo:
+        value = todo.pop()
+        number = storage_number(value) if issubclass(type(value), torch.Tensor) else None
+        if number is not None:
+            found.setdefault(number, []).append(Name("a result", None, (), weakref.ref(value)))
+        todo += elements_of(value)
+    return found
+
+
 def storage_number(tensor: torch.Tensor) -> int | None:
     """Return the storage's number; `None` for a tensor that has no memory (a wrapper subclass)."""
     try:

@@ -12,11 +12,13 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.generators import Draws
+from graphsafe.run.child.gradients import Gradients
 from graphsafe.run.child.keys import Changed, Key
 from graphsafe.run.child.names import Name
 from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimizers
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
+from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents
 from graphsafe.run.part import Facts, sites
 
@@ -93,6 +95,12 @@ class GraphRecord:
     options: Sequence[OptimizerOption] = ()
     "Numbers of optimizers whose step was captured."
     draws: Draws = field(default_factory=Draws)
+    gradients: Gradients = field(default_factory=Gradients)
+    rotation: Rotation = field(default_factory=Rotation)
+    drawn_before: tuple[Any, ...] = ()
+    "The states of the host's random generators when the capture began."
+    drawn: CallSite | None = None
+    "A captured line that drew from them."
     stale: Changed | None = None
     "The first replay for which the program had another value than the graph."
     subgroups: bool = False
@@ -137,11 +145,19 @@ class GraphRecord:
             "held_outputs": self.outputs.facts(),
             "stale": None if self.stale is None else asdict(self.stale),
             "key": self.key.texts(),
+            "gradients": {"let_go": sites(self.gradients.let_go), "skipped": self.gradients.skipped},
+            "rotated": self._rotated() if self.rotation.is_repeated else None,
+            "drawn": None if self.drawn is None else asdict(self.drawn),
             "generators": self.draws.facts(self.key.seeded),
             "draws_from": self.draws.names,
             "replayed_by": [list(one) for one in self.replayers],
             "passed_over": seen.passed_over(),
         }
+
+    def _rotated(self) -> Facts:
+        names = self.rotation.names
+        line = self.key.rebinding(names)
+        return {"names": [name.text for name in names], "at": None if line is None else asdict(line)}
 
     def repeats(self, earlier: GraphRecord) -> bool:
         """Return whether both graphs do the same work except that one input tensor, of equal size, is another.

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.failure import in_one_line
 from graphsafe.run import part
@@ -88,6 +89,10 @@ class Watch:
             torch.nn.modules.module.register_module_buffer_registration_hook,
         ):
             self._entered.callback(register(self.book.registering).remove)
+        stepping = register_optimizer_step_pre_hook(
+            lambda optimizer, *_: self.book.safely(self.book.stepping, optimizer)
+        )
+        self._entered.callback(stepping.remove)
         self._entered.enter_context(watch_loads(self.book.memories.leaving))
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)

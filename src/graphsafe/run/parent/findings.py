@@ -37,6 +37,9 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         lost_memory(writer)
         writer.keys()
         writer.generators()
+        writer.drawn()
+        writer.rotated()
+        writer.gradients()
         writer.outdated()
         writer.growing()
         writer.refills()
@@ -103,6 +106,47 @@ class _Findings(Writer):
             self.add(
                 "GS503", frame, {}, {"graph": graph.name}, device=device, certain=False, level="warning", text=text
             )
+
+    def drawn(self) -> None:
+        """Add captured lines that draw random numbers on the host."""
+        told = [one for one in self.process.graphs if one.facts["drawn"] and one.count.replays > 1]
+        for graph, *_ in grouped(told, lambda one: line_key([one.facts["drawn"]])):
+            frame = graph.facts["drawn"]
+            words, data = {"expr": text_at(site(frame), None)}, {"graph": graph.name}
+            self.add("GS504", frame, words, data, device=graph.facts["device"], certain=False, region="captured")
+
+    def rotated(self) -> None:
+        """Add buffers that change places in captured code, of graphs that are replayed again on the same values."""
+        for graph in self.process.graphs:
+            told = graph.facts["rotated"]
+            if told is None:
+                continue
+            names = listed(f"`{one}`" for one in told["names"])
+            text = {
+                "message": f"{names} change places while {named(graph)} is captured, and not when it is replayed",
+                "why": "Each replay reads and writes the addresses of the capture. A replay that follows another one "
+                "reads the values with which that one began: the step does not go on.",
+                "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
+                "the buffers and replay them in turn",
+            }
+            frame = told["at"] or last(graph.facts["frames"])
+            data = {"graph": graph.name, "names": told["names"]}
+            self.add("GS703", frame, {}, data, device=graph.facts["device"], certain=False, text=text)
+
+    def gradients(self) -> None:
+        """Add lines that let go of gradients that a graph writes, where an optimizer then made a step without them."""
+        told = [(one, one.facts["gradients"]) for one in self.process.graphs if one.facts["gradients"]["skipped"]]
+        for (graph, one), *_ in grouped(told, lambda pair: line_key(pair[1]["let_go"])):
+            weights = count(one["skipped"], "weight")
+            text = {
+                "message": f"the gradients that {named(graph)} writes are let go of, so the optimizer skips {weights}",
+                "why": "Replays write the gradients of the capture. Each weight's `grad` is None since this line, so "
+                "the optimizer's step finds nothing to do.",
+                "fix": "zero_grad(set_to_none=False), or let zero_grad() be part of the captured step",
+            }
+            data = {"graph": graph.name, "weights": one["skipped"]}
+            frame = one["let_go"][-1]
+            self.add("GS703", frame, {}, data, device=graph.facts["device"], certain=False, text=text)
 
     def outdated(self) -> None:
         """Add writes after which a graph still reads tensors computed from the old values."""

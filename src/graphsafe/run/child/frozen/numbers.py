@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, scope_of
 from graphsafe.run.child.frozen.variables import Variable
 from graphsafe.run.child.generators import SEEDING
+from graphsafe.run.child.host_draws import draws
 from graphsafe.run.child.names import elements_of
 from graphsafe.run.child.source import captured_statements, is_read
 
@@ -82,6 +83,8 @@ class Walk:
         "The variables of the frames that captured code uses."
         self.seeded: CallSite | None = None
         "A line that seeds a generator."
+        self.drawn: CallSite | None = None
+        "A line that draws a random number on the host."
         self.stores: dict[str, CallSite] = {}
         "Attributes that captured code assigns, with the first line that does."
         self._left = _MOST_NODES
@@ -108,8 +111,9 @@ class Walk:
                 self.block(node.body, turn, depth)
             return self.block(node.orelse, scope, depth)
         for target in node.targets if isinstance(node, ast.Assign) else ():
-            if isinstance(target, ast.Attribute):
-                self.stores.setdefault(target.attr, CallSite(scope.path, node.lineno, None))
+            for one in target.elts if isinstance(target, ast.Tuple) else (target,):
+                if isinstance(one, ast.Attribute):
+                    self.stores.setdefault(one.attr, CallSite(scope.path, node.lineno, None))
         if isinstance(node, ast.AugAssign):
             self._use(node.value, scope, place, "number")
         for child in ast.iter_child_nodes(node):
@@ -187,6 +191,8 @@ class Walk:
         """Follow a call; return the parts that it uses itself."""
         if isinstance(call.func, ast.Attribute) and call.func.attr in SEEDING and self.seeded is None:
             self.seeded = CallSite(scope.path, call.lineno, None)
+        if self.drawn is None and draws(scope.origin(call.func).value):
+            self.drawn = CallSite(scope.path, call.lineno, None)
         given = [*call.args, *(one.value for one in call.keywords)]
         inner = scope.bound(call) if depth < _DEEPEST else None
         if inner is not None:
@@ -194,6 +200,7 @@ class Walk:
         elif _is_operation(call.func, scope):
             for one in given:
                 self._use(one, scope, place, "size")
+            self._mode(given, scope, place)
         is_passed_on = inner is not None or (isinstance(call.func, ast.Name) and call.func.id in _SUMMARIES)
         return [call.func, *(one for one in given if not (is_passed_on and is_read(one)))]
 
@@ -202,12 +209,20 @@ class Walk:
         if type(origin.value) in (int, float):
             self._add(node, origin, "number" if type(origin.value) is float else kind, place)
 
+    def _mode(self, given: Sequence[ast.expr], scope: Scope, place: tuple[str, int, int]) -> None:
+        """Note that an operation drops elements because a module trains: `F.dropout(x, self.p, self.training)`."""
+        values = [scope.origin(one) for one in given]
+        if not any(type(one.value) is float and not one.value for one in values):
+            for node, one in zip(given, values, strict=True):
+                if one.attribute == "training" and one.value is True:
+                    self._add(node, replace(one, text=f"{type(one.owner).__name__}.training"), "flag", place)
+
     def _add(self, node: ast.expr, origin: Origin, kind: Kind, place: tuple[str, int, int]) -> None:
         owner = origin.owner
         is_handed = owner is not None and not issubclass(type(owner), (torch.nn.Module, ModuleType, type))
         if len(self.found) >= _MOST or (origin.now is None and not is_handed):
             return
-        if origin.attribute == "training" and issubclass(type(owner), torch.nn.Module):
+        if origin.attribute == "training" and issubclass(type(owner), torch.nn.Module) and not origin.value:
             return  # a graph for evaluation may be replayed while its model trains
         text = origin.text or ast.unparse(node)
         carrier = type(owner) if is_handed else None

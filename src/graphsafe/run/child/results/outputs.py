@@ -71,6 +71,8 @@ _ENOUGH = 3
 
 A variable for the last result, and one for the result before, are fewer.
 """
+_ENOUGH_IN_CONTAINER = 2
+"The same, if a container is known that holds the same results twice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +117,20 @@ class Outputs:
             self._grown += 1
         elif held < self._held:
             self._held, self._grown = held, 0
-        if self._grown < _ENOUGH or held < self._before + _ENOUGH:
+        more = min(self._grown, held - self._before)
+        if more < _ENOUGH_IN_CONTAINER:
             return False
-        self.collected = self._kept_at(user_frames_now(sys._getframe(1)))
-        return True
+        tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
+        line = keeping_line(storage_numbers(tensors), user_frames_now(sys._getframe(1)))
+        if line is not None:
+            self.collected = (line,)
+        elif more >= _ENOUGH:
+            self.collected = user_frames()[0]
+        return bool(self.collected)
 
     def is_held_by_more(self) -> bool:
         """Return whether more variables or attributes hold the outputs than at the first look."""
         return self._before is not None and self.holders() > self._before
-
-    def _kept_at(self, frames: Sequence[FrameType]) -> tuple[CallSite, ...]:
-        tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
-        line = keeping_line(storage_numbers(tensors), frames)
-        return user_frames()[0] if line is None else (line,)
 
     def holders(self) -> int:
         """Return the number of Python references to the tensors, and of tensors that share their memory."""

@@ -1,0 +1,54 @@
+"""Finds gradients that a graph writes and no optimizer reads: the program has let go of them between replays.
+
+`optimizer.zero_grad()` sets each `weight.grad` to None. If the graph holds the backward pass but neither `zero_grad`
+nor the optimizer's step, its replays write the gradients of the capture. The eager step finds none and does nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.report.model import CallSite
+from graphsafe.run.child.names import Name
+
+
+class Gradients:
+    """The gradients among a graph's results, held weakly."""
+
+    def __init__(self, names: Iterable[Name] = ()) -> None:
+        """Take the names of the graph's results; only those of gradients count. Call it with torch functions
+        disabled."""
+        own = [name for name in names if name.way[-1:] == (("attribute", "grad"),)]
+        self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
+        self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]
+        self._replays = 0
+        self.let_go: tuple[CallSite, ...] = ()
+        "The calls that led to the line that let go of the first one."
+        self.skipped = 0
+        "How many weights had no gradient in a step of their optimizer after a replay."
+
+    def _gone(self, _: Any) -> None:
+        if not sys.is_finalizing():
+            with suppress(Exception):
+                self.let_go = self.let_go or user_frames()[0]
+
+    def stepping(self, optimizer: torch.optim.Optimizer, replays: int) -> bool:
+        """Return whether this is the first eager step of an optimizer that finds no gradient after a replay.
+
+        `replays` is the number of the graph's replays so far.
+        """
+        before, self._replays = self._replays, replays
+        if self.skipped or not self.let_go or replays <= before:
+            return False
+        own = {id(weight) for reference in self._weights if (weight := reference()) is not None}
+        given = [one for group in optimizer.param_groups for one in group["params"] if id(one) in own]
+        if all(one.grad is None for one in given):
+            self.skipped = len(given)
+        return bool(self.skipped)

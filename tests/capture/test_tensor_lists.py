@@ -1,0 +1,69 @@
+"""Arguments of kernels over lists of tensors: places that PyTorch does not fill hold old addresses of the host's
+stack."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+pytest.importorskip("torch")
+
+from graphsafe.capture.device.cuda.tensor_lists import without_unused_places
+
+STALE = 0x7F00_DEAD_0000
+KERNEL = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_{}EEENS1_7FunctorE"
+FOREACH = KERNEL.format("18TensorListMetadataILi2")
+FUSED = KERNEL.format("32FusedOptimizerTensorListMetadataILi4")
+SCALARS = KERNEL.format("28TensorListScalarListMetadataIfLi3")
+
+
+def structure(lists: int, room: int, blocks: int, index: type, *more: tuple[str, type]) -> type[ctypes.Structure]:
+    """A kernel's argument, field by field as PyTorch declares it."""
+
+    class Argument(ctypes.Structure):
+        _fields_ = [
+            ("addresses", (ctypes.c_uint64 * room) * lists),
+            ("elements", ctypes.c_int64 * room),
+            *((name, kind * room) for name, kind in more),
+            ("tensor", index * blocks),
+            ("part", ctypes.c_int * blocks),
+        ]
+
+    return Argument
+
+
+def with_first(kind: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    class Argument(ctypes.Structure):
+        _fields_ = [*kind._fields_, ("first", ctypes.c_int)]
+
+    return Argument
+
+
+CASES = [
+    (FOREACH, with_first(structure(2, 64, 320, ctypes.c_uint8))),
+    (FOREACH, with_first(structure(2, 448, 2240, ctypes.c_uint16))),
+    (FUSED, with_first(structure(4, 36, 320, ctypes.c_uint8, ("steps", ctypes.c_uint64)))),
+    (SCALARS, structure(3, 48, 320, ctypes.c_uint8, ("scalars", ctypes.c_float))),
+]
+
+
+@pytest.mark.parametrize(("kernel", "kind"), CASES)
+def test_places_without_a_tensor_are_cleared(kernel: str, kind: type[ctypes.Structure]) -> None:
+    argument = kind()
+    for column in argument.addresses:
+        column[:] = [STALE] * len(column)
+        column[:3] = [0x1000, 0x2000, 0x3000]
+    argument.tensor[:4] = [0, 1, 1, 2]
+    argument.tensor[4] = 9  # of an earlier launch with more blocks
+    cleared = kind.from_buffer_copy(without_unused_places(kernel, 4, bytes(argument)))
+    for column in cleared.addresses:
+        assert list(column[:4]) == [0x1000, 0x2000, 0x3000, 0]
+        assert STALE not in list(column)
+    assert list(cleared.tensor) == list(argument.tensor)
+
+
+def test_other_arguments_stay_as_they_are() -> None:
+    words = (STALE).to_bytes(8, "little") * 10
+    assert without_unused_places("_ZN2at6native29vectorized_elementwise_kernel", 4, words) == words
+    assert without_unused_places(FOREACH, 4, words) == words  # no layout that is known
