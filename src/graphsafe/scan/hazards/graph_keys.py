@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
+    called_name,
     calls_in,
     captures_in,
     is_capture,
@@ -55,15 +56,11 @@ def _capturing(functions: Functions) -> Functions:
         more = {
             last: node
             for last, node in by_last.items()
-            if last not in found and any(_last(call) in found for call in calls_in([node]))
+            if last not in found and any(called_name(call) in found for call in calls_in([node]))
         }
         if not more:
             return found
         found |= more
-
-
-def _last(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
 # keys
@@ -74,7 +71,7 @@ def _lacking(
 ) -> Iterator[Line]:
     """Yield graphs that are captured on demand under a key which lacks a number or an option of the capture."""
     parents = parents_in(function)
-    own = _by_last(functions)
+    own = _bycalled_name(functions)
     for node in parents:
         branch = parents.get(node)
         if not isinstance(node, ast.Assign) or not isinstance(branch, ast.If):
@@ -102,7 +99,7 @@ def _lacking(
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
 
 
-def _by_last(functions: Functions) -> Functions:
+def _bycalled_name(functions: Functions) -> Functions:
     """Return the functions whose last name is unique in the file, by that name."""
     count = Counter(name.rpartition(".")[2] for name in functions)
     return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}
@@ -113,14 +110,16 @@ def _captures_for(
 ) -> Iterator[tuple[ast.Call, Function]]:
     """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, or `runner =
     Runner(n); runner.capture(x); graphs[n] = runner`."""
-    if isinstance(node.value, ast.Call) and _last(node.value) in capturing:
-        yield node.value, capturing[_last(node.value)]
+    if isinstance(node.value, ast.Call) and called_name(node.value) in capturing:
+        yield node.value, capturing[called_name(node.value)]
     if not isinstance(node.value, ast.Name):
         return
     held = node.value.id
     calls = calls_in(branch.body)
-    run = [call for call in calls if dotted(call.func) == f"{held}.{_last(call)}" and _last(call) in capturing]
-    yield from ((call, capturing[_last(call)]) for call in run)
+    run = [
+        call for call in calls if dotted(call.func) == f"{held}.{called_name(call)}" and called_name(call) in capturing
+    ]
+    yield from ((call, capturing[called_name(call)]) for call in run)
     for one in branch.body if run else ():
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and [*map(place, one.targets)] == [held]:
             constructor = functions.get(f"{dotted(one.value.func)}.__init__")
@@ -133,7 +132,7 @@ def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[s
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call):
-            makers = [one for one in functions if one.rpartition(".")[2] == _last(call)]
+            makers = [one for one in functions if one.rpartition(".")[2] == called_name(call)]
             returns = [
                 (maker, inner)
                 for maker in makers
@@ -264,7 +263,7 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     for name, function in table.functions.items() if read else ():
         if name in table.capturing or name in table.preparing - table.replaying:
             continue
-        if any(_last(call) in captures for call in calls_in([function])):
+        if any(called_name(call) in captures for call in calls_in([function])):
             continue
         for _, node in own_nodes(function):
             for target in _targets(node):
@@ -342,7 +341,7 @@ def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
         item = next(filter(is_capture, statement.items), None)
         return item.context_expr if item is not None else None
     value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-    return value if isinstance(value, ast.Call) and _last(value) in capturing else None
+    return value if isinstance(value, ast.Call) and called_name(value) in capturing else None
 
 
 def _loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:

@@ -62,8 +62,8 @@ def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last part of the name of what is called: `step` of `self.runner.step(x)`."""
-    return (dotted(call.func) or "").rpartition(".")[2]
+    """Return the last part of the name of what is called: `step` of `self.runner.step(x)` and of `runner().step(x)`."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
 def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:

@@ -14,12 +14,12 @@ from graphsafe.scan.domain.events import Event, EventKind, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,
+    copy_streams,
     graph_keys,
     kept_graphs,
     kept_outputs,
     lost_memory,
     made_twice,
-    refills,
     stale_replays,
     unproven_graphs,
 )
@@ -63,7 +63,7 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
 
 def _changes(found: Tables) -> Iterator[Line]:
     """Yield the lines that conflict with a replay."""
-    for module in (changed_outside, graph_keys, lost_memory, refills, stale_replays):
+    for module in (changed_outside, graph_keys, lost_memory, copy_streams, stale_replays):
         yield from module.lines(found)
 
 
