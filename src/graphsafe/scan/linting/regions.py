@@ -105,19 +105,22 @@ class Regions:
     def recaptures(self, ref: str, line: int | None = None) -> bool:
         """Return whether a function runs only in calls that may capture again after its change.
 
-        A call that replays before `line` does not see the change.
+        A call that replays before `line` does not see the change, nor does a loop that begins after the capture.
         """
         if line is not None and self._replays_before(ref, line):
             return False
-        waiting, seen = [ref], {ref}
+        waiting, seen = [(ref, line or 0)], {ref}
         while waiting:
-            function = waiting.pop()
-            if not self.may_capture(function):
+            function, at = waiting.pop()
+            captures = [*self._captures_of(function)]
+            if captures and self._loops_after(function, at, max(captures)):
+                return False
+            if not captures:
                 callers = self._calls.callers(function)
                 if not callers:
                     return False
-                waiting += callers - seen
-                seen |= callers
+                waiting += [(caller, called) for caller, called in callers if caller not in seen]
+                seen |= {caller for caller, _ in callers}
         return True
 
     def _replays_before(self, ref: str, line: int) -> bool:
@@ -125,17 +128,29 @@ class Regions:
         calls = (inner for _, inner in own_nodes(node) if isinstance(inner, ast.Call)) if node is not None else ()
         return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
+    def _loops_after(self, ref: str, line: int, captured: int) -> bool:
+        """Return whether a loop around a line begins after the last capture of the function."""
+        node = self._project.function_node(ref)
+        return node is not None and any(
+            isinstance(inner, (ast.For, ast.AsyncFor, ast.While))
+            and captured < inner.lineno <= line <= (inner.end_lineno or inner.lineno)
+            for _, inner in own_nodes(node)
+        )
+
     def may_capture(self, ref: str) -> bool:
         """Return whether a function calls a capturing function, or drops graphs: `self.graphs.clear()`."""
+        return next(self._captures_of(ref), None) is not None
+
+    def _captures_of(self, ref: str) -> Iterator[int]:
+        """Yield the lines of a function that capture or drop graphs."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
                 if name in self._capturing or (name == "clear" and "graph" in holder):
-                    return True
+                    yield inner.lineno
             if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and "graph" in inner.attr:
-                return True
-        return False
+                yield inner.lineno
 
     def is_set_for_captures(self, key: str) -> bool:
         """Return whether a method that captures assigns an attribute, so that each graph has its own value of it."""

@@ -31,6 +31,7 @@ from graphsafe.scan.state.provenance import (
     is_handed_on,
     is_lazy,
     is_made_along,
+    is_made_before_loops,
     is_put_back,
     is_rare,
     is_remade,
@@ -127,7 +128,11 @@ def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:
 def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     root = holder.partition(".")[0]
     return (
-        root == "self" or frame.attributes.is_module(owner.ref) or names_own(frame, root) or is_handed_on(frame, root)
+        root == "self"
+        or frame.attributes.is_module(owner.ref)
+        or names_own(frame, root)
+        or is_handed_on(frame, root)
+        or is_made_before_loops(frame, root)
     )
 
 
