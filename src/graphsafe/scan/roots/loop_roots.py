@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Set
 
-from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, own_nodes
+from graphsafe.scan.hazards.graph_syntax import called_name, calls_in, is_capture, is_plain_replay, own_nodes
 from graphsafe.scan.hazards.replay_site import MEASURES
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
@@ -165,6 +165,12 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
     return holds and isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
+def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
+    """Return whether a loop only replays one graph, with nothing new in its rounds: the loop is a part of one step."""
+    body = loop.body if isinstance(loop, ast.For) else []
+    return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
+
+
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function passes values that it makes itself to a call: a call that only passes on parameters
     says nothing about the kinds of the values."""
@@ -219,9 +225,12 @@ class _File:
                 continue
             loops = self._loops_in(name, facts)
             strength = self._takers.takes.get(name)
-            if loops and not self._steps_outside_loops(name):
+            is_step = bool(loops) and self._steps_outside_loops(name)
+            if loops and not is_step:
                 yield name, loops
-            elif strength in ("replays", "trains") and not self._prepares(name) and self._may_be_called_in_loop(name):
+            elif is_step or (
+                strength in ("replays", "trains") and not self._prepares(name) and self._may_be_called_in_loop(name)
+            ):
                 yield name, ()
         if _SCRIPT.search(self._text) is not None and self._has_own_loop():
             loops = self._loops_in("", None)
@@ -270,20 +279,42 @@ class _File:
 
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
-        captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up.
+        last = self._last_capture(name) if (self._file.captures if facts is None else facts.captures) else 0
+        # A loop in code that captures is a warm-up if it comes before the capture.
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
-            if loop is not None and not is_short(loop) and (strength == "replays" or not captures)
+            if loop is not None and not is_short(loop) and (strength == "replays" or loop.lineno > last)
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
         return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
+
+    def _last_capture(self, name: str) -> int:
+        """Return the last line of a function's captures, calls of `make_graphed_callables` included."""
+        ends = [0]
+        for node in self._takers.parents(name):
+            if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
+                ends.append(node.end_lineno or node.lineno)
+            elif isinstance(node, ast.Call) and called_name(node) == "make_graphed_callables":
+                ends.append(node.lineno)
+        return max(ends)
 
     def _steps_outside_loops(self, name: str) -> bool:
         """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""
         if self._prepares(name) or not self._may_be_called_in_loop(name):
             return False
         return any(
-            loop is None and strength in ("replays", "trains") for _, strength, loop in self._takers.steps_in(name)
+            strength in ("replays", "trains")
+            and (loop is None or (_only_repeats(loop, call) and self._is_called_in_loop(name)))
+            for call, strength, loop in self._takers.steps_in(name)
         )
+
+    def _is_called_in_loop(self, name: str) -> bool:
+        last = name.rpartition(".")[2]
+        loops = [
+            loop
+            for other in self._file.functions
+            for loop in self._takers.parents(other)
+            if isinstance(loop, (ast.For, ast.While)) and not is_short(loop)
+        ]
+        return any(called_name(call) == last for loop in loops for call in calls_in(loop.body))
