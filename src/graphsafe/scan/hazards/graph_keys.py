@@ -37,7 +37,7 @@ def lines(found: Tables) -> Iterator[Line]:
     capturing = _capturing(functions)
     if not capturing:
         return
-    fields = _number_fields(found.tree)
+    fields = _number_names(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
         yield from _in_each_round(name, function, capturing)
@@ -95,7 +95,7 @@ def _lacking(
             if text not in told and not all(is_told(one, told) for one in sources)
         ]
         if lacking:
-            maker = _made_by(entry.slice, function, functions)
+            maker = _made_by(entry.slice, min(lacking), function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
 
 
@@ -127,11 +127,14 @@ def _captures_for(
                 yield one.value, constructor
 
 
-def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function of the file that makes a key: `key = self.key_of(batch)`."""
+def _made_by(
+    key: ast.expr, lacking: str, function: Function, functions: Functions
+) -> tuple[str, str, ast.expr | ast.stmt] | None:
+    """Return the line of another function of the file that makes a key from the object which has the lacking value:
+    `key = self.key_of(batch)`."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
-        if isinstance(call, ast.Call):
+        if isinstance(call, ast.Call) and any(place(one) in (lacking, head(lacking)) for one in _known_to(call)):
             makers = [one for one in functions if one.rpartition(".")[2] == called_name(call)]
             returns = [
                 (maker, inner)
@@ -141,6 +144,12 @@ def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[s
             ]
             return (returns[0][0], "key-lacks", returns[0][1]) if len(returns) == 1 else None
     return None
+
+
+def _known_to(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the object of a call's method, and the call's arguments."""
+    yield from (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
+    yield from (*call.args, *(word.value for word in call.keywords))
 
 
 def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
@@ -178,7 +187,7 @@ def _frozen(
             continue
         if _only_counts_rounds(parameter.arg, made):
             found.pop(text, None)
-        elif parameter.arg in taken:
+        elif parameter.arg in taken or _is_number_here(value, parameter, fields):
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
             # A key must contain `request.size` itself; `request` would not do.
             found[text] = {
@@ -212,15 +221,27 @@ def _number_parameters(function: Function) -> Set[str]:
     return by_default | {one.arg for one in parameters(function) if _is_number(one)}
 
 
-def _number_fields(tree: ast.Module) -> Set[str]:
-    """Return the fields that every declaring class of the file declares as numbers or texts."""
+def _number_names(tree: ast.Module) -> Set[str]:
+    """Return the names of fields and parameters that are numbers or texts wherever the file declares them."""
     declared = [
         (node.target.id, _names_number(node.annotation))
         for cls in inside(tree, ast.ClassDef)
         for node in cls.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
+    for function in (*inside(tree, ast.FunctionDef), *inside(tree, ast.AsyncFunctionDef)):
+        numbers = _number_parameters(function)
+        declared += [
+            (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation
+        ]
     return {name for name, is_number in declared if is_number} - {name for name, is_number in declared if not is_number}
+
+
+def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
+    """Return whether an undeclared parameter gets a number: other functions or classes of the file declare its name, or
+    the attribute that is passed, as one."""
+    is_field = isinstance(value, ast.Attribute) and value.attr in numbers
+    return parameter.annotation is None and (is_field or parameter.arg in numbers)
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:
