@@ -16,7 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements, targets
 from graphsafe.scan.hazards.kept_outputs import called_objects
 from graphsafe.scan.symbols.index import dotted
 
@@ -189,14 +189,14 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
         loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
         groups = {place(loop.target) for loop in loops} - {None}
         for node in nodes:
-            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            target = next(iter(targets(node)), None)
             if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
                 continue
             is_group = place(target.value) in groups or (
                 isinstance(target.value, ast.Subscript) and _is_groups(target.value.value)
             )
             if is_group and target.slice.value in FROZEN_OPTIONS:
-                assert isinstance(node, ast.Assign)
+                assert isinstance(node, ast.stmt)
                 yield Line(name, "rate-changed", node, ast.unparse(target))
 
 

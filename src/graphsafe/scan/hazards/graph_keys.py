@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
@@ -22,7 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
@@ -161,7 +161,7 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
         for node in methods
         if node.name not in CONSTRUCTORS and table is not None and table not in ast.unparse(node)
         for _, inner in own_nodes(node)
-        for target in _targets(inner)
+        for target in targets(inner)
         if isinstance(target, ast.Attribute) and (text := place(target)) is not None
     }
 
@@ -287,7 +287,7 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
         if any(called_name(call) in captures for call in calls_in([function])):
             continue
         for _, node in own_nodes(function):
-            for target in _targets(node):
+            for target in targets(node):
                 if isinstance(target, ast.Attribute) and (text := place(target)) in read:
                     assert isinstance(node, ast.stmt) and text is not None
                     yield Line(name, "number-changed", node, text)
@@ -296,13 +296,7 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
 def _stored(function: Function) -> Iterator[str]:
     constructor = function.name in CONSTRUCTORS
     for _, node in own_nodes(function) if not constructor else ():
-        yield from filter(None, map(place, _targets(node)))
-
-
-def _targets(node: ast.AST) -> Sequence[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return [part for target in node.targets for part in elements(target)]
-    return [node.target] if isinstance(node, ast.AugAssign) else []
+        yield from filter(None, map(place, targets(node)))
 
 
 def _read_by_captures(table: GraphTensors) -> set[str]:

@@ -263,6 +263,13 @@ def elements(target: ast.expr) -> Sequence[ast.expr]:
     return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
+def targets(node: ast.AST) -> Sequence[ast.expr]:
+    """Return the targets of a plain or augmented assignment, those of a tuple one by one."""
+    if isinstance(node, ast.Assign):
+        return [part for target in node.targets for part in elements(target)]
+    return [node.target] if isinstance(node, ast.AugAssign) else []
+
+
 def _functions(scope: Function | ast.ClassDef, name: str) -> Iterator[tuple[str, Function]]:
     if not isinstance(scope, ast.ClassDef):
         yield name, scope

@@ -41,6 +41,7 @@ from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+WARM = re.compile("warm", re.I)
 
 
 def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
@@ -55,8 +56,10 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
         yield name, _event("StreamOp", how, node, ast.unparse(node))
+    capturing = {name for table in found.all for name in table.capturing - table.replaying}
     for name, how, at, text, confidence in _changes(found) if not measures else ():
-        if not MEASURES.search(name):
+        # `warm_and_capture` makes the graph that other functions replay.
+        if not MEASURES.search(WARM.sub("", name) if name in capturing else name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
 
