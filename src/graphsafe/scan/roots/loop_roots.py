@@ -279,25 +279,29 @@ class _File:
 
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
-        last = self._last_capture(name) if (self._file.captures if facts is None else facts.captures) else 0
-        # A loop in code that captures is a warm-up if it comes before the capture.
+        captures = self._file.captures if facts is None else facts.captures
+        # A loop in code that captures is a warm-up, unless it trains or replays afterwards.
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
-            if loop is not None and not is_short(loop) and (strength == "replays" or loop.lineno > last)
+            if loop is not None
+            and not is_short(loop)
+            and (
+                strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))
+            )
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
         return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
 
-    def _last_capture(self, name: str) -> int:
-        """Return the last line of a function's captures, calls of `make_graphed_callables` included."""
-        ends = [0]
-        for node in self._takers.parents(name):
-            if isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)):
-                ends.append(node.end_lineno or node.lineno)
-            elif isinstance(node, ast.Call) and called_name(node) == "make_graphed_callables":
-                ends.append(node.lineno)
-        return max(ends)
+    def _is_after_captures(self, name: str, loop: ast.stmt) -> bool:
+        """Return whether a loop begins after the captures of its function, which may be `make_graphed_callables`."""
+        ends = [
+            node.end_lineno or node.lineno
+            for node in self._takers.parents(name)
+            if (isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)))
+            or (isinstance(node, ast.Call) and called_name(node) == "make_graphed_callables")
+        ]
+        return bool(ends) and max(ends) < loop.lineno
 
     def _steps_outside_loops(self, name: str) -> bool:
         """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""
