@@ -105,8 +105,17 @@ VIEWS = frozenset(
 "Methods and attributes that share the memory of their tensor."
 
 
+def entry(node: ast.expr) -> str | None:
+    """Return the text of an entry of an object's table under any key: `self.outs[]` of `self.outs[n]`."""
+    if not isinstance(node, ast.Subscript) or isinstance(node.slice, (ast.Slice, ast.Tuple)):
+        return None
+    base = place(node.value)
+    return f"{base}[]" if base is not None and base.startswith("self.") else None
+
+
 def viewed(node: ast.expr) -> str | None:
-    """Return the tensor whose memory an expression shares: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`."""
+    """Return the tensor whose memory an expression shares: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`,
+    `self.outs[]` of `self.outs[n][:k]`."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
         # An attribute `self.view` that is not called is a tensor of that name.
@@ -115,7 +124,7 @@ def viewed(node: ast.expr) -> str | None:
         elif isinstance(node, ast.Subscript) and place(node) is None and _is_basic(node.slice):
             node = node.value
         else:
-            return place(node)
+            return place(node) or entry(node)
 
 
 def _is_basic(index: ast.expr) -> bool:

@@ -16,6 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
     captures,
+    entry,
     is_plain_replay,
     is_view_of,
     own_nodes,
@@ -223,7 +224,7 @@ def note_captured(found: GraphTensors, block: CaptureBlock | Function) -> None:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
-        found.outputs.update(filter(None, map(place, _bound_by(inner))))
+        found.outputs.update(filter(None, (place(one) or entry(one) for one in _bound_by(inner))))
         changed = _changed_by(inner)
         if changed is not None:
             found.updated.add(changed)
