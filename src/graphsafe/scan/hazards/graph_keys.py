@@ -229,7 +229,8 @@ def _number_names(tree: ast.Module) -> Set[str]:
         for node in cls.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
-    for function in (*inside(tree, ast.FunctionDef), *inside(tree, ast.AsyncFunctionDef)):
+    functions: list[Function] = [*inside(tree, ast.FunctionDef), *inside(tree, ast.AsyncFunctionDef)]
+    for function in functions:
         numbers = _number_parameters(function)
         declared += [
             (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation

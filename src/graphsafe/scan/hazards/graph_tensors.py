@@ -163,14 +163,20 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
     for names in (found.inputs, found.outputs, found.updated):
         names.intersection_update([name for name in names if name.startswith("self.") is is_class])
     if found.inputs or found.outputs:
-        found.functions.update(_functions(scope, name))
-        filled = {text for node in found.functions.values() for text in _filled(node)}
-        known = found.inputs | found.outputs | {text for text in filled if text.startswith("self.") is is_class}
-        for qualified, function in found.functions.items():
-            if function not in found.captured:
-                _note_touches(found, qualified, function, known)
-        _note_preparing(found, is_class)
+        note_uses(found, scope, name)
     return found
+
+
+def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) -> None:
+    """Add the functions of a table's owner, and their lines that use its tensors."""
+    is_class = isinstance(scope, ast.ClassDef)
+    found.functions.update(_functions(scope, name))
+    filled = {text for node in found.functions.values() for text in _filled(node)}
+    known = found.inputs | found.outputs | {text for text in filled if text.startswith("self.") is is_class}
+    for qualified, function in found.functions.items():
+        if function not in found.captured:
+            _note_touches(found, qualified, function, known)
+    _note_preparing(found, is_class)
 
 
 def _captured_methods(scope: ast.ClassDef, blocks: Sequence[CaptureBlock]) -> Iterator[Function]:
@@ -262,6 +268,14 @@ def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
 
 def elements(target: ast.expr) -> Sequence[ast.expr]:
     return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one."""
+    for target in node.targets:
+        names, values = elements(target), elements(node.value)
+        fits = len(names) == len(values)
+        yield from ((name, values[i] if fits else node.value) for i, name in enumerate(names))
 
 
 def targets(node: ast.AST) -> Sequence[ast.expr]:

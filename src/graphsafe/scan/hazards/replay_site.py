@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, EventKind, span_of
@@ -16,6 +17,7 @@ from graphsafe.scan.hazards import (
     changed_outside,
     copy_streams,
     graph_keys,
+    handed_tensors,
     kept_graphs,
     kept_outputs,
     lost_memory,
@@ -33,7 +35,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     written,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, tables
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
@@ -44,11 +46,17 @@ MEASURES = re.compile(r"bench|profil|warm|test", re.I)
 WARM = re.compile("warm", re.I)
 
 
-def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
-    """Yield the qualified function and the event of each line at fault."""
+def events(
+    tree: ast.Module, module: str, helpers: handed_tensors.Helpers = MappingProxyType({})
+) -> Iterator[tuple[str, Event]]:
+    """Yield the qualified function and the event of each line at fault.
+
+    `helpers` are imported functions that capture.
+    """
     measures = bool(MEASURES.search(module.rpartition(".")[2]))
     found = tables(tree)
     kept_graphs.note(found)
+    handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
     for name, function, known in found.functions:
         site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
@@ -79,7 +87,23 @@ def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
 def placed_events(project: Project, path: str) -> dict[Place, Event]:
     """Return the events around the replays of graphs in a file, in hot and in cold code."""
     file = project.file(path)
-    return _placed(path, events(parse(project.source(path).text), file.module)) if file is not None else {}
+    if file is None:
+        return {}
+    return _placed(path, events(parse(project.source(path).text), file.module, dict(_imported_helpers(project, path))))
+
+
+def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
+    """Yield the imported functions that capture, and constructors that do, by the names that the file gives them."""
+    file = project.files.index(path)
+    for name in file.imports if file is not None else ():
+        binding = project.resolve(file, name) if file is not None else None
+        if binding is None or binding.kind not in ("function", "class"):
+            continue
+        ref = binding.ref if binding.kind == "function" else project.find_method(binding.ref, "__init__")
+        facts = project.function_facts(ref) if ref is not None else None
+        node = project.function_node(ref) if ref is not None and facts is not None and facts.captures else None
+        if node is not None:
+            yield name, node
 
 
 def placed_metadata(project: Project, path: str) -> dict[Place, Event]:
@@ -122,9 +146,9 @@ class _Site:
         yield from self._waits()
 
     def _rebound(self, node: ast.Assign) -> Iterator[Event]:
-        for target in node.targets:
+        for target, value in bindings(node):
             text = place(target)
-            if text is None or text not in self._inputs or is_host(node.value) or is_view_of(node.value, text):
+            if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node):
                 yield _event("AttrWrite", "input-rebound", node, text)

@@ -62,8 +62,13 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
                 and isinstance(touch.node, ast.Assign)
                 and not is_host(touch.node.value)
             ):
-                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value)
+                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value) or _is_beside_fill(table, touch)
                 yield Line(touch.function, "input-rebound", touch.node, name, "likely" if certain else "possible")
+
+
+def _is_beside_fill(table: GraphTensors, touch: Touch) -> bool:
+    """Return whether the function fills another input of the graph in place, so that it surely provides inputs."""
+    return any(one.function == touch.function for name in table.inputs for one in table.of(name, "filled"))
 
 
 def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
