@@ -39,7 +39,7 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                 yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
-                event = _number(write, uses.get(write.key, ()), graphs) or _tensor(write, log, graphs)
+                event = _number(write, uses.get(write.key, ()), log, graphs) or _tensor(write, log, graphs)
                 if event is not None:
                     yield Change(write, event)
                     break
@@ -63,7 +63,7 @@ def _outlasts_steps(write: Write) -> bool:
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
 
-def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:
+def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event of a changed number, if captured code has computed with the old number."""
     value = write.value
     # A value that replaces a number counts as a number unless something contradicts.
@@ -73,8 +73,10 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    # A number that selects a branch often selects the graph too, with one graph for each branch.
-    seen = [use for use in uses if use.kind != "branch"]
+    # A number that selects a branch often selects the graph too, with one graph for each branch. But code around the
+    # graphs must read the number for that.
+    chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in log.readers.get(write.key, ()))
+    seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
