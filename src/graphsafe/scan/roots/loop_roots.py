@@ -285,7 +285,7 @@ class _File:
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
             if loop is not None
-            and not is_short(loop)
+            and (not is_short(loop) or (strength == "replays" and not captures))
             and (
                 strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))
             )

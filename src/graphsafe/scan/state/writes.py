@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.held import entry
+from graphsafe.scan.domain.held import entry, weights
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
@@ -14,6 +14,7 @@ from graphsafe.scan.domain.values import (
     Instance,
     Number,
     Sequence,
+    Tensor,
     Value,
     as_tensor,
     describe,
@@ -166,6 +167,14 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
                 lasting=outlasts(frame, option, held.value),
             )
             return
+
+
+def write_weights(frame: Frame, module: Value, text: str, value: Value, node: ast.AST) -> None:
+    """Record that all parameters of a module get other memory: `for p in model.parameters(): p.data = …`."""
+    for option in options(module) if frame.hot or frame.between else ():
+        if type(option) is Instance and frame.attributes.is_module(option.ref):
+            key = weights(option.ref)
+            write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
 
 
 def write_global(
