@@ -137,12 +137,31 @@ class Regions:
             for _, inner in own_nodes(node)
         )
 
-    def may_capture(self, ref: str) -> bool:
-        """Return whether a function calls a capturing function, or drops graphs: `self.graphs.clear()`."""
-        return next(self._captures_of(ref), None) is not None
+    def captures_after(self, ref: str, line: int) -> bool:
+        """Return whether a function may capture after a line that changes weights, or each of its callers does so in
+        the statements that follow the call."""
+        captures = [*self._captures_of(ref)]
+        if captures:
+            return not self._loops_after(ref, line, max(captures))
+        callers = self._calls.callers(ref)
+        return bool(callers) and all(self._captures_next(caller, called) for caller, called in callers)
+
+    def _captures_next(self, ref: str, line: int) -> bool:
+        """Return whether a statement captures that follows another one in its block, under no condition."""
+        node = self._project.function_node(ref)
+        captures = {*self._captures_of(ref)} if node is not None else set()
+        return any(
+            isinstance(one, (ast.Expr, ast.Assign)) and one.lineno in captures and first.lineno <= line
+            for _, around in (own_nodes(node) if node is not None and captures else ())
+            for name in ("body", "orelse")
+            if isinstance(block := getattr(around, name, None), list)
+            for position, first in enumerate(block)
+            if line <= (first.end_lineno or first.lineno)
+            for one in block[position + 1 :]
+        )
 
     def _captures_of(self, ref: str) -> Iterator[int]:
-        """Yield the lines of a function that capture or drop graphs."""
+        """Yield the lines of a function that call a capturing function, or drop graphs: `self.graphs.clear()`."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():
             if isinstance(inner, ast.Call):
