@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -72,6 +73,24 @@ def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             return True
     return False
+
+
+MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+_FEW = 16
+"A loop of at most this many rounds warms up, or shows an example."
+
+
+def is_short(loop: ast.stmt) -> bool:
+    """Return whether a loop has a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    if isinstance(loop.iter, (ast.Tuple, ast.List)):
+        return len(loop.iter.elts) <= _FEW
+    text = ast.unparse(loop.iter)
+    if MEASURES.search(text):
+        return True
+    rounds = re.fullmatch(r"range\((\d+)\)", text)
+    return rounds is not None and int(rounds[1]) <= _FEW
 
 
 def is_capture(item: ast.withitem) -> bool:

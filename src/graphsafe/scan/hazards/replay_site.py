@@ -26,6 +26,7 @@ from graphsafe.scan.hazards import (
     unproven_graphs,
 )
 from graphsafe.scan.hazards.graph_syntax import (
+    MEASURES,
     Function,
     Line,
     is_host,
@@ -42,7 +43,6 @@ from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
-MEASURES = re.compile(r"bench|profil|warm|test", re.I)
 WARM = re.compile("warm", re.I)
 
 

@@ -10,11 +10,18 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Set
 
-from graphsafe.scan.hazards.graph_syntax import called_name, calls_in, is_capture, is_plain_replay, own_nodes
-from graphsafe.scan.hazards.replay_site import MEASURES
+from graphsafe.scan.hazards.graph_syntax import (
+    MEASURES,
+    called_name,
+    calls_in,
+    is_capture,
+    is_plain_replay,
+    is_short,
+    own_nodes,
+)
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
+from graphsafe.scan.roots.step_takers import Body, StepTakers
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 Loops = tuple[int, ...]
@@ -280,7 +287,8 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up, unless it trains or replays afterwards.
+        # A loop in code that captures is a warm-up, unless it trains or replays afterwards. Of a loop with a few rounds
+        # only the changes of state count (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
