@@ -37,7 +37,7 @@ class _Order:
     recorded: dict[Name, set[Name]] = field(default_factory=dict)
     "Stream -> the events that are recorded on it."
     handed: set[Name] = field(default_factory=set)
-    "Streams that are passed on or kept under another name, so that waits elsewhere are possible."
+    "Streams and events that are passed on or kept under another name, so that waits elsewhere are possible."
     busy: set[Name] = field(default_factory=set)
     "Streams on which the code does more than copy."
     stops: bool = False
@@ -46,7 +46,7 @@ class _Order:
     def is_followed(self, stream: Name) -> bool:
         """Return whether some code may wait for the work of a stream."""
         known = {stream, *self.recorded.get(stream, ())}
-        return self.stops or stream in self.handed | self.busy or any(_among(one, self.awaited) for one in known)
+        return self.stops or stream in self.busy or any(_among(one, self.awaited | self.handed) for one in known)
 
 
 def lines(found: Tables) -> Iterator[Line]:
@@ -115,6 +115,8 @@ def _note_use(
 ) -> None:
     """Note a stream or event that is passed to a call of unknown effect, returned, or bound to another name."""
     parent = parents.get(node)
+    while isinstance(parent, ast.Subscript):
+        parent = parents.get(parent)
     method = called_name(parent) if isinstance(parent, ast.Call) else ""
     known = isinstance(parent, ast.Attribute) or method in WAITS | RECORDS | _TRANSFERS
     if not known and isinstance(parent, (ast.Call, ast.Return, ast.Assign, ast.keyword, ast.Tuple, ast.List)):

@@ -54,6 +54,8 @@ class GraphTensors:
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     blocks: list[CaptureBlock] = field(default_factory=list)
+    handing: list[ast.Call] = field(default_factory=list)
+    "Calls of helpers that capture their arguments."
     captured: list[Function] = field(default_factory=list)
     "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
@@ -231,9 +233,7 @@ def note_captured(found: GraphTensors, block: CaptureBlock | Function) -> None:
                 if place(value) is None:
                     found.parts.add(text)
         found.outputs.update(filter(None, (place(one) or entry(one) for one in _bound_by(inner))))
-        changed = _changed_by(inner)
-        if changed is not None:
-            found.updated.add(changed)
+        found.updated.update(_changed_by(inner))
     found.inputs -= found.outputs
 
 
@@ -248,16 +248,24 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     return [node.value] if isinstance(node, ast.Assign) else []
 
 
-def _changed_by(node: ast.AST) -> str | None:
-    """Return the tensor that a call changes in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`."""
-    if not isinstance(node, ast.Call):
-        return None
-    out = next((word.value for word in node.keywords if word.arg == "out"), None)
-    if out is not None:
-        return viewed(out)
-    function = node.func
-    in_place = isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr)
-    return viewed(function.value) if in_place and isinstance(function, ast.Attribute) else None
+def _changed_by(node: ast.AST) -> Iterator[str]:
+    """Yield the tensors that a line changes in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`, `self.x[:n] =
+    y`."""
+    changed: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and _is_part(one)]
+    elif isinstance(node, ast.Call):
+        changed += [word.value for word in node.keywords if word.arg == "out"]
+        function = node.func
+        if isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr):
+            changed.append(function.value)
+    yield from filter(None, map(viewed, changed))
+
+
+def _is_part(target: ast.Subscript) -> bool:
+    """Return whether a target is a part of a tensor, by a slice, and no entry of a table."""
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    return any(isinstance(part, ast.Slice) for part in parts)
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:

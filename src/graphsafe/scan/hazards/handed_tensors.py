@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import Function, calls_in, captures_in, in_loop, own_nodes, parents_in, place
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_uses
-from graphsafe.scan.hazards.key_names import matched, parameters
+from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
@@ -32,17 +32,17 @@ def _is_plain(name: str) -> bool:
 def note(found: Tables, helpers: Helpers) -> None:
     """Add a table for each function, and each class, that hands tensors to a helper."""
     classes = {node.name: node for node in found.tree.body if isinstance(node, ast.ClassDef)}
-    handed: dict[str, dict[str, None]] = {}
+    handed: dict[str, list[tuple[str, ast.Call]]] = {}
     for name, function, _ in found.functions if helpers else ():
-        for text in _handed(function, helpers):
+        for text, call in _handed(function, helpers):
             owner = name.rpartition(".")[0] if text.startswith("self.") else name
-            handed.setdefault(owner, {})[text] = None
+            handed.setdefault(owner, []).append((text, call))
     own = {name: node for name, node, _ in found.functions}
-    for owner, texts in handed.items():
+    for owner, given in handed.items():
         scope = classes.get(owner) or own.get(owner)
         if scope is None:
             continue
-        table = GraphTensors(scope, inputs=set(texts))
+        table = GraphTensors(scope, inputs={text for text, _ in given}, handing=[call for _, call in given])
         note_uses(table, scope, owner)
         if table.replaying:
             found.all.append(table)
@@ -51,20 +51,28 @@ def note(found: Tables, helpers: Helpers) -> None:
                     found.functions[position] = name, function, [*known, table]
 
 
-def _handed(function: Function, helpers: Helpers) -> Iterator[str]:
-    """Yield the caller's names of the tensors that it hands to helpers outside of its loops."""
+def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the caller's names of the tensors that it hands to helpers outside of its loops, each with the call."""
     parents = parents_in(function)
     aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
     for call in [node for node in parents if isinstance(node, ast.Call)]:
         helper = helpers.get(dotted(call.func) or "")
         if helper is None or helper is function or in_loop(call, parents):
             continue
-        for value, parameter in matched(call, helper):
-            if parameter.arg in _captured(helper):
-                for one in value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]:
-                    text = place(one)
-                    if text is not None and text not in aliases and text.count(".") < 2:
-                        yield text
+        for value in _given(call, helper):
+            for one in value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]:
+                text = place(one)
+                if text is not None and text not in aliases and text.count(".") < 2:
+                    yield text, call
+
+
+def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
+    """Yield the arguments that the captured code of a helper reads, those of `*args` one by one."""
+    read = _captured(helper)
+    yield from (value for value, parameter in matched(call, helper) if parameter.arg in read)
+    if helper.args.vararg is not None and helper.args.vararg.arg in read:
+        taken = len([*helper.args.posonlyargs, *helper.args.args]) - (helper.name == "__init__")
+        yield from call.args[taken:]
 
 
 @memoize_on_node
@@ -84,4 +92,5 @@ def _captured(helper: ast.AST) -> Set[str]:
         node.id for _, node in own_nodes(helper) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called_names}
-    return frozenset({one.arg for one in parameters(helper)} & read - stored)
+    given = {one.arg for one in ast.walk(helper.args) if isinstance(one, ast.arg)}
+    return frozenset(given & read - stored)

@@ -129,7 +129,7 @@ class _Site:
         self._parts = set().union(*(known.parts for known in captured))
         self._outputs = set().union(*(known.outputs for known in captured))
         self._overwritten = set().union(*(known.overwritten for known in captured))
-        self._captures = [block for known in captured for block in known.blocks]
+        self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
@@ -260,7 +260,7 @@ class _Site:
             loop = self._shared_loop(node, replay)
             if not self._compatible(node, replay) or not (replay.lineno > node.lineno or loop is not None):
                 continue
-            if any(_holds(loop or self._function, block) and block.lineno > node.lineno for block in self._captures):
+            if any(_holds(loop or self._function, one) and one.lineno > node.lineno for one in self._captures):  # type: ignore[attr-defined]
                 continue
             return True
         return False
