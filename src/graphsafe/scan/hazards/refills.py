@@ -14,6 +14,7 @@ from graphsafe.scan.sources.source import parse
 
 _HOST_WAITS = frozenset("synchronize query item tolist cpu numpy".split())
 "Methods after which the host knows that earlier work is done."
+_ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
 _FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
 "Matches the text after a host tensor's name if the code writes into the tensor."
 _LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
@@ -27,10 +28,16 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     path = ref.partition("::")[0]
     files = frame.project.files
     writers = [line for line in files.source(path).lines if re.search(rf"\.{re.escape(name)}{_FILLS.pattern}", line)]
-    function = frame.function.partition(".<")[0]
-    trees = {one: parse(files.source(one).text) for one in sorted({path, frame.path})} if writers else {}
-    if writers and not any(_waits(tree, function, name) for tree in trees.values()):
+    if writers and not any(_may_wait(frame, one, name) for one in sorted({path, frame.path})):
         frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
+
+
+def _may_wait(frame: Frame, path: str, pinned: str) -> bool:
+    """Return whether a file may wait between two rounds. Only a file that replays shows the loops around the copy."""
+    file = frame.project.files.index(path)
+    if file is None or not file.replays:
+        return bool(frame.project.files.search(path, _ANY_WAIT))
+    return _waits(parse(frame.project.files.source(path).text), frame.function.partition(".<")[0], pinned)
 
 
 def _waits(tree: ast.Module, function: str, pinned: str) -> bool:
