@@ -38,6 +38,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
+from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
@@ -89,7 +90,8 @@ def placed_events(project: Project, path: str) -> dict[Place, Event]:
     file = project.file(path)
     if file is None:
         return {}
-    return _placed(path, events(parse(project.source(path).text), file.module, dict(_imported_helpers(project, path))))
+    tree = spelled_out(parse(project.source(path).text))
+    return _placed(path, events(tree, file.module, dict(_imported_helpers(project, path))))
 
 
 def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
