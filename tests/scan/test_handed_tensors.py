@@ -147,3 +147,127 @@ def test_inputs_in_a_namespace_are_refilled(tmp_path: Path) -> None:
 
 def test_outputs_of_a_table_are_not_kept_without_a_copy(tmp_path: Path) -> None:
     assert marked(tmp_path, {"a.py": SLOTS.format(feed="self.inputs.gate.copy_(gate)", copy="")}) == ["GS706"]
+
+
+TABLE = """\
+import torch
+
+
+class Decoder:
+    def __init__(self, net, size, line):
+        self.net, self.line = net, line
+        self.shared = dict(
+            tokens=torch.zeros(size, dtype=torch.long, device="cuda"),
+            places=torch.zeros(size, dtype=torch.long, device="cuda"),
+            marks=torch.zeros(size, 64, device="cuda"),
+        )
+
+    def record(self, size):
+        s = self.shared
+        self.net(s["tokens"][:size], s["places"][:size])
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=self.line):
+            s["marks"][:size] = self.net(s["tokens"][:size], s["places"][:size])
+
+    def decode(self, tokens, places):
+        mine = self.shared
+        mine["tokens"][: len(tokens)].copy_(tokens)
+        {places}
+        self.graph.replay()
+        return mine["marks"][: len(tokens)]{copy}
+
+
+class Loop:
+    def __init__(self, decoder: Decoder):
+        self.decoder = decoder
+        self.trace = []
+
+    def advance(self, tokens, places):
+        marks = self.decoder.decode(tokens, places)
+        self.trace.append(marks)  # mark
+        return marks.argmax(-1)
+"""
+FILLED = 'mine["places"][: len(places)].copy_(places)'
+
+
+@pytest.mark.parametrize(
+    ("places", "copy", "expected"),
+    [
+        (FILLED, ".clone()", []),
+        ('mine["places"] = places  # mark', ".clone()", ["GS707"]),
+        (FILLED, "", ["GS706"]),
+    ],
+)
+def test_methods_may_name_a_part_of_their_object_differently(
+    tmp_path: Path, places: str, copy: str, expected: list[str]
+) -> None:
+    assert marked(tmp_path, {"decoder.py": TABLE.format(places=places, copy=copy)}) == expected
+
+
+SPREAD = """\
+import torch
+
+
+class Recorded:
+    def __init__(self, fn, *inputs):
+        fn(*inputs)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream()):
+            self.result = fn(*inputs)
+
+    def replay(self):
+        self.graph.replay()
+        return self.result.clone()
+
+
+class Solver:
+    def __init__(self, operator, right):
+        self.guess = torch.zeros_like(right)
+        self.rest = right.clone()
+        self.once = Recorded(operator, self.guess, self.rest)
+
+    def solve(self, rounds: int):
+        for _ in range(rounds):
+            change = self.once.replay()
+            self.guess.add_(change)
+            {line}  # mark
+        return self.guess.clone()
+"""
+
+
+def test_a_helper_may_take_its_inputs_one_by_one(tmp_path: Path) -> None:
+    assert marked(tmp_path, {"a.py": SPREAD.format(line="self.rest = self.rest - change")}) == ["GS707"]
+    assert marked(tmp_path, {"a.py": SPREAD.format(line="self.rest.sub_(change)")}) == []
+
+
+PREPARED = """\
+import torch
+
+
+def bands(wave):
+    spectrum = torch.fft.rfft(wave)
+    return spectrum.abs()
+
+
+class Listener:
+    def __init__(self, net, size):
+        self.net = net
+        self.wave = torch.zeros(size, device="cuda")
+
+    def warm_and_record(self, line):
+        loud = {made}  # mark
+        self.net(loud)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=line):
+            self.word = self.net({read})
+
+    def hear(self, wave):
+        self.wave.copy_(wave)
+        self.graph.replay()
+        return self.word.clone()
+"""
+
+
+def test_a_function_computes_an_input_once_before_the_capture(tmp_path: Path) -> None:
+    assert marked(tmp_path, {"a.py": PREPARED.format(made="bands(self.wave)", read="loud")}) == ["GS705"]
+    assert marked(tmp_path, {"a.py": PREPARED.format(made="bands(self.wave)", read="bands(self.wave)")}) == []
