@@ -36,7 +36,8 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
     captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
         bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
-        uses = [node for node in names if node.id == text]
+        # `mask /= n` changes the tensor in place.
+        uses = [node for node in names if node.id == text and not isinstance(parents.get(node), ast.AugAssign)]
         stored = [node for node in uses if isinstance(node.ctx, ast.Store)]
         if len(bound) != 1 or len(stored) != 1 or bound[0].lineno > block.lineno or not _makes(bound[0].value, makers):
             continue

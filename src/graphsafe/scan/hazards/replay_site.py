@@ -181,12 +181,12 @@ class _Site:
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
             return
         sometimes = self._fills_sometimes(node, text or "")
-        if text in self._parts and not sometimes:
+        # A step writes into its cache at each given slot, so a stale slot number corrupts another request.
+        writes = "slot" in (text or "").rpartition(".")[2]
+        if text in self._parts and not (sometimes or writes):
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
             # padding rows.
             return
-        # A step writes into its cache at each given slot, so a stale slot number corrupts another request.
-        writes = "slot" in (text or "").rpartition(".")[2]
         confidence: Confidence = "likely" if writes or sometimes or self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
