@@ -30,7 +30,7 @@ FOUND = {
     "fresh5": 84,
     "fresh6": 78,
     "fresh7": 37,
-    "fresh8": 58,
+    "fresh8": 60,
     "fresh9": 40,
 }
 "Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59, 32, 49 and 33 were at first sight."
