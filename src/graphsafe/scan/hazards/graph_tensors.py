@@ -279,11 +279,15 @@ def elements(target: ast.expr) -> Sequence[ast.expr]:
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one."""
+    """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one.
+
+    What `a, b = kept[n]` takes out of an object is left out.
+    """
     for target in node.targets:
-        names, values = elements(target), elements(node.value)
-        fits = len(names) == len(values)
-        yield from ((name, values[i] if fits else node.value) for i, name in enumerate(names))
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            yield target, node.value
+        elif isinstance(node.value, (ast.Tuple, ast.List)) and len(target.elts) == len(node.value.elts):
+            yield from zip(target.elts, node.value.elts, strict=True)
 
 
 def targets(node: ast.AST) -> Sequence[ast.expr]:
