@@ -131,3 +131,60 @@ def test_the_number_of_warm_up_rounds_is_no_part_of_a_graph(tmp_path: Path) -> N
     )
     (tmp_path / "server.py").write_text(text, encoding="utf-8")
     assert not [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+
+
+SHELF = """\
+from typing import NamedTuple
+
+import torch
+
+
+class Query(NamedTuple):
+    rows: torch.Tensor
+    top: int
+
+
+def padded(n):
+    return 1 << (n - 1).bit_length()
+
+
+class Shelf:
+    def __init__(self, net, line):
+        self.net, self.line = net, line
+        self.tapes = {{}}
+
+    def ask(self, rows, pooling="mean"):
+        return self.answer(Query(rows, 10), pooling)
+
+    def answer(self, query, pooling):
+        size = padded(len(query.rows))
+        key = {key}
+        if key not in self.tapes:
+            self.tapes[key] = self._tape(size, query.top, pooling)
+        tape, rows, marks = self.tapes[key]
+        rows[: len(query.rows)].copy_(query.rows)
+        rows[len(query.rows) :].zero_()
+        tape.replay()
+        return marks.clone()
+
+    def _tape(self, size, count, pooling):
+        rows = torch.zeros(size, 8, device="cuda")
+        self.net(rows, pooling)
+        tape = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(tape, stream=self.line):
+            marks = self.net(rows, pooling).topk(count)
+        return tape, rows, marks
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "found"), [("size", True), ("(size, query.top)", True), ("(size, query.top, pooling)", False)]
+)
+def test_numbers_that_other_lines_of_the_file_declare(tmp_path: Path, key: str, found: bool) -> None:
+    """The class declares `top`, and the default of another method shows that `pooling` is no tensor."""
+    (tmp_path / "shelf.py").write_text(SHELF.format(key=key), encoding="utf-8")
+    lines = [one.location.line for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
+    stored = 1 + SHELF.format(key=key).splitlines().index(
+        "            self.tapes[key] = self._tape(size, query.top, pooling)"
+    )
+    assert lines == ([stored] if found else [])

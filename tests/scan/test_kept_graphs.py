@@ -391,3 +391,52 @@ RELOADED = """
 
 def test_a_loop_may_put_other_weights_into_a_captured_module(tmp_path: Path) -> None:
     assert {mark for _, mark in found(tmp_path, RELOADED)} == {"reloaded"}
+
+
+PADDED = """
+    import torch
+
+    class Server:
+        def __init__(self, net, sizes, line):
+            self.net, self.line = net, line
+            self.rows = torch.zeros(max(sizes), 8, device="cuda")
+            self.slots = torch.zeros(max(sizes), dtype=torch.long, device="cuda")
+            self.tapes = {}
+            for size in sizes:
+                self.tapes[size] = self._tape(size)
+
+        def _tape(self, size):
+            mask = torch.ones(size, size, device="cuda").tril()
+            mask /= mask.sum(1, keepdim=True)
+            KEEP
+            self.net(self.rows[:size], self.slots[:size], mask)
+            tape = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(tape, stream=self.line):
+                marks = self.net(self.rows[:size], self.slots[:size], mask)
+            return tape, marks
+
+        def serve(self, rows, slots):
+            size = next(one for one in sorted(self.tapes) if one >= len(rows))
+            self.rows[: len(rows)].copy_(rows)
+            self.slots[: len(slots)].copy_(slots)
+            REST
+            tape, marks = self.tapes[size]
+            tape.replay()
+            return marks[: len(rows)].clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "rest", "expected"),
+    [
+        ('self.net.register_buffer(f"mask{size}", mask)', "self.slots[len(slots) :].fill_(-1)", set()),
+        ("pass", "self.slots[len(slots) :].fill_(-1)", {"GS711"}),
+        ('self.net.register_buffer(f"mask{size}", mask)', "pass", {"GS708"}),
+    ],
+)
+def test_tensors_of_a_padded_batch_live_on_and_are_refreshed(
+    tmp_path: Path, keep: str, rest: str, expected: set[str]
+) -> None:
+    (tmp_path / "server.py").write_text(textwrap.dedent(PADDED).replace("KEEP", keep).replace("REST", rest), "utf-8")
+    found = scan_paths([tmp_path], load_config(tmp_path)).findings
+    assert {one.code for one in found if one.level != "note" and one.code.startswith("GS7")} == expected

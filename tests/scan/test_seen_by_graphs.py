@@ -105,6 +105,7 @@ def told(tmp_path: Path) -> Told:
         "layer.base.weight = torch.nn.Parameter(weights)",
         "layer.gain = torch.full((1,), number, device='cuda')",
         "setattr(layer, 'scale', number / 8)",
+        "layer.turns = number",  # captured code alone reads it, so it cannot choose the graph
     ],
 )
 def test_a_loop_changes_what_the_captured_module_has_read(told: Told, change: str) -> None:
@@ -117,7 +118,7 @@ def test_a_loop_changes_what_the_captured_module_has_read(told: Told, change: st
         "layer.up.data.copy_(weights)",
         "layer.gain.fill_(number)",
         "layer.base.weight.copy_(weights)",
-        "layer.turns = number",
+        "layer.turns = number; self.chosen = self.net.layers[0].turns > 4",
         "layer.calls += 1",
         "layer.scale = 1.0",
         "layer.scale = number / 8; self.capture(stream)",
@@ -385,3 +386,195 @@ def test_a_number_that_changes_behind_a_replay_is_not_what_a_later_capture_reads
     (tmp_path / "decoder.py").write_text(LATER.format(before=before, after=after), encoding="utf-8")
     report = scan_paths([tmp_path], Config(root=tmp_path))
     assert ("GS702" in {one.code for one in report.findings}) is found
+
+
+WALKS = """\
+import torch
+
+from layers import Net
+
+
+class Runner:
+    def __init__(self, net, device):
+        self.net = net
+        self.x = torch.zeros(4, 8, device=device)
+
+    def record(self, stream):
+        self.net(self.x)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+
+class Averaged:
+    def __init__(self, net):
+        self.net = net
+        self.slow = [p.detach().clone() for p in net.parameters()]
+
+    def put(self):
+        for slow, p in zip(self.slow, self.net.parameters()):
+            {change}
+
+
+def main(stream, batches):
+    device = torch.device("cuda")
+    net = Net(8, 2)
+    averaged = Averaged(net)
+    runner = Runner(net, device)
+    {before}
+    runner.record(stream)
+    for x in batches:
+        runner(x)
+        {inside}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "before", "inside", "expected"),
+    [
+        ("p.data = slow.clone()", "pass", "averaged.put()", {"p.data = slow.clone()"}),
+        ("p.data = slow.clone()", "averaged.put()", "pass", set()),
+        ("p.data = slow.clone()", "pass", "averaged.put(); runner.record(stream)", set()),
+        ("p.data.copy_(slow)", "pass", "averaged.put()", set()),
+        (
+            "pass",
+            "weights = {}",
+            "net.load_state_dict(weights, assign=True)",
+            {"net.load_state_dict(weights, assign=True)"},
+        ),
+        ("pass", "weights = {}", "net.load_state_dict(weights)", set()),
+    ],
+)
+def test_weights_of_a_captured_module_get_other_memory(
+    told: Told, change: str, before: str, inside: str, expected: set[str]
+) -> None:
+    engine = WALKS.format(change=change, before=before, inside=inside)
+    assert told(layers=LAYERS, engine=engine) == expected
+
+
+ROOM = """\
+import torch
+
+
+class Shelf:
+    def __init__(self, width, device):
+        self.rows = torch.zeros(4, width, device=device)
+        self.used = 0
+
+    def put(self, row):
+        if self.used == len(self.rows):
+            {grow}
+        self.rows[self.used].copy_(row)
+        self.used += 1
+
+
+class Finder:
+    def __init__(self, shelf: Shelf, width, device):
+        self.shelf = shelf
+        self.query = torch.zeros(width, device=device)
+
+    def _find(self):
+        return torch.softmax(self.shelf.rows @ self.query, 0)
+
+    def arm(self, line):
+        self._find()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=line):
+            self.found = self._find()
+
+    def __call__(self, query):
+        self.query.copy_(query)
+        self.graph.replay()
+        return self.found.clone()
+
+
+def main(line):
+    device = torch.device("cuda")
+    shelf = Shelf(8, device)
+    finder = Finder(shelf, 8, device)
+    finder.arm(line)
+    for _ in range(12):
+        row = torch.randn(8, device=device)
+        shelf.put(row)
+        finder(row)
+"""
+
+
+def test_memory_of_another_object_grows_between_the_replays_of_a_short_loop(told: Told) -> None:
+    bigger = "self.rows = torch.cat([self.rows, torch.zeros_like(self.rows)])"
+    assert told(engine=ROOM.format(grow=bigger)) == {bigger}
+    assert told(engine=ROOM.format(grow="raise MemoryError('the shelf is full')")) == set()
+
+
+MEMBERS = """\
+import torch
+
+
+class Gate:
+    def __init__(self, width, device):
+        self.width = width
+        self.curve = torch.linspace(0, 1, width, device=device)
+
+    def apply(self, wave):
+        return wave * self.curve * self.width
+
+
+class Fold:
+    def apply(self, wave):
+        return torch.sin(wave)
+
+
+class Rack:
+    def __init__(self, parts, device):
+        self.parts = parts
+        self.wave = torch.zeros(64, device=device)
+
+    def _run(self):
+        wave = self.wave
+        for part in self.parts:
+            wave = part.apply(wave)
+        return wave
+
+    def arm(self, line):
+        self._run()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=line):
+            self.out = self._run()
+
+    def play(self, wave):
+        self.wave.copy_(wave)
+        self.graph.replay()
+        return self.out.clone()
+
+
+def main(line, waves):
+    device = torch.device("cuda")
+    gate = Gate(64, device)
+    rack = Rack([gate, Fold()], device)
+    {before}
+    rack.arm(line)
+    for place, wave in enumerate(waves):
+        {inside}
+        rack.play(wave)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "inside", "expected"),
+    [
+        ("pass", "gate.width = 64 / (1 + place)", {"gate.width = 64 / (1 + place)"}),
+        ("pass", "gate.curve = torch.rand(64, device=device)", {"gate.curve = torch.rand(64, device=device)"}),
+        ("gate.width = 32", "pass", set()),
+        ("pass", "gate.curve.copy_(torch.rand(64, device=device))", set()),
+        ("pass", "gate.width = 64 / (1 + place); rack.arm(line)", set()),
+    ],
+)
+def test_a_member_of_a_list_is_changed_in_the_loop_that_replays(
+    told: Told, before: str, inside: str, expected: set[str]
+) -> None:
+    assert told(engine=MEMBERS.format(before=before, inside=inside)) == expected

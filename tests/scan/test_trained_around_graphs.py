@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,33 @@ def test_gradients_are_dropped_beside_an_object_that_replays(tmp_path: Path, cle
     report = scan_paths([tmp_path], Config(root=tmp_path))
     dropped = [one for one in report.findings if "zero_grad" in one.message and one.code.startswith("GS7")]
     assert bool(dropped) == found
+
+
+GRAPHED = """
+    import torch
+
+    def fit(trunk, head, batches, sample, gain):
+        fast = torch.cuda.make_graphed_callables(trunk, (sample,))
+        optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+        for x in batches:
+            loss = head(fast(x)).mean()
+            loss.backward()
+            optimizer.step()
+            torch.cuda.current_stream().synchronize()  # in the loop
+
+    def prepare(trunk, sample, batches):
+        for x in batches:
+            loss = trunk(x).mean()
+            loss.backward()
+            torch.cuda.current_stream().synchronize()
+        return torch.cuda.make_graphed_callables(trunk, (sample,))
+"""
+
+
+def test_training_after_a_capture_is_no_warm_up(tmp_path: Path) -> None:
+    path = tmp_path / "fit.py"
+    path.write_text(textwrap.dedent(GRAPHED), encoding="utf-8")
+    found = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    lines = path.read_text(encoding="utf-8").splitlines()
+    waits = [lines[one.location.line - 1] for one in found if one.code == "GS105" and one.level != "note"]
+    assert [line.rpartition("# ")[2] for line in waits] == ["in the loop"]

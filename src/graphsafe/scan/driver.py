@@ -293,7 +293,7 @@ class Driver:
         file = self.project.files.index(path)
         if file is None:
             return NONE
-        if file.replays or any(facts.captures for facts in file.functions.values()):
+        if file.replays or file.captures or any(facts.captures for facts in file.functions.values()):
             self._replaying.add(path)
         for_captures = made_twice.has_method_for_captures(file.functions)
         if for_captures and made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED)):

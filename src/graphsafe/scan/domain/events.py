@@ -18,7 +18,7 @@ StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unj
             same-inputs, captured-again
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
             partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
-            begun-in-capture, key-lacks, made-twice, refilled, optimizer, declared
+            begun-in-capture, key-lacks, made-twice, refilled, read-early, optimizer, declared
 Call        the pattern, from a rule's `call`, that the called name matches
 """
 
@@ -49,7 +49,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed begun-in-capture "
-        "key-lacks made-twice refilled optimizer declared over-declared under-declared "
+        "key-lacks made-twice refilled read-early optimizer declared over-declared under-declared "
         "buckets",  # buckets: capture alone
     }.items()
 }

@@ -41,6 +41,11 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
     return value
 
 
+def weights(ref: str) -> str:
+    """Return the name of all parameters and buffers of a module class, as one state."""
+    return f"{ref}.<weights>"
+
+
 def entry(key: str, name: object) -> str:
     """Return the name of a dict's entry whose key the source shows."""
     return f"{key}[{name!r}]" if isinstance(name, str) else key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.capture_site import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
@@ -16,8 +16,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     own_nodes,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements, targets
 from graphsafe.scan.hazards.kept_outputs import called_objects
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
@@ -49,7 +50,7 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
     for name, function in table.functions.items() if table.replaying else ():
         if name in table.preparing and name not in table.replaying:
             continue
-        inside = _turned_over(function)
+        inside = turned_over(function)
         for _, node in own_nodes(function):
             changed = _weight_put(node)
             changed = inside.get(changed, changed) if changed is not None else None
@@ -58,7 +59,8 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
                 yield Line(name, "weights-rebound", node, ast.unparse(node))
 
 
-def _turned_over(function: Function) -> dict[str, str]:
+@memoize_on_node
+def turned_over(function: Function) -> Mapping[str, str]:
     """Map loop variables to modules: `p` to `self.net`, for a loop `for p in self.net.parameters():`."""
     nodes = [node for _, node in own_nodes(function)]
     made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
@@ -189,14 +191,14 @@ def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
         loops = [node for node in nodes if isinstance(node, ast.For) and _is_groups(node.iter)]
         groups = {place(loop.target) for loop in loops} - {None}
         for node in nodes:
-            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            target = next(iter(targets(node)), None)
             if not isinstance(target, ast.Subscript) or not isinstance(target.slice, ast.Constant):
                 continue
             is_group = place(target.value) in groups or (
                 isinstance(target.value, ast.Subscript) and _is_groups(target.value.value)
             )
             if is_group and target.slice.value in FROZEN_OPTIONS:
-                assert isinstance(node, ast.Assign)
+                assert isinstance(node, ast.stmt)
                 yield Line(name, "rate-changed", node, ast.unparse(target))
 
 

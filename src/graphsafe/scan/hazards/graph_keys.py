@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
     Function,
     Line,
+    called_name,
     calls_in,
     captures_in,
     is_capture,
@@ -21,7 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
@@ -36,7 +37,7 @@ def lines(found: Tables) -> Iterator[Line]:
     capturing = _capturing(functions)
     if not capturing:
         return
-    fields = _number_fields(found.tree)
+    fields = _number_names(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
         yield from _in_each_round(name, function, capturing)
@@ -55,15 +56,11 @@ def _capturing(functions: Functions) -> Functions:
         more = {
             last: node
             for last, node in by_last.items()
-            if last not in found and any(_last(call) in found for call in calls_in([node]))
+            if last not in found and any(called_name(call) in found for call in calls_in([node]))
         }
         if not more:
             return found
         found |= more
-
-
-def _last(call: ast.Call) -> str:
-    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
 # keys
@@ -74,7 +71,7 @@ def _lacking(
 ) -> Iterator[Line]:
     """Yield graphs that are captured on demand under a key which lacks a number or an option of the capture."""
     parents = parents_in(function)
-    own = _by_last(functions)
+    own = _bycalled_name(functions)
     for node in parents:
         branch = parents.get(node)
         if not isinstance(node, ast.Assign) or not isinstance(branch, ast.If):
@@ -98,11 +95,11 @@ def _lacking(
             if text not in told and not all(is_told(one, told) for one in sources)
         ]
         if lacking:
-            maker = _made_by(entry.slice, function, functions)
+            maker = _made_by(entry.slice, min(lacking), function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
 
 
-def _by_last(functions: Functions) -> Functions:
+def _bycalled_name(functions: Functions) -> Functions:
     """Return the functions whose last name is unique in the file, by that name."""
     count = Counter(name.rpartition(".")[2] for name in functions)
     return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}
@@ -113,14 +110,16 @@ def _captures_for(
 ) -> Iterator[tuple[ast.Call, Function]]:
     """Yield the calls that make an entry, with the functions that they run: `graphs[n] = capture(n)`, or `runner =
     Runner(n); runner.capture(x); graphs[n] = runner`."""
-    if isinstance(node.value, ast.Call) and _last(node.value) in capturing:
-        yield node.value, capturing[_last(node.value)]
+    if isinstance(node.value, ast.Call) and called_name(node.value) in capturing:
+        yield node.value, capturing[called_name(node.value)]
     if not isinstance(node.value, ast.Name):
         return
     held = node.value.id
     calls = calls_in(branch.body)
-    run = [call for call in calls if dotted(call.func) == f"{held}.{_last(call)}" and _last(call) in capturing]
-    yield from ((call, capturing[_last(call)]) for call in run)
+    run = [
+        call for call in calls if dotted(call.func) == f"{held}.{called_name(call)}" and called_name(call) in capturing
+    ]
+    yield from ((call, capturing[called_name(call)]) for call in run)
     for one in branch.body if run else ():
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and [*map(place, one.targets)] == [held]:
             constructor = functions.get(f"{dotted(one.value.func)}.__init__")
@@ -128,12 +127,15 @@ def _captures_for(
                 yield one.value, constructor
 
 
-def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function of the file that makes a key: `key = self.key_of(batch)`."""
+def _made_by(
+    key: ast.expr, lacking: str, function: Function, functions: Functions
+) -> tuple[str, str, ast.expr | ast.stmt] | None:
+    """Return the line of another function of the file that makes a key from the object which has the lacking value:
+    `key = self.key_of(batch)`."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
-        if isinstance(call, ast.Call):
-            makers = [one for one in functions if one.rpartition(".")[2] == _last(call)]
+        if isinstance(call, ast.Call) and any(place(one) in (lacking, head(lacking)) for one in _known_to(call)):
+            makers = [one for one in functions if one.rpartition(".")[2] == called_name(call)]
             returns = [
                 (maker, inner)
                 for maker in makers
@@ -142,6 +144,12 @@ def _made_by(key: ast.expr, function: Function, functions: Functions) -> tuple[s
             ]
             return (returns[0][0], "key-lacks", returns[0][1]) if len(returns) == 1 else None
     return None
+
+
+def _known_to(call: ast.Call) -> Iterator[ast.expr]:
+    """Yield the object of a call's method, and the call's arguments."""
+    yield from (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
+    yield from (*call.args, *(word.value for word in call.keywords))
 
 
 def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
@@ -153,7 +161,7 @@ def _switched(name: str, table: str | None, functions: Functions) -> Set[str]:
         for node in methods
         if node.name not in CONSTRUCTORS and table is not None and table not in ast.unparse(node)
         for _, inner in own_nodes(node)
-        for target in _targets(inner)
+        for target in targets(inner)
         if isinstance(target, ast.Attribute) and (text := place(target)) is not None
     }
 
@@ -179,7 +187,7 @@ def _frozen(
             continue
         if _only_counts_rounds(parameter.arg, made):
             found.pop(text, None)
-        elif parameter.arg in taken:
+        elif parameter.arg in taken or _is_number_here(value, parameter, fields):
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
             # A key must contain `request.size` itself; `request` would not do.
             found[text] = {
@@ -213,15 +221,28 @@ def _number_parameters(function: Function) -> Set[str]:
     return by_default | {one.arg for one in parameters(function) if _is_number(one)}
 
 
-def _number_fields(tree: ast.Module) -> Set[str]:
-    """Return the fields that every declaring class of the file declares as numbers or texts."""
+def _number_names(tree: ast.Module) -> Set[str]:
+    """Return the names of fields and parameters that are numbers or texts wherever the file declares them."""
     declared = [
         (node.target.id, _names_number(node.annotation))
         for cls in inside(tree, ast.ClassDef)
         for node in cls.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
+    functions: list[Function] = [*inside(tree, ast.FunctionDef), *inside(tree, ast.AsyncFunctionDef)]
+    for function in functions:
+        numbers = _number_parameters(function)
+        declared += [
+            (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation
+        ]
     return {name for name, is_number in declared if is_number} - {name for name, is_number in declared if not is_number}
+
+
+def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> bool:
+    """Return whether an undeclared parameter gets a number: other functions or classes of the file declare its name, or
+    the attribute that is passed, as one."""
+    is_field = isinstance(value, ast.Attribute) and value.attr in numbers
+    return parameter.annotation is None and (is_field or parameter.arg in numbers)
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:
@@ -264,10 +285,10 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
     for name, function in table.functions.items() if read else ():
         if name in table.capturing or name in table.preparing - table.replaying:
             continue
-        if any(_last(call) in captures for call in calls_in([function])):
+        if any(called_name(call) in captures for call in calls_in([function])):
             continue
         for _, node in own_nodes(function):
-            for target in _targets(node):
+            for target in targets(node):
                 if isinstance(target, ast.Attribute) and (text := place(target)) in read:
                     assert isinstance(node, ast.stmt) and text is not None
                     yield Line(name, "number-changed", node, text)
@@ -276,13 +297,7 @@ def _other_numbers(table: GraphTensors) -> Iterator[Line]:
 def _stored(function: Function) -> Iterator[str]:
     constructor = function.name in CONSTRUCTORS
     for _, node in own_nodes(function) if not constructor else ():
-        yield from filter(None, map(place, _targets(node)))
-
-
-def _targets(node: ast.AST) -> Sequence[ast.expr]:
-    if isinstance(node, ast.Assign):
-        return [part for target in node.targets for part in elements(target)]
-    return [node.target] if isinstance(node, ast.AugAssign) else []
+        yield from filter(None, map(place, targets(node)))
 
 
 def _read_by_captures(table: GraphTensors) -> set[str]:
@@ -342,7 +357,7 @@ def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
         item = next(filter(is_capture, statement.items), None)
         return item.context_expr if item is not None else None
     value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-    return value if isinstance(value, ast.Call) and _last(value) in capturing else None
+    return value if isinstance(value, ast.Call) and called_name(value) in capturing else None
 
 
 def _loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -62,8 +63,8 @@ def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last part of the name of what is called: `step` of `self.runner.step(x)`."""
-    return (dotted(call.func) or "").rpartition(".")[2]
+    """Return the last part of the name of what is called: `step` of `self.runner.step(x)` and of `runner().step(x)`."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
 def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
@@ -72,6 +73,24 @@ def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
         if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
             return True
     return False
+
+
+MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+_FEW = 16
+"A loop of at most this many rounds warms up, or shows an example."
+
+
+def is_short(loop: ast.stmt) -> bool:
+    """Return whether a loop has a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
+    if not isinstance(loop, (ast.For, ast.AsyncFor)):
+        return False
+    if isinstance(loop.iter, (ast.Tuple, ast.List)):
+        return len(loop.iter.elts) <= _FEW
+    text = ast.unparse(loop.iter)
+    if MEASURES.search(text):
+        return True
+    rounds = re.fullmatch(r"range\((\d+)\)", text)
+    return rounds is not None and int(rounds[1]) <= _FEW
 
 
 def is_capture(item: ast.withitem) -> bool:
@@ -105,8 +124,17 @@ VIEWS = frozenset(
 "Methods and attributes that share the memory of their tensor."
 
 
+def entry(node: ast.expr) -> str | None:
+    """Return the text of an entry of an object's table under any key: `self.outs[]` of `self.outs[n]`."""
+    if not isinstance(node, ast.Subscript) or isinstance(node.slice, (ast.Slice, ast.Tuple)):
+        return None
+    base = place(node.value)
+    return f"{base}[]" if base is not None and base.startswith("self.") else None
+
+
 def viewed(node: ast.expr) -> str | None:
-    """Return the tensor whose memory an expression shares: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`."""
+    """Return the tensor whose memory an expression shares: `self.y` of `self.y`, `self.y[:n]` and `self.y.view(-1)`,
+    `self.outs[]` of `self.outs[n][:k]`."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
         # An attribute `self.view` that is not called is a tensor of that name.
@@ -115,7 +143,7 @@ def viewed(node: ast.expr) -> str | None:
         elif isinstance(node, ast.Subscript) and place(node) is None and _is_basic(node.slice):
             node = node.value
         else:
-            return place(node)
+            return place(node) or entry(node)
 
 
 def _is_basic(index: ast.expr) -> bool:

@@ -16,6 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
     captures,
+    entry,
     is_plain_replay,
     is_view_of,
     own_nodes,
@@ -53,6 +54,8 @@ class GraphTensors:
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
     blocks: list[CaptureBlock] = field(default_factory=list)
+    handing: list[ast.Call] = field(default_factory=list)
+    "Calls of helpers that capture their arguments."
     captured: list[Function] = field(default_factory=list)
     "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
@@ -162,14 +165,20 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
     for names in (found.inputs, found.outputs, found.updated):
         names.intersection_update([name for name in names if name.startswith("self.") is is_class])
     if found.inputs or found.outputs:
-        found.functions.update(_functions(scope, name))
-        filled = {text for node in found.functions.values() for text in _filled(node)}
-        known = found.inputs | found.outputs | {text for text in filled if text.startswith("self.") is is_class}
-        for qualified, function in found.functions.items():
-            if function not in found.captured:
-                _note_touches(found, qualified, function, known)
-        _note_preparing(found, is_class)
+        note_uses(found, scope, name)
     return found
+
+
+def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) -> None:
+    """Add the functions of a table's owner, and their lines that use its tensors."""
+    is_class = isinstance(scope, ast.ClassDef)
+    found.functions.update(_functions(scope, name))
+    filled = {text for node in found.functions.values() for text in _filled(node)}
+    known = found.inputs | found.outputs | {text for text in filled if text.startswith("self.") is is_class}
+    for qualified, function in found.functions.items():
+        if function not in found.captured:
+            _note_touches(found, qualified, function, known)
+    _note_preparing(found, is_class)
 
 
 def _captured_methods(scope: ast.ClassDef, blocks: Sequence[CaptureBlock]) -> Iterator[Function]:
@@ -223,10 +232,8 @@ def note_captured(found: GraphTensors, block: CaptureBlock | Function) -> None:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
-        found.outputs.update(filter(None, map(place, _bound_by(inner))))
-        changed = _changed_by(inner)
-        if changed is not None:
-            found.updated.add(changed)
+        found.outputs.update(filter(None, (place(one) or entry(one) for one in _bound_by(inner))))
+        found.updated.update(_changed_by(inner))
     found.inputs -= found.outputs
 
 
@@ -241,16 +248,24 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     return [node.value] if isinstance(node, ast.Assign) else []
 
 
-def _changed_by(node: ast.AST) -> str | None:
-    """Return the tensor that a call changes in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`."""
-    if not isinstance(node, ast.Call):
-        return None
-    out = next((word.value for word in node.keywords if word.arg == "out"), None)
-    if out is not None:
-        return viewed(out)
-    function = node.func
-    in_place = isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr)
-    return viewed(function.value) if in_place and isinstance(function, ast.Attribute) else None
+def _changed_by(node: ast.AST) -> Iterator[str]:
+    """Yield the tensors that a line changes in place: `self.x.add_(d)`, `torch.mul(x, y, out=self.x)`, `self.x[:n] =
+    y`."""
+    changed: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and _is_part(one)]
+    elif isinstance(node, ast.Call):
+        changed += [word.value for word in node.keywords if word.arg == "out"]
+        function = node.func
+        if isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr):
+            changed.append(function.value)
+    yield from filter(None, map(viewed, changed))
+
+
+def _is_part(target: ast.Subscript) -> bool:
+    """Return whether a target is a part of a tensor, by a slice, and no entry of a table."""
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    return any(isinstance(part, ast.Slice) for part in parts)
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
@@ -261,6 +276,25 @@ def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
 
 def elements(target: ast.expr) -> Sequence[ast.expr]:
     return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
+
+
+def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one.
+
+    What `a, b = kept[n]` takes out of an object is left out.
+    """
+    for target in node.targets:
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            yield target, node.value
+        elif isinstance(node.value, (ast.Tuple, ast.List)) and len(target.elts) == len(node.value.elts):
+            yield from zip(target.elts, node.value.elts, strict=True)
+
+
+def targets(node: ast.AST) -> Sequence[ast.expr]:
+    """Return the targets of a plain or augmented assignment, those of a tuple one by one."""
+    if isinstance(node, ast.Assign):
+        return [part for target in node.targets for part in elements(target)]
+    return [node.target] if isinstance(node, ast.AugAssign) else []
 
 
 def _functions(scope: Function | ast.ClassDef, name: str) -> Iterator[tuple[str, Function]]:

@@ -36,7 +36,8 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
     captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
         bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
-        uses = [node for node in names if node.id == text]
+        # `mask /= n` changes the tensor in place.
+        uses = [node for node in names if node.id == text and not isinstance(parents.get(node), ast.AugAssign)]
         stored = [node for node in uses if isinstance(node.ctx, ast.Store)]
         if len(bound) != 1 or len(stored) != 1 or bound[0].lineno > block.lineno or not _makes(bound[0].value, makers):
             continue
@@ -62,6 +63,9 @@ def _expressions(node: ast.expr) -> Iterator[ast.expr]:
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     """Return whether an expression makes a tensor that nothing else holds: `torch.arange(n)`, or a call of a function
     of the file that computes its result."""
+    # `torch.ones(n, n).tril()`
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func) is None:
+        value = value.func.value
     name = dotted(value.func) or "" if isinstance(value, ast.Call) else ""
     if name.startswith(_MAKES):
         return True
@@ -75,6 +79,8 @@ def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
 def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:
     """Return whether a use passes the tensor to a function that the captured block also calls, as a warm-up does."""
     parent = parents[node]
+    if isinstance(parent, ast.Attribute) and isinstance(parents.get(parents[parent]), ast.AugAssign):
+        return True  # `mask /= mask.sum()`
     if isinstance(parent, (ast.BinOp, ast.keyword)):
         return isinstance(parent, ast.BinOp) or _is_given(parent, parents, captured)
     return isinstance(parent, ast.Call) and ast.unparse(parent.func) in captured

@@ -1,64 +1,23 @@
-"""Finds writes into a graph's input, on a side stream or by the host, that need not come after the last replay."""
+"""Finds asynchronous copies of pinned memory that the host writes again before the copy has surely been made."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import Function, Line, own_nodes, place
-from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.side_stream import WAITS
-from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.sources.source import parse
 
-_HOST_WAITS = re.compile(r"\.(?:synchronize|query|item|tolist|cpu|numpy)\(")
-"Calls after which the host knows that earlier work is done."
+_HOST_WAITS = frozenset("synchronize query item tolist cpu numpy".split())
+"Methods after which the host knows that earlier work is done."
+_ANY_WAIT = re.compile(rf"\.(?:{'|'.join(sorted(_HOST_WAITS))})\(")
 _FILLS = re.compile(r"(?:\[.*?\]\s*=[^=]|\.(?:copy_|fill_|zero_|numpy)\()")
 "Matches the text after a host tensor's name if the code writes into the tensor."
-
-
-def lines(found: Tables) -> Iterator[Line]:
-    """Yield copies into memory that the function did not make, on a side stream that never waits for another stream."""
-    waiting = {
-        (dotted(call.func.value) or "").rpartition(".")[2]
-        for call in inside(found.tree, ast.Call)
-        if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS
-    }
-    for name, function, _ in found.functions:
-        for _, block in own_nodes(function):
-            stream = _side_stream(block)
-            if stream is None or stream.rpartition(".")[2] in waiting:
-                continue
-            for call in _copies(block, _made_in(function)):
-                yield Line(name, "refilled", call, ast.unparse(call.func))
-
-
-def _side_stream(block: ast.AST) -> str | None:
-    """Return the name of the stream that `with torch.cuda.stream(…)` enters."""
-    for item in block.items if isinstance(block, (ast.With, ast.AsyncWith)) else ():
-        call = item.context_expr
-        if isinstance(call, ast.Call) and call.args and (dotted(call.func) or "").endswith("cuda.stream"):
-            return place(call.args[0])
-    return None
-
-
-def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
-    """Yield `x.copy_(…, non_blocking=True)` for tensors that outlive the function's call."""
-    for call in ast.walk(block):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
-            target = place(call.func.value)
-            is_async = any(word.arg == "non_blocking" for word in call.keywords)
-            if is_async and target is not None and target.partition(".")[0] not in made:
-                yield call
-
-
-def _made_in(function: Function) -> set[str]:
-    return {
-        node.id for _, node in own_nodes(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+_LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
 
 
 def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
@@ -68,8 +27,82 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     ref, _, name = source.attr.rpartition(".")
     path = ref.partition("::")[0]
     files = frame.project.files
-    if any(files.search(one, _HOST_WAITS) for one in {path, frame.path}):
-        return
     writers = [line for line in files.source(path).lines if re.search(rf"\.{re.escape(name)}{_FILLS.pattern}", line)]
-    if writers:
+    if writers and not any(_may_wait(frame, one, name) for one in sorted({path, frame.path})):
         frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
+
+
+def _may_wait(frame: Frame, path: str, pinned: str) -> bool:
+    """Return whether a file may wait between two rounds. Only a file that replays shows the loops around the copy."""
+    file = frame.project.files.index(path)
+    if file is None or not file.replays:
+        return bool(frame.project.files.search(path, _ANY_WAIT))
+    return _waits(parse(frame.project.files.source(path).text), frame.function.partition(".<")[0], pinned)
+
+
+def _waits(tree: ast.Module, function: str, pinned: str) -> bool:
+    """Return whether the host waits in each round of the loops that lead to a function, or in the function's class."""
+    functions = _functions(tree)
+    owner = function.rpartition(".")[0]
+    waiting: list[ast.AST] = [
+        node for name, node in functions.items() if name == function or (owner and name.rpartition(".")[0] == owner)
+    ]
+    callers, named = [function.rpartition(".")[2]], {function.rpartition(".")[2]}
+    while callers:
+        called = callers.pop()
+        for name, node in functions.items():
+            for around in _around_calls(node, called):
+                waiting.append(around)
+                last = name.rpartition(".")[2]
+                if around is node and last not in named:
+                    named.add(last)
+                    callers.append(last)
+    seen: set[ast.AST] = set()
+    while waiting:
+        part = waiting.pop()
+        if part not in seen:
+            seen.add(part)
+            for call in _regular_calls(part):
+                if called_name(call) in _HOST_WAITS and not _reads(call, pinned):
+                    return True
+                waiting += [node for name, node in functions.items() if name.rpartition(".")[2] == called_name(call)]
+    return False
+
+
+def _reads(call: ast.Call, pinned: str) -> bool:
+    """Return whether a call only shows the pinned memory as an array, which waits for nothing: `self.host.numpy()`."""
+    return any(isinstance(inner, ast.Attribute) and inner.attr == pinned for inner in ast.walk(call.func))
+
+
+@memoize_on_node
+def _functions(tree: ast.Module) -> Mapping[str, Function]:
+    found: dict[str, Function] = {}
+
+    def note(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                found[f"{prefix}{node.name}"] = node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                note(node.body, f"{prefix}{node.name}.")
+
+    note(tree.body, "")
+    return found
+
+
+def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
+    """Yield the outermost loops around calls of a function, or the function itself where no loop is around the call."""
+    calls = {call for call in inside(function, ast.Call) if called_name(call) == name}
+    loops = [node for _, node in own_nodes(function) if isinstance(node, _LOOPS)]
+    for call in calls:
+        yield next((loop for loop in loops if any(inner is call for inner in ast.walk(loop))), function)
+
+
+def _regular_calls(part: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls of a loop or function, except for those that only some rounds make: `if step % 100 == 0:`."""
+    waiting = [part]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Call):
+            yield node
+        seldom = isinstance(node, ast.If) and any(isinstance(inner, ast.Mod) for inner in ast.walk(node.test))
+        waiting += node.orelse if isinstance(node, ast.If) and seldom else ast.iter_child_nodes(node)

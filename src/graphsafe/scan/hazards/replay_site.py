@@ -8,22 +8,25 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.events import Event, EventKind, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,
+    copy_streams,
     graph_keys,
+    handed_tensors,
     kept_graphs,
     kept_outputs,
     lost_memory,
     made_twice,
-    refills,
     stale_replays,
     unproven_graphs,
 )
 from graphsafe.scan.hazards.graph_syntax import (
+    MEASURES,
     Function,
     Line,
     is_host,
@@ -33,21 +36,28 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     written,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, tables
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
+from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
-MEASURES = re.compile(r"bench|profil|warm|test", re.I)
+WARM = re.compile("warm", re.I)
 
 
-def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
-    """Yield the qualified function and the event of each line at fault."""
+def events(
+    tree: ast.Module, module: str, helpers: handed_tensors.Helpers = MappingProxyType({})
+) -> Iterator[tuple[str, Event]]:
+    """Yield the qualified function and the event of each line at fault.
+
+    `helpers` are imported functions that capture.
+    """
     measures = bool(MEASURES.search(module.rpartition(".")[2]))
     found = tables(tree)
     kept_graphs.note(found)
+    handed_tensors.note(found, {**helpers, **handed_tensors.own_helpers(found)})
     methods = frozenset(name.rpartition(".")[2] for name, _, _ in found.functions if "." in name)
     for name, function, known in found.functions:
         site = _Site(function, known, methods, measures or bool(MEASURES.search(name)))
@@ -55,15 +65,17 @@ def events(tree: ast.Module, module: str) -> Iterator[tuple[str, Event]]:
             yield name, event
     for name, how, node in unproven_graphs.lines(found):
         yield name, _event("StreamOp", how, node, ast.unparse(node))
+    capturing = {name for table in found.all for name in table.capturing - table.replaying}
     for name, how, at, text, confidence in _changes(found) if not measures else ():
-        if not MEASURES.search(name):
+        # `warm_and_capture` makes the graph that other functions replay.
+        if not MEASURES.search(WARM.sub("", name) if name in capturing else name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
 
 
 def _changes(found: Tables) -> Iterator[Line]:
     """Yield the lines that conflict with a replay."""
-    for module in (changed_outside, graph_keys, lost_memory, refills, stale_replays):
+    for module in (changed_outside, graph_keys, lost_memory, copy_streams, stale_replays):
         yield from module.lines(found)
 
 
@@ -76,7 +88,24 @@ def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
 def placed_events(project: Project, path: str) -> dict[Place, Event]:
     """Return the events around the replays of graphs in a file, in hot and in cold code."""
     file = project.file(path)
-    return _placed(path, events(parse(project.source(path).text), file.module)) if file is not None else {}
+    if file is None:
+        return {}
+    tree = spelled_out(parse(project.source(path).text))
+    return _placed(path, events(tree, file.module, dict(_imported_helpers(project, path))))
+
+
+def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Function]]:
+    """Yield the imported functions that capture, and constructors that do, by the names that the file gives them."""
+    file = project.files.index(path)
+    for name in file.imports if file is not None else ():
+        binding = project.resolve(file, name) if file is not None else None
+        if binding is None or binding.kind not in ("function", "class"):
+            continue
+        ref = binding.ref if binding.kind == "function" else project.find_method(binding.ref, "__init__")
+        facts = project.function_facts(ref) if ref is not None else None
+        node = project.function_node(ref) if ref is not None and facts is not None and facts.captures else None
+        if node is not None:
+            yield name, node
 
 
 def placed_metadata(project: Project, path: str) -> dict[Place, Event]:
@@ -102,7 +131,7 @@ class _Site:
         self._parts = set().union(*(known.parts for known in captured))
         self._outputs = set().union(*(known.outputs for known in captured))
         self._overwritten = set().union(*(known.overwritten for known in captured))
-        self._captures = [block for known in captured for block in known.blocks]
+        self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
@@ -119,9 +148,9 @@ class _Site:
         yield from self._waits()
 
     def _rebound(self, node: ast.Assign) -> Iterator[Event]:
-        for target in node.targets:
+        for target, value in bindings(node):
             text = place(target)
-            if text is None or text not in self._inputs or is_host(node.value) or is_view_of(node.value, text):
+            if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node):
                 yield _event("AttrWrite", "input-rebound", node, text)
@@ -152,12 +181,12 @@ class _Site:
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
             return
         sometimes = self._fills_sometimes(node, text or "")
-        if text in self._parts and not sometimes:
+        # A step writes into its cache at each given slot, so a stale slot number corrupts another request.
+        writes = "slot" in (text or "").rpartition(".")[2]
+        if text in self._parts and not (sometimes or writes):
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
             # padding rows.
             return
-        # A step writes into its cache at each given slot, so a stale slot number corrupts another request.
-        writes = "slot" in (text or "").rpartition(".")[2]
         confidence: Confidence = "likely" if writes or sometimes or self._tells_nobody(target) else "possible"
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
@@ -233,7 +262,7 @@ class _Site:
             loop = self._shared_loop(node, replay)
             if not self._compatible(node, replay) or not (replay.lineno > node.lineno or loop is not None):
                 continue
-            if any(_holds(loop or self._function, block) and block.lineno > node.lineno for block in self._captures):
+            if any(_holds(loop or self._function, one) and one.lineno > node.lineno for one in self._captures):  # type: ignore[attr-defined]
                 continue
             return True
         return False

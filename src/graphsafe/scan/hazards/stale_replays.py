@@ -8,11 +8,21 @@ after the next replay has overwritten it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.hazards import kept_outputs
-from graphsafe.scan.hazards.graph_syntax import Line, in_loop, is_host, is_plain_replay, own_nodes, parents_in, place
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    in_loop,
+    is_host,
+    is_plain_replay,
+    own_nodes,
+    parents_in,
+    place,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, elements
+from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.symbols.index import dotted
 
 VIEWS = frozenset(
@@ -27,10 +37,11 @@ FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like rand
 
 def lines(found: Tables) -> Iterator[Line]:
     around = {name: known for name, _, known in found.functions}
+    makers = {name: node for name, node, _ in found.functions if "." not in name}
     for table in found.all:
         yield from _bound_later(table)
         for name in sorted(table.capturing):
-            yield from _derived_before(table, name, around[name])
+            yield from _derived_before(table, name, around[name], makers)
         yield from _read_before_replay(table)
         yield from _fed_to_itself(table)
     yield from kept_outputs.lines(found)
@@ -51,8 +62,13 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
                 and isinstance(touch.node, ast.Assign)
                 and not is_host(touch.node.value)
             ):
-                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value)
+                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value) or _is_beside_fill(table, touch)
                 yield Line(touch.function, "input-rebound", touch.node, name, "likely" if certain else "possible")
+
+
+def _is_beside_fill(table: GraphTensors, touch: Touch) -> bool:
+    """Return whether the function fills another input of the graph in place, so that it surely provides inputs."""
+    return any(one.function == touch.function for name in table.inputs for one in table.of(name, "filled"))
 
 
 def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
@@ -76,7 +92,9 @@ def _makes_tensor(value: ast.expr) -> bool:
     return name.startswith("torch.") or name.endswith((".to", ".cuda", ".clone", ".contiguous"))
 
 
-def _derived_before(table: GraphTensors, function: str, known: Sequence[GraphTensors]) -> Iterator[Line]:
+def _derived_before(
+    table: GraphTensors, function: str, known: Sequence[GraphTensors], makers: Mapping[str, Function]
+) -> Iterator[Line]:
     """Yield values that a capture reads although they were computed, before the capture, from a tensor that is
     refilled.
 
@@ -94,7 +112,8 @@ def _derived_before(table: GraphTensors, function: str, known: Sequence[GraphTen
             block = next((block for block in table.blocks if block.lineno > touch.node.lineno), None)
             if block is None or not isinstance(touch.node, ast.Assign) or _is_remade(table, name, touch.node):
                 continue
-            source = next((text for text in sorted(refreshed) if _computes_from(touch.node.value, text)), None)
+            value = touch.node.value
+            source = next((text for text in sorted(refreshed) if _computes_from(value, text, makers)), None)
             if source is not None:
                 yield Line(function, "derived", touch.node, name)
 
@@ -111,8 +130,11 @@ def _is_remade(table: GraphTensors, name: str, made: ast.Assign) -> bool:
     return any(touch.kind != "read" and touch.node is not made for touch in table.touches[name])
 
 
-def _computes_from(value: ast.expr, text: str) -> bool:
-    """Return whether an expression computes with a tensor's values, so that the result has memory of its own."""
+def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -> bool:
+    """Return whether an expression computes with a tensor's values, so that the result has memory of its own.
+
+    `makers` are the functions of the file, which may do so.
+    """
     parents = {child: parent for parent in ast.walk(value) for child in ast.iter_child_nodes(parent)}
     for inner in ast.walk(value):
         if (
@@ -134,9 +156,25 @@ def _computes_from(value: ast.expr, text: str) -> bool:
                 break
             if isinstance(parent, ast.Call):
                 name = dotted(parent.func) or ""
+                if name in makers:
+                    return _returns_computed(makers[name], parent, node)
                 return name.startswith("torch.") and name.rpartition(".")[2] not in FORM_ALONE | VIEWS
             node = parent
     return False
+
+
+def _returns_computed(maker: Function, call: ast.Call, given: ast.AST) -> bool:
+    """Return whether each result of a function is computed from the parameter that takes an argument of a call."""
+    parameter = next((one.arg for value, one in matched(call, maker) if value is given), None)
+    if parameter is None:
+        return False
+    bound = {place(node.targets[0]): node.value for _, node in own_nodes(maker) if isinstance(node, ast.Assign)}
+    results = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
+    computed = {name for name, value in bound.items() if name is not None and _computes_from(value, parameter, {})}
+    return bool(results) and all(
+        value is not None and any(_computes_from(value, name, {}) for name in (parameter, *sorted(computed)))
+        for value in results
+    )
 
 
 def _read_before_replay(table: GraphTensors) -> Iterator[Line]:

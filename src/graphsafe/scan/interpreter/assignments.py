@@ -26,7 +26,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards import graph_attributes
+from graphsafe.scan.hazards import changed_outside, graph_attributes
 from graphsafe.scan.hazards.branch_effects import may_be_tensor
 from graphsafe.scan.interpreter import members, operators
 from graphsafe.scan.interpreter.annotations import annotated
@@ -162,14 +162,29 @@ def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) 
             assign(frame, inner, Sequence("list", None, item) if inner is not target else item, node)
 
 
-def _give_memory(frame: Frame, target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr | None) -> None:
-    """Emit that a tensor from before the step gets new memory: `p.data = p.data - rate * p.grad`."""
+def _give_memory(
+    frame: Frame, target: ast.Attribute, owner: Tensor, value: Value, node: ast.AST, written: ast.expr | None
+) -> None:
+    """Record `p.data = value`, for a tensor of an attribute or a parameter of a module."""
+    if frame.hot and written is not None and _gets_new_memory(target, owner, value, written):
+        frame.emit("AttrWrite", "rebound", target, "likely" if as_tensor(value)[1] else "possible")
+    if owner.attr is not None:
+        writes.write_part(frame, target.value, owner.attr, target, value, node)
+    elif isinstance(target.value, ast.Name) and frame.node is not None:
+        module = changed_outside.turned_over(frame.node).get(target.value.id)
+        if module is not None:
+            holder = frame.evaluate_quietly(ast.parse(module, mode="eval").body)
+            writes.write_weights(frame, holder, ast.unparse(target), value, node)
+
+
+def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr) -> bool:
+    """Return whether a tensor from before the step gets memory that is computed from it: `p.data = p.data - rate *
+    p.grad`."""
     holder = dotted(target.value)
-    made, certain = as_tensor(value)
-    if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None or written is None:
-        return
-    if any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written)):
-        frame.emit("AttrWrite", "rebound", target, "likely" if certain else "possible")
+    made, _ = as_tensor(value)
+    if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None:
+        return False
+    return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))
 
 
 def _assign_attribute(
@@ -185,10 +200,7 @@ def _assign_attribute(
         torch_functions.handed_over(frame.engine, value, REPLACED_FORWARD)
     for option in options(owner):
         if type(option) is Tensor and target.attr == "data" and not augmented:
-            if frame.hot:
-                _give_memory(frame, target, option, value, written)
-            if option.attr is not None:
-                writes.write_part(frame, target.value, option.attr, target, value, node)
+            _give_memory(frame, target, option, value, node, written)
         if type(option) is RuntimeObject and option.kind == "module":
             writes.write_in_module(frame, target.value, target, value, node)
         if type(option) is not Instance:

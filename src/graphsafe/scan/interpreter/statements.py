@@ -25,6 +25,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.hazards import branch_effects, capture_site, capturing_branch, side_stream
+from graphsafe.scan.hazards.graph_syntax import is_short
 from graphsafe.scan.interpreter import assignments, definitions
 from graphsafe.scan.interpreter.assignments import assign
 from graphsafe.scan.interpreter.calls import calls
@@ -215,9 +216,10 @@ def _merge(envs: list[Env], fallback: Env) -> Env:
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
     """Interpret the body once, and in hot code a second time with the names as they are after the first time."""
     body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
-    frame.hot = hot or node.lineno in frame.step_loops
+    is_step = node.lineno in frame.step_loops
+    frame.hot = hot or (is_step and not is_short(node))
     # The other lines of an outer loop run between the steps of the inner loop.
-    frame.between = not frame.hot and (between or _holds_steps(frame, node))
+    frame.between = not frame.hot and (between or is_step or _holds_steps(frame, node))
     for _ in range(2 if frame.hot else 1):
         start = dict(frame.env)
         before_each()

@@ -13,7 +13,7 @@ class CallGraph:
         self._calls: dict[str, list[tuple[int, str, Edge]]] = {}
         "Function -> the line of each call, the called function, and the edge."
         self._callees: dict[str, dict[str, None]] = {}
-        self._callers = {callee: frozenset(edge.caller for edge in edges) for callee, edges in record.edges.items()}
+        self._edges = record.edges
         for callee, edges in record.edges.items():
             for edge in edges:
                 caller = edge.caller
@@ -50,9 +50,9 @@ class CallGraph:
             stack += found
         return frozenset(seen)
 
-    def callers(self, callee: str) -> frozenset[str]:
-        """Return the functions that call `callee`."""
-        return self._callers.get(callee, frozenset())
+    def callers(self, callee: str) -> frozenset[tuple[str, int]]:
+        """Return the functions that call `callee`, each with the line of a call."""
+        return frozenset((edge.caller, edge.line) for edge in self._edges.get(callee, ()))
 
     def captures(self, is_compiled: Callable[[str], bool]) -> Mapping[str, Set[bool]]:
         """Return for each hot function the captures that reach it: under torch.compile (True), without it (False), both

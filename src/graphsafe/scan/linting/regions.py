@@ -123,19 +123,22 @@ class Regions:
     def recaptures(self, ref: str, line: int | None = None) -> bool:
         """Return whether a function runs only in calls that may capture again after its change.
 
-        A call that replays before `line` does not see the change.
+        A call that replays before `line` does not see the change, nor does a loop that begins after the capture.
         """
         if line is not None and self._replays_before(ref, line):
             return False
-        waiting, seen = [ref], {ref}
+        waiting, seen = [(ref, line or 0)], {ref}
         while waiting:
-            function = waiting.pop()
-            if not self.may_capture(function):
+            function, at = waiting.pop()
+            captures = [*self._captures_of(function)]
+            if captures and self._loops_after(function, at, max(captures)):
+                return False
+            if not captures:
                 callers = self._calls.callers(function)
                 if not callers:
                     return False
-                waiting += callers - seen
-                seen |= callers
+                waiting += [(caller, called) for caller, called in callers if caller not in seen]
+                seen |= {caller for caller, _ in callers}
         return True
 
     def _replays_before(self, ref: str, line: int) -> bool:
@@ -143,17 +146,48 @@ class Regions:
         calls = (inner for _, inner in own_nodes(node) if isinstance(inner, ast.Call)) if node is not None else ()
         return any(is_plain_replay(call) and call.lineno < line for call in calls)
 
-    def may_capture(self, ref: str) -> bool:
-        """Return whether a function calls a capturing function, or drops graphs: `self.graphs.clear()`."""
+    def _loops_after(self, ref: str, line: int, captured: int) -> bool:
+        """Return whether a loop around a line begins after the last capture of the function."""
+        node = self._project.function_node(ref)
+        return node is not None and any(
+            isinstance(inner, (ast.For, ast.AsyncFor, ast.While))
+            and captured < inner.lineno <= line <= (inner.end_lineno or inner.lineno)
+            for _, inner in own_nodes(node)
+        )
+
+    def captures_after(self, ref: str, line: int) -> bool:
+        """Return whether a function may capture after a line that changes weights, or each of its callers does so in
+        the statements that follow the call."""
+        captures = [*self._captures_of(ref)]
+        if captures:
+            return not self._loops_after(ref, line, max(captures))
+        callers = self._calls.callers(ref)
+        return bool(callers) and all(self._captures_next(caller, called) for caller, called in callers)
+
+    def _captures_next(self, ref: str, line: int) -> bool:
+        """Return whether a statement captures that follows another one in its block, under no condition."""
+        node = self._project.function_node(ref)
+        captures = {*self._captures_of(ref)} if node is not None else set()
+        return any(
+            isinstance(one, (ast.Expr, ast.Assign)) and one.lineno in captures and first.lineno <= line
+            for _, around in (own_nodes(node) if node is not None and captures else ())
+            for name in ("body", "orelse")
+            if isinstance(block := getattr(around, name, None), list)
+            for position, first in enumerate(block)
+            if line <= (first.end_lineno or first.lineno)
+            for one in block[position + 1 :]
+        )
+
+    def _captures_of(self, ref: str) -> Iterator[int]:
+        """Yield the lines of a function that call a capturing function, or drop graphs: `self.graphs.clear()`."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():
             if isinstance(inner, ast.Call):
                 holder, _, name = (dotted(inner.func) or "").rpartition(".")
                 if name in self._capturing or (name == "clear" and "graph" in holder):
-                    return True
+                    yield inner.lineno
             if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and "graph" in inner.attr:
-                return True
-        return False
+                yield inner.lineno
 
     def is_set_for_captures(self, key: str) -> bool:
         """Return whether a method that captures assigns an attribute, so that each graph has its own value of it."""

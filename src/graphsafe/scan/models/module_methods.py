@@ -8,6 +8,7 @@ from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.values import (
     STR,
+    UNKNOWN,
     Dict,
     Instance,
     RuntimeObject,
@@ -22,6 +23,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models.op_arguments import is_true
+from graphsafe.scan.state.writes import write_weights
 
 _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "named_buffers": None}
 
@@ -29,7 +31,7 @@ _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "
 def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, arguments: Arguments) -> Value | None:
     """Return the result of a method that every module has; None for other methods."""
     if name == "load_state_dict":
-        _load(frame, node, arguments)
+        _load(frame, node, receiver, arguments)
     if name == "state_dict":
         return Dict((), Tensor())
     if name in _WALKS:
@@ -39,8 +41,10 @@ def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, argument
     return receiver if model is not None and model.returns == "self" else None
 
 
-def _load(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Emit the copies of a state that is on the host into the parameters; with `assign=True` there are none."""
+def _load(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
+    """Emit the copies of a host state into the parameters; with `assign=True` other parameters take their place."""
+    if is_true(arguments.get(2, "assign")):
+        write_weights(frame, receiver, ast.unparse(node), UNKNOWN, node)
     state = arguments.get(0, "state_dict")
     tensor, certain = as_tensor(state.elem) if type(state) is Dict else (None, False)
     if tensor is not None and tensor.where == "host" and not is_true(arguments.get(2, "assign")):

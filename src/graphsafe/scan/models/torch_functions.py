@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.held import weights
 from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.values import (
@@ -161,6 +162,11 @@ def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "callables")
     root_of(frame.engine, function, "torch.cuda.make_graphed_callables")
+    for option in options(function) if function is not None else ():
+        if type(option) is Instance:
+            captured, frame.captured = frame.captured, True
+            frame.engine.note_read(frame, weights(option.ref))
+            frame.captured = captured
     return function if function is not None else UNKNOWN
 
 

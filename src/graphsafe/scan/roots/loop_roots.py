@@ -10,11 +10,18 @@ import ast
 import re
 from collections.abc import Iterator, Mapping, Set
 
-from graphsafe.scan.hazards.graph_syntax import is_capture, is_plain_replay, own_nodes
-from graphsafe.scan.hazards.replay_site import MEASURES
+from graphsafe.scan.hazards.graph_syntax import (
+    MEASURES,
+    called_name,
+    calls_in,
+    is_capture,
+    is_plain_replay,
+    is_short,
+    own_nodes,
+)
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
-from graphsafe.scan.roots.step_takers import Body, StepTakers, is_short
+from graphsafe.scan.roots.step_takers import Body, StepTakers
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 from graphsafe.scan.symbols.project import Project
@@ -215,6 +222,12 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
     return holds and isinstance(loop, ast.For) and "epoch" in f"{ast.unparse(loop.target)} {ast.unparse(loop.iter)}"
 
 
+def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
+    """Return whether a loop only replays one graph, with nothing new in its rounds: the loop is a part of one step."""
+    body = loop.body if isinstance(loop, ast.For) else []
+    return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
+
+
 def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function passes values that it makes itself to a call: a call that only passes on parameters
     says nothing about the kinds of the values."""
@@ -272,9 +285,12 @@ class _File:
                 continue
             loops = self._loops_in(name, facts) or (tuple(_turning(self._takers.node(name))) if is_told else ())
             strength = self._takers.takes.get(name)
-            if loops and not self._steps_outside_loops(name):
+            is_step = bool(loops) and self._steps_outside_loops(name)
+            if loops and not is_step:
                 yield name, loops
-            elif strength in ("replays", "trains") and not self._prepares(name) and self._may_be_called_in_loop(name):
+            elif is_step or (
+                strength in ("replays", "trains") and not self._prepares(name) and self._may_be_called_in_loop(name)
+            ):
                 yield name, ()
         if _SCRIPT.search(self._text) is not None and self._has_own_loop():
             loops = self._loops_in("", None)
@@ -324,20 +340,47 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up.
+        # A loop in code that captures is a warm-up, unless it trains or replays afterwards. Of a loop with a few rounds
+        # only the changes of state count (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
-            if loop is not None and not is_short(loop) and not _evaluates(loop)
-            if strength == "replays" or not captures
+            if loop is not None
+            and not _evaluates(loop)
+            and (not is_short(loop) or (strength == "replays" and not captures))
+            and (
+                strength == "replays" or not captures or (strength == "trains" and self._is_after_captures(name, loop))
+            )
         ]
         surely = {loop for loop, strength in around if strength != "runs"}
         return tuple(sorted({loop.lineno for loop, _ in around if loop in surely or not _is_epochs(loop, surely)}))
+
+    def _is_after_captures(self, name: str, loop: ast.stmt) -> bool:
+        """Return whether a loop begins after the captures of its function, which may be `make_graphed_callables`."""
+        ends = [
+            node.end_lineno or node.lineno
+            for node in self._takers.parents(name)
+            if (isinstance(node, (ast.With, ast.AsyncWith)) and any(map(is_capture, node.items)))
+            or (isinstance(node, ast.Call) and called_name(node) == "make_graphed_callables")
+        ]
+        return bool(ends) and max(ends) < loop.lineno
 
     def _steps_outside_loops(self, name: str) -> bool:
         """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""
         if self._prepares(name) or not self._may_be_called_in_loop(name):
             return False
         return any(
-            loop is None and strength in ("replays", "trains") for _, strength, loop in self._takers.steps_in(name)
+            strength in ("replays", "trains")
+            and (loop is None or (_only_repeats(loop, call) and self._is_called_in_loop(name)))
+            for call, strength, loop in self._takers.steps_in(name)
         )
+
+    def _is_called_in_loop(self, name: str) -> bool:
+        last = name.rpartition(".")[2]
+        loops = [
+            loop
+            for other in self._file.functions
+            for loop in self._takers.parents(other)
+            if isinstance(loop, (ast.For, ast.While)) and not is_short(loop)
+        ]
+        return any(called_name(call) == last for loop in loops for call in calls_in(loop.body))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from graphsafe.scan.domain.naming import MODEL
-from graphsafe.scan.hazards.replay_site import MEASURES
+from graphsafe.scan.hazards.graph_syntax import MEASURES
 
 SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % MODEL.encode())
 "Matches the text of a function that takes a step by itself."

@@ -11,8 +11,7 @@ from typing import Literal
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import is_replay, own_nodes, parents_in
-from graphsafe.scan.hazards.replay_site import MEASURES
+from graphsafe.scan.hazards.graph_syntax import is_replay, is_short, own_nodes, parents_in
 from graphsafe.scan.roots.step_names import StepNames, may_take_step
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -371,20 +370,3 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
 def _is_loop_of_steps(loop: ast.stmt | None) -> bool:
     """Return whether a loop has many rounds, each a step; a few micro-batches or graphs together make one step."""
     return loop is not None and not is_short(loop)
-
-
-_FEW = 16
-"A loop of at most this many rounds warms up."
-
-
-def is_short(loop: ast.stmt) -> bool:
-    """Return whether a loop has a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
-    if not isinstance(loop, (ast.For, ast.AsyncFor)):
-        return False
-    if isinstance(loop.iter, (ast.Tuple, ast.List)):
-        return len(loop.iter.elts) <= _FEW
-    text = ast.unparse(loop.iter)
-    if MEASURES.search(text):
-        return True
-    rounds = re.fullmatch(r"range\((\d+)\)", text)
-    return rounds is not None and int(rounds[1]) <= _FEW

@@ -67,11 +67,17 @@ def is_born_here(frame: Frame, text: str) -> bool:
     """Return whether `output.value` is not state, because a call in this function has just returned `output`."""
     root = text.partition(".")[0]
     # A global name is state itself: `BUFFER = fitting(BUFFER, n)`.
-    if root not in frame.env or frame.node is None or text in frame.globals:
+    if root not in frame.env or frame.node is None or text in frame.globals or is_made_before_loops(frame, root):
         return False
     name = ast.Name(root, ast.Load())
     name.lineno = frame.node.end_lineno or frame.node.lineno
     return isinstance(bound_expression(frame, name), ast.Call)
+
+
+def is_made_before_loops(frame: Frame, name: str) -> bool:
+    """Return whether a local name stands for one object in all rounds of the loops that run in every step."""
+    bound = _assignments(frame.node).get(name, ()) if frame.node is not None and frame.step_loops else ()
+    return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
 
 
 def names_own(frame: Frame, name: str) -> bool:

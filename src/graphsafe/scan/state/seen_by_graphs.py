@@ -23,7 +23,7 @@ class Graphs(Protocol):
     def is_held(self, ref: str, line: int | None = None) -> bool: ...
     def is_around(self, ref: str, line: int) -> bool: ...
     def runs_first_in_capture(self, ref: str) -> bool: ...
-    def may_capture(self, ref: str) -> bool: ...
+    def captures_after(self, ref: str, line: int) -> bool: ...
     def recaptures(self, ref: str, line: int | None = None) -> bool: ...
     def is_set_for_captures(self, key: str) -> bool: ...
 
@@ -39,7 +39,7 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
                 yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
-                event = _number(write, uses.get(write.key, ()), graphs) or _tensor(write, log, graphs)
+                event = _number(write, uses.get(write.key, ()), log, graphs) or _tensor(write, log, graphs)
                 if event is not None:
                     yield Change(write, event)
                     break
@@ -63,7 +63,7 @@ def _outlasts_steps(write: Write) -> bool:
     return write.lasting and not (write.between and (write.before is None or type(write.before) is NoneValue))
 
 
-def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event | None:
+def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event of a changed number, if captured code has computed with the old number."""
     value = write.value
     # A value that replaces a number counts as a number unless something contradicts.
@@ -73,8 +73,10 @@ def _number(write: Write, uses: list[Use] | tuple[()], graphs: Graphs) -> Event 
     const = const_of(write.value)
     if const is not UNSET and (write.before is None or const == const_of(write.before)):
         return None
-    # A number that selects a branch often selects the graph too, with one graph for each branch.
-    seen = [use for use in uses if use.kind != "branch"]
+    # A number that selects a branch often selects the graph too, with one graph for each branch. But code around the
+    # graphs must read the number for that.
+    chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in log.readers.get(write.key, ()))
+    seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")
@@ -94,6 +96,6 @@ def _tensor(write: Write, log: StateLog, graphs: Graphs) -> Event | None:
         return None
     is_new = is_memory or (given is not None and given.fresh)
     # A graph's key never depends on weights. Any other tensor may belong to the graph that is replayed next.
-    if graphs.may_capture(write.ref) or (not is_new and graphs.recaptures(write.ref)):
+    if graphs.captures_after(write.ref, write.span[0]) or (not is_new and graphs.recaptures(write.ref)):
         return None
     return event_of(write, "AttrWrite", "rebound", "likely", "error")

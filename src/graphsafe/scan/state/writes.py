@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.held import entry
+from graphsafe.scan.domain.held import entry, weights
 from graphsafe.scan.domain.numbers import const_of
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
@@ -14,6 +14,7 @@ from graphsafe.scan.domain.values import (
     Instance,
     Number,
     Sequence,
+    Tensor,
     Value,
     as_tensor,
     describe,
@@ -31,6 +32,7 @@ from graphsafe.scan.state.provenance import (
     is_handed_on,
     is_lazy,
     is_made_along,
+    is_made_before_loops,
     is_put_back,
     is_rare,
     is_remade,
@@ -127,7 +129,11 @@ def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:
 def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     root = holder.partition(".")[0]
     return (
-        root == "self" or frame.attributes.is_module(owner.ref) or names_own(frame, root) or is_handed_on(frame, root)
+        root == "self"
+        or frame.attributes.is_module(owner.ref)
+        or names_own(frame, root)
+        or is_handed_on(frame, root)
+        or is_made_before_loops(frame, root)
     )
 
 
@@ -161,6 +167,14 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
                 lasting=outlasts(frame, option, held.value),
             )
             return
+
+
+def write_weights(frame: Frame, module: Value, text: str, value: Value, node: ast.AST) -> None:
+    """Record that all parameters of a module get other memory: `for p in model.parameters(): p.data = …`."""
+    for option in options(module) if frame.hot or frame.between else ():
+        if type(option) is Instance and frame.attributes.is_module(option.ref):
+            key = weights(option.ref)
+            write(frame, key, text, value, Tensor(), node, None, lasting=True, replaces=True)
 
 
 def write_global(

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Seq
 
 from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import kept
+from graphsafe.scan.domain.held import kept, weights
 from graphsafe.scan.domain.joins import element_of, join, join_all
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.record import HOOK
@@ -237,6 +237,8 @@ def _cached(frame: Frame, node: ast.Call, function: Function, arguments: Argumen
 
 
 def _call_instance(frame: Frame, node: ast.Call, instance: Instance, arguments: Arguments) -> Value:
+    if frame.hot and frame.attributes.is_module(instance.ref):
+        frame.engine.note_read(frame, weights(instance.ref))
     for name in ("__call__", "forward"):
         method = frame.project.find_method(instance.ref, name)
         if method is not None:

@@ -1,0 +1,163 @@
+"""Finds copies into a graph's input on a stream of their own that nothing orders with the replays.
+
+The copying stream must wait for the last replay, which may still read the old values, and the replaying stream must
+wait for the copy. Streams and events are known by their names: a local name within its function, an attribute of `self`
+within its class, and any other attribute by its last part.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from graphsafe.scan.hazards.graph_syntax import Function, Line, called_name, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.index import dotted
+
+HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
+_TRANSFERS = frozenset(
+    "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
+)
+"Calls beside which a block copies and does nothing else."
+Name = tuple[str, str]
+"The owner of a name (a function, a class, or nothing) and the name."
+
+
+@dataclass(slots=True)
+class _Order:
+    """The streams and events of a file, as far as they wait or are waited for."""
+
+    waiting: set[Name] = field(default_factory=set)
+    "Streams that wait for others."
+    awaited: set[Name] = field(default_factory=set)
+    "Streams and events that others, or the host, wait for."
+    recorded: dict[Name, set[Name]] = field(default_factory=dict)
+    "Stream -> the events that are recorded on it."
+    handed: set[Name] = field(default_factory=set)
+    "Streams and events that are passed on or kept under another name, so that waits elsewhere are possible."
+    busy: set[Name] = field(default_factory=set)
+    "Streams on which the code does more than copy."
+    stops: bool = False
+    "Whether the host waits for the whole device."
+
+    def is_followed(self, stream: Name) -> bool:
+        """Return whether some code may wait for the work of a stream."""
+        known = {stream, *self.recorded.get(stream, ())}
+        return self.stops or stream in self.busy or any(_among(one, self.awaited | self.handed) for one in known)
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    """Yield copies, on a side stream, into memory that the function did not make."""
+    order = _order_of(found)
+    replays = any(isinstance(call, ast.Call) and is_plain_replay(call) for call in inside(found.tree, ast.Call))
+    for name, function, _ in found.functions:
+        for _, block in own_nodes(function):
+            stream = _entered(block, name, function)
+            copies = [*_copies(block, _made_in(function))] if stream is not None else []
+            if stream is None or not copies:
+                continue
+            if not _among(stream, order.waiting):
+                yield from (Line(name, "refilled", call, ast.unparse(call.func)) for call in copies)
+            elif replays and not order.is_followed(stream):
+                yield from (Line(name, "read-early", call, ast.unparse(call.func)) for call in copies)
+
+
+def _among(name: Name, names: set[Name]) -> bool:
+    """Return whether a name may mean the same object as one of several: of two owners, one may be unknown."""
+    return name in names or any(other[1] == name[1] and "" in (other[0], name[0]) for other in names)
+
+
+def _order_of(found: Tables) -> _Order:
+    order = _Order()
+    for name, function, _ in found.functions:
+        around: dict[ast.AST, Name | None] = {function: None}
+        parents: dict[ast.AST, ast.AST] = {}
+        for parent, node in own_nodes(function):
+            parents[node] = parent
+            stream = _entered(node, name, function)
+            around[node] = stream if stream is not None else around[parent]
+            if isinstance(node, ast.Call):
+                _note_call(order, node, name, function, around[node])
+            elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                _note_use(order, node, parents, name, function)
+    return order
+
+
+def _note_call(order: _Order, call: ast.Call, name: str, function: Function, block: Name | None) -> None:
+    method = called_name(call)
+    receiver = _named(call.func.value, name, function) if isinstance(call.func, ast.Attribute) else None
+    given = [one for value in call.args if (one := _named(value, name, function)) is not None]
+    if method == "synchronize" and (dotted(call.func) or "").endswith(("cuda.synchronize", "accelerator.synchronize")):
+        order.stops = True
+    elif method in HOST_WAITS or method == "wait":
+        # `event.wait(stream)` makes the stream wait for the event.
+        order.awaited.update([receiver] if receiver is not None else ())
+        order.waiting.update(given)
+    elif method in WAITS:
+        order.waiting.update([receiver] if receiver is not None else ())
+        order.awaited.update(given)
+    elif method in RECORDS and receiver is not None:
+        # `event.record(stream)`, or `stream.record_event(event)`.
+        pairs = [(receiver, one) for one in given] if method == "record_event" else [(one, receiver) for one in given]
+        for stream, event in pairs or ([(block, receiver)] if block is not None else []):
+            order.recorded.setdefault(stream, set()).add(event)
+        if method == "record_event" and not given:
+            order.handed.add(receiver)  # the event is returned
+    elif block is not None and method not in _TRANSFERS:
+        order.busy.add(block)
+
+
+def _note_use(
+    order: _Order, node: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST], name: str, function: Function
+) -> None:
+    """Note a stream or event that is passed to a call of unknown effect, returned, or bound to another name."""
+    parent = parents.get(node)
+    while isinstance(parent, ast.Subscript):
+        parent = parents.get(parent)
+    method = called_name(parent) if isinstance(parent, ast.Call) else ""
+    known = isinstance(parent, ast.Attribute) or method in WAITS | RECORDS | _TRANSFERS
+    if not known and isinstance(parent, (ast.Call, ast.Return, ast.Assign, ast.keyword, ast.Tuple, ast.List)):
+        one = _named(node, name, function)
+        if one is not None:
+            order.handed.add(one)
+
+
+def _named(node: ast.expr, name: str, function: Function) -> Name | None:
+    """Return a stream or event by the function or class that its name belongs to."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Name):
+        return name, node.id
+    if not isinstance(node, ast.Attribute):
+        return None
+    is_own = isinstance(node.value, ast.Name) and node.value.id == "self"
+    return (name.rpartition(".")[0] if is_own else "", node.attr)
+
+
+def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
+    """Return the stream that `with torch.cuda.stream(…)` enters."""
+    for item in block.items if isinstance(block, (ast.With, ast.AsyncWith)) else ():
+        call = item.context_expr
+        if isinstance(call, ast.Call) and call.args and (dotted(call.func) or "").endswith("cuda.stream"):
+            return _named(call.args[0], name, function)
+    return None
+
+
+def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
+    """Yield `x.copy_(…, non_blocking=True)` for tensors that outlive the function's call."""
+    for call in ast.walk(block):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "copy_":
+            base = call.func.value
+            target = place(base.value if isinstance(base, ast.Subscript) and place(base) is None else base)
+            is_async = any(word.arg == "non_blocking" for word in call.keywords)
+            if is_async and target is not None and target.partition(".")[0] not in made:
+                yield call
+
+
+def _made_in(function: Function) -> set[str]:
+    return {
+        node.id for _, node in own_nodes(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }

@@ -1,0 +1,96 @@
+"""Tensors that code hands to a helper which captures its arguments: `graph, out = capture(model, ids)`.
+
+The graph reads the memory of that call. So the caller's names for these tensors, local ones or attributes of its
+object, are inputs of the graph.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Set
+
+from graphsafe.scan.hazards.graph_syntax import Function, calls_in, captures_in, in_loop, own_nodes, parents_in, place
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_uses
+from graphsafe.scan.hazards.key_names import matched
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.index import dotted
+
+Helpers = Mapping[str, Function]
+"Name in the code -> a function, or the constructor of a class, that captures."
+
+
+def own_helpers(found: Tables) -> Helpers:
+    """Return the helpers that a file defines."""
+    capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
+    return {name.removesuffix(".__init__"): node for name, node in capturing.items() if _is_plain(name)}
+
+
+def _is_plain(name: str) -> bool:
+    return "." not in name.removesuffix(".__init__")
+
+
+def note(found: Tables, helpers: Helpers) -> None:
+    """Add a table for each function, and each class, that hands tensors to a helper."""
+    classes = {node.name: node for node in found.tree.body if isinstance(node, ast.ClassDef)}
+    handed: dict[str, list[tuple[str, ast.Call]]] = {}
+    for name, function, _ in found.functions if helpers else ():
+        for text, call in _handed(function, helpers):
+            owner = name.rpartition(".")[0] if text.startswith("self.") else name
+            handed.setdefault(owner, []).append((text, call))
+    own = {name: node for name, node, _ in found.functions}
+    for owner, given in handed.items():
+        scope = classes.get(owner) or own.get(owner)
+        if scope is None:
+            continue
+        table = GraphTensors(scope, inputs={text for text, _ in given}, handing=[call for _, call in given])
+        note_uses(table, scope, owner)
+        if table.replaying:
+            found.all.append(table)
+            for position, (name, function, known) in enumerate(found.functions):
+                if name in table.functions:
+                    found.functions[position] = name, function, [*known, table]
+
+
+def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the caller's names of the tensors that it hands to helpers outside of its loops, each with the call."""
+    parents = parents_in(function)
+    aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
+    for call in [node for node in parents if isinstance(node, ast.Call)]:
+        helper = helpers.get(dotted(call.func) or "")
+        if helper is None or helper is function or in_loop(call, parents):
+            continue
+        for value in _given(call, helper):
+            for one in value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]:
+                text = place(one)
+                if text is not None and text not in aliases and text.count(".") < 2:
+                    yield text, call
+
+
+def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
+    """Yield the arguments that the captured code of a helper reads, those of `*args` one by one."""
+    read = _captured(helper)
+    yield from (value for value, parameter in matched(call, helper) if parameter.arg in read)
+    if helper.args.vararg is not None and helper.args.vararg.arg in read:
+        taken = len([*helper.args.posonlyargs, *helper.args.args]) - (helper.name == "__init__")
+        yield from call.args[taken:]
+
+
+@memoize_on_node
+def _captured(helper: ast.AST) -> Set[str]:
+    """Return the parameters of a helper that its captured code reads, in functions inside it, too."""
+    assert isinstance(helper, (ast.FunctionDef, ast.AsyncFunctionDef))
+    nested = {node.name: node for node in inside(helper, ast.FunctionDef) if node is not helper}
+    parts: list[ast.AST] = [*captures_in(helper)]
+    seen: set[str] = set()
+    for part in parts:
+        called = {dotted(call.func) or "" for call in calls_in([part])} & nested.keys() - seen
+        seen |= called
+        parts += [nested[name] for name in called]
+    names = [node for part in parts for node in inside(part, ast.Name)]
+    called_names = {id(call.func) for call in calls_in(parts)}
+    stored = {
+        node.id for _, node in own_nodes(helper) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called_names}
+    given = {one.arg for one in ast.walk(helper.args) if isinstance(one, ast.arg)}
+    return frozenset(given & read - stored)

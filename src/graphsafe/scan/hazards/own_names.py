@@ -1,0 +1,68 @@
+"""Spells out local names for parts of an object: `v["ids"]` as `self.buffers["ids"]` after `v = self.buffers`.
+
+Methods of one class may have different local names for the same tensors.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+
+
+def spelled_out(tree: ast.Module) -> ast.Module:
+    """Return a file in which the attributes of `self` have no other names: a copy, with all nodes at their places."""
+    if not any(map(_names, _functions(tree))):
+        return tree
+    copied = _copied(tree)
+    assert isinstance(copied, ast.Module)
+    for function in _functions(copied):
+        names = _names(function)
+        for parent, child in [*own_nodes(function)] if names else ():
+            _replace(parent, child, names)
+    return copied
+
+
+def _functions(tree: ast.Module) -> list[Function]:
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of a node without what is memoised in it (node_memo.py)."""
+    if isinstance(value, list):
+        return [*map(_copied, value)]
+    if not isinstance(value, ast.AST):
+        return value
+    return ast.copy_location(type(value)(**{name: _copied(part) for name, part in ast.iter_fields(value)}), value)
+
+
+def _names(function: Function) -> Mapping[str, ast.Attribute]:
+    """Return the local names that a function binds once, to an attribute of `self` that it never binds itself."""
+    nodes = [node for _, node in own_nodes(function)]
+    stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    bound = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    return {
+        node.targets[0].id: node.value
+        for node in nodes
+        if isinstance(node, ast.Assign)
+        and len(node.targets) == 1
+        and isinstance(node.targets[0], ast.Name)
+        and stored[node.targets[0].id] == 1
+        and isinstance(node.value, ast.Attribute)
+        and isinstance(node.value.value, ast.Name)
+        and node.value.value.id == "self"
+        and node.value.attr not in bound
+    }
+
+
+def _replace(parent: ast.AST, child: ast.AST, names: Mapping[str, ast.Attribute]) -> None:
+    """Put the attribute in place of a name whose own attributes or entries are used."""
+    if not isinstance(parent, (ast.Attribute, ast.Subscript)) or parent.value is not child:
+        return
+    if isinstance(child, ast.Name) and child.id in names:
+        meant = names[child.id]
+        owner = ast.copy_location(ast.Name("self", ast.Load()), child)
+        parent.value = ast.copy_location(ast.Attribute(owner, meant.attr, ast.Load()), child)

@@ -1,0 +1,121 @@
+"""The order of replays and of the copies that feed them, on streams and in pinned memory."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+RING = """\
+import torch
+
+
+class Upload:
+    def __init__(self, dest):
+        self.dest = dest
+        self.taken = torch.cuda.Event()
+        self.landed = torch.cuda.Event()
+        self.line = torch.cuda.Stream()
+
+    def send(self, rows):
+        {before}
+        with torch.cuda.stream(self.line):
+            self.dest[: rows.shape[0]].copy_(rows, non_blocking=True)  # send
+            self.landed.record()
+
+
+class Model:
+    def __init__(self, net, size):
+        self.rows = torch.zeros(size, 8, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        line = torch.cuda.Stream()
+        line.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(line):
+            net(self.rows)
+        torch.cuda.current_stream().wait_stream(line)
+        with torch.cuda.graph(self.graph, stream=line):
+            self.marks = net(self.rows)
+
+
+def serve(model: Model, upload: Upload, requests):
+    for rows in requests:
+        upload.send(rows.pin_memory())
+        {after}
+        model.graph.replay()
+        upload.taken.record()
+"""
+
+
+def lines_of(tmp_path: Path, code: str, text: str) -> list[str]:
+    """Return the marks of the lines that have a finding of a code."""
+    path = tmp_path / "loop.py"
+    path.write_text(textwrap.dedent(text), encoding="utf-8")
+    found = scan_paths([tmp_path], Config(root=tmp_path)).findings
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [lines[one.location.line - 1].rpartition("# ")[2] for one in found if one.code == code]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ("pass", "torch.cuda.current_stream().wait_event(upload.landed)", ["send"]),
+        ("self.line.wait_event(self.taken)", "pass", ["send"]),
+        ("self.line.wait_event(self.taken)", "torch.cuda.current_stream().wait_event(upload.landed)", []),
+        ("self.line.wait_event(self.taken)", "torch.cuda.current_stream().wait_stream(upload.line)", []),
+        ("self.line.wait_event(self.taken)", "upload.landed.synchronize()", []),
+        ("self.line.wait_event(self.taken)", "torch.cuda.synchronize()", []),
+    ],
+)
+def test_a_copy_and_the_replays_around_it_wait_for_each_other(
+    tmp_path: Path, before: str, after: str, expected: list[str]
+) -> None:
+    assert lines_of(tmp_path, "GS714", RING.format(before=before, after=after)) == expected
+
+
+PINNED = """\
+import torch
+
+
+class Denoiser:
+    def __init__(self, net, size):
+        self.host = torch.zeros(size, pin_memory=True)
+        self.chunk = torch.zeros(size, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        net(self.chunk)
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream()):
+            self.clean = net(self.chunk)
+
+    def push(self, samples):
+        {wait}
+        self.host.copy_(samples)
+        self.chunk.copy_(self.host, non_blocking=True)  # push
+        self.graph.replay()
+        return self.clean.clone()
+
+
+def run(denoiser: Denoiser, recording, every):
+    kept = []
+    for place, samples in enumerate(recording):
+        kept.append(denoiser.push(samples))
+        {inside}
+    return torch.cat(kept).cpu()
+"""
+
+
+@pytest.mark.parametrize(
+    ("wait", "inside", "expected"),
+    [
+        ("pass", "pass", ["push"]),  # the wait after the loop comes too late
+        ("pass", "if place % every == 0: torch.cuda.current_stream().synchronize()", ["push"]),
+        ("pass", "torch.cuda.current_stream().synchronize()", []),
+        ("self.copied.synchronize()", "pass", []),
+    ],
+)
+def test_pinned_memory_is_filled_again_only_after_a_wait_in_each_round(
+    tmp_path: Path, wait: str, inside: str, expected: list[str]
+) -> None:
+    assert lines_of(tmp_path, "GS714", PINNED.format(wait=wait, inside=inside)) == expected
