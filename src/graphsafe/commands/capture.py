@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphsafe.api import capture_requests
 from graphsafe.commands.gate import Gate, Shard, gate_for
 from graphsafe.commands.options import (
     BAD_REQUEST,
@@ -178,6 +177,7 @@ def capture(
     if shapes:
         _check_shapes(devices, {"--plan": plan or check, "--nproc": nproc, "--replays": replays})
     plan = plan or emit is not None or check
+    from graphsafe.api import capture_requests
     from graphsafe.capture.parent.ranks.launched import Launched
 
     launched = Launched.by(os.environ)
