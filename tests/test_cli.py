@@ -96,12 +96,22 @@ def test_help_and_version_import_nothing_heavy() -> None:
     script = (
         "import sys; from graphsafe.cli import main; code = main(['--help']);"
         "heavy = {'torch', 'libcst', 'rich', 'yaml', 'jsonschema'} & set(sys.modules);"
+        "heavy |= {'graphsafe.report.model', 'graphsafe.rulebook.book', 'graphsafe.config'} & set(sys.modules);"
         "sys.exit(f'{heavy}' if heavy else code)"
     )
     helped = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (helped.returncode, helped.stderr) == (0, "")
     assert "graphsafe scan src/" in helped.stdout
     assert run("--version").stdout.startswith("graphsafe ")
+
+
+@pytest.mark.parametrize("form", ["terminal", "json"])
+def test_a_scan_does_not_import_the_probes_of_captures(project: Path, form: str) -> None:
+    script = (
+        f"import sys; from graphsafe.cli import main; code = main(['scan', '--no-cache', '--format', '{form}']);"
+        "sys.exit(3 if {'graphsafe.report.probes', 'graphsafe.report.ledger.model'} & set(sys.modules) else code)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True).returncode == 1  # findings
 
 
 @pytest.mark.parametrize("command", ["scan", "capture", "explain", "rules", "report", "config", "schema"])

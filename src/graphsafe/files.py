@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import shutil
 import stat
 import sys
@@ -57,7 +56,7 @@ def write_atomically(path: Path, content: str | bytes, *, before: bytes | None =
         path.write_bytes(data)
         return
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         with beside.open("xb") as file:
             file.write(data)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from graphsafe.api import capture_requests
 from graphsafe.commands.gate import Gate, Shard, gate_for
 from graphsafe.commands.options import (
     BAD_REQUEST,
@@ -163,6 +162,7 @@ def capture(
                 return OK
     options = _options(asked, all_targets)
     nproc = options["nproc"]
+    from graphsafe.api import capture_requests
     from graphsafe.capture.parent.ranks.launched import Launched
 
     launched = Launched.by(os.environ)

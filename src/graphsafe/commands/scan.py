@@ -24,13 +24,9 @@ from graphsafe.commands.options import (
     rule_texts,
     usual_form,
 )
-from graphsafe.commands.scan_modes import ScanModes, complain_of_limits
-from graphsafe.confirmation import captures_in, confirmed, summary
 from graphsafe.console import complain, is_live, put_statistics, say
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.scan_request.request import ScanRequest, refusal_of, source_over
-from graphsafe.scan_request.settings import Asked
 
 if TYPE_CHECKING:
     from graphsafe.report.model import Confidence, Level, Region
@@ -183,7 +179,11 @@ def scan(
     graphsafe scan --fix                   # repair what has one right answer
     graphsafe scan --add-ignore "not in a captured region"
     """
+    from graphsafe.commands.scan_modes import ScanModes, complain_of_limits
+    from graphsafe.confirmation import captures_in, confirmed, summary
     from graphsafe.ignore_comments import check_reason
+    from graphsafe.scan_request.request import ScanRequest, refusal_of, source_over
+    from graphsafe.scan_request.settings import Asked
 
     buffers = _buffers(paths, stdin_filename)
     paths = tuple(buffers) or paths or (Path(),)

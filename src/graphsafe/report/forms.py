@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from graphsafe.report.ledger.model import Ledger
 from graphsafe.report.model import Report
 from graphsafe.report.rule_text import RuleTexts
 from graphsafe.report.source import Lines, file_lines
 from graphsafe.report.text import without_commands
+
+if TYPE_CHECKING:
+    from graphsafe.report.ledger.model import Ledger
 
 FORMS: tuple[str, ...] = ("terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html", "trace")
 
@@ -43,7 +46,7 @@ def render(
     is called only for SARIF. Lone surrogates (of file names that are not UTF-8) are replaced, except in JSON, which can
     write them. Raises ValueError for an unknown form.
     """
-    if isinstance(reports, Ledger):
+    if not isinstance(reports, (Report, Sequence)):
         return _ledger(reports, form, colour, width, source, rules)
     many = (reports,) if isinstance(reports, Report) else tuple(reports)
     if form == "json":

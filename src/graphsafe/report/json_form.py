@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from graphsafe.report.ledger.model import LEDGER_SCHEMA, Ledger
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
 from graphsafe.report.reading import read
 from graphsafe.report.shape import ReportError, check_ledger, check_report
+
+if TYPE_CHECKING:
+    from graphsafe.report.ledger.model import Ledger
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate, from a file name that is not UTF-8. It cannot be encoded, but JSON has an escape for it."""
@@ -65,7 +67,7 @@ def read_reports(path: Path) -> Report | tuple[Report, ...]:
     Raises `ReportError` with one line that names the file and the first place where it is not a report.
     """
     found = read_saved(path)
-    if isinstance(found, Ledger):
+    if not isinstance(found, (Report, tuple)):
         raise ReportError(f"{path}: a ledger, not a report")
     return found
 
@@ -87,7 +89,7 @@ def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
 def parse_reports(text: str) -> Report | tuple[Report, ...]:
     """Read reports from text, as `read_reports` does; the error names no file."""
     found = parse_saved(text)
-    if isinstance(found, Ledger):
+    if not isinstance(found, (Report, tuple)):
         raise ReportError("a ledger, not a report")
     return found
 
@@ -107,6 +109,8 @@ def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
         if not isinstance(saved.get("reports"), list):
             raise ReportError("reports: expected a list")
         return tuple(_report(report, f"reports[{at}]") for at, report in enumerate(saved["reports"]))
+    from graphsafe.report.ledger.model import LEDGER_SCHEMA, Ledger
+
     if schema == LEDGER_SCHEMA:
         check_ledger(saved, "")
         return read(Ledger, saved)

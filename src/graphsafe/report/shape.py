@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 from graphsafe.errors import RequestError
-from graphsafe.report.schema import report_schema
 from graphsafe.report.text import printable, without_commands
 
 Part = Mapping[str, Any]
@@ -43,13 +42,13 @@ class ReportError(RequestError):
 def check_report(saved: Any, where: str) -> None:
     """Raise ReportError if `saved`, the parsed JSON from `where`, is not a report; it names the first wrong place."""
     _check_values(saved, 0)
-    _check(saved, report_schema()["$defs"]["report"], where)
+    _check(saved, _definition("report"), where)
 
 
 def check_ledger(saved: Any, where: str) -> None:
     """Raise ReportError if `saved`, the parsed JSON from `where`, is not a ledger; it names the first wrong place."""
     _check_values(saved, 0)
-    _check(saved, report_schema()["$defs"]["ledger"], where)
+    _check(saved, _definition("ledger"), where)
 
 
 def _check_values(value: Any, depth: int) -> None:
@@ -148,6 +147,8 @@ def _followed(part: Part) -> Part:
 
 @cache
 def _definition(reference: str) -> Part:
+    from graphsafe.report.schema import report_schema  # imports all probes, of which a scan has none
+
     found: Part = report_schema()["$defs"][reference.rpartition("/")[2]]
     return found
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
-from graphsafe.report.capture_text import capture_blocks, verdict_lines
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
 from graphsafe.report.source import Lines
 from graphsafe.report.text import Paint, cells, chained, count, level_counts, listed, painter, printable, wrapped
@@ -123,6 +122,8 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     if report.limits:
         blocks.append(_limits(report.limits, width, paint))
     if report.devices is not None:
+        from graphsafe.report.capture_text import capture_blocks  # imports all probes, of which a scan has none
+
         blocks += capture_blocks(report, width, paint)
     if len(main) > _MANY:
         blocks += [_by_code(shown), _start(main, width, paint)]
@@ -316,6 +317,8 @@ def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint)
     text += "" if report.reach is None else _reach(report.reach)
     if report.verdict is None:
         return wrapped(text, width)
+    from graphsafe.report.capture_text import verdict_lines
+
     return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", width, paint)
 
 
