@@ -95,7 +95,8 @@ def _lacking(
             if text not in told and not all(is_told(one, told) for one in sources)
         ]
         if lacking:
-            maker = _made_by(entry.slice, min(lacking), function, functions)
+            origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
+            maker = _made_by(entry.slice, origins, function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
 
 
@@ -128,13 +129,13 @@ def _captures_for(
 
 
 def _made_by(
-    key: ast.expr, lacking: str, function: Function, functions: Functions
+    key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function of the file that makes a key from the object which has the lacking value:
-    `key = self.key_of(batch)`."""
+    """Return the line of another function of the file that makes a key, if it is given one of the names from which the
+    lacking value comes: `key = self.key_of(batch)`."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
-        if isinstance(call, ast.Call) and any(place(one) in (lacking, head(lacking)) for one in _known_to(call)):
+        if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
             makers = [one for one in functions if one.rpartition(".")[2] == called_name(call)]
             returns = [
                 (maker, inner)

@@ -281,7 +281,7 @@ def elements(target: ast.expr) -> Sequence[ast.expr]:
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
     """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one.
 
-    What `a, b = kept[n]` takes out of an object is left out.
+    A target that takes parts out of an object, as in `a, b = kept[n]`, has none.
     """
     for target in node.targets:
         if not isinstance(target, (ast.Tuple, ast.List)):
