@@ -578,3 +578,87 @@ def test_a_member_of_a_list_is_changed_in_the_loop_that_replays(
     told: Told, before: str, inside: str, expected: set[str]
 ) -> None:
     assert told(engine=MEMBERS.format(before=before, inside=inside)) == expected
+
+
+REQUESTS = """\
+import torch
+
+
+class Decoder:
+    def __init__(self, pages, device):
+        self.pages = pages
+        self.tokens = torch.zeros(4, dtype=torch.long, device=device)
+        self.tables = torch.stack([pages[0], pages[1]])
+        self.graph = None
+
+    def _decode(self):
+        self.tokens.add_(self.tables.sum())
+
+    def capture(self, line):
+        self._decode()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=line):
+            self._decode()
+
+    def generate(self, slots, most):
+        {before}
+        for _ in range(most):
+            self.graph.replay()
+        return self.tokens.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        (
+            "self.tables = torch.stack([self.pages[one] for one in slots])",
+            {"self.tables = torch.stack([self.pages[one] for one in slots])"},
+        ),
+        ("self.tables.copy_(torch.stack([self.pages[one] for one in slots]))", set()),
+        ("self.asked = torch.stack([self.pages[one] for one in slots])", set()),
+    ],
+)
+def test_a_request_changes_what_its_loop_of_replays_reads(told: Told, before: str, expected: set[str]) -> None:
+    assert told(engine=REQUESTS.format(before=before)) == expected
+
+
+PHASES = """\
+import torch
+
+
+class Wave:
+    def __init__(self, device):
+        self.fields = [torch.zeros(8, 8, device=device) for _ in range(3)]
+        self.graphs = []
+        self.phase = 0
+
+    def roles(self, phase):
+        return self.fields[phase % 3], self.fields[(phase + 1) % 3]
+
+    def update(self, now, new):
+        torch.mul(now, 0.5, out=new)
+
+    def capture(self, line):
+        for phase in range(3):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=line):
+                self.update(*self.roles({given}))
+            self.graphs.append(graph)
+
+    def run(self, steps, probe):
+        for at in range(steps):
+            self.graphs[at % 3].replay()
+            newest = self.roles(self.phase)[1]
+            probe[at].copy_(newest[0, 0])
+            self.phase = (self.phase + 1) % 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("phase", set()), ("self.phase", {"self.phase = (self.phase + 1) % 3"})]
+)
+def test_a_captured_function_takes_a_number_that_other_callers_change(
+    told: Told, given: str, expected: set[str]
+) -> None:
+    assert told(engine=PHASES.format(given=given)) == expected

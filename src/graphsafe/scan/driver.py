@@ -53,7 +53,7 @@ from graphsafe.scan.roots.assumed_roots import (
     UNCALLED,
     assumed_roots_of,
 )
-from graphsafe.scan.roots.between_steps import changing_methods
+from graphsafe.scan.roots.between_steps import changing_methods, comes_again
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
@@ -365,7 +365,8 @@ class Driver:
             return engine.read(assembling(engine, step.ref, step.loops))
         path, _, name = step.ref.partition("::")
         if name:
-            return engine.read(Call(step.ref, step.receiver, loops=step.loops, between=step.kind == "between"))
+            between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
+            return engine.read(Call(step.ref, step.receiver, loops=step.loops, between=between))
         file = self.project.file(path)
         if file is not None:
             tree = parse(self.project.source(path).text)

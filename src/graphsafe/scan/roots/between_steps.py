@@ -1,6 +1,6 @@
-"""Methods that users may call between an object's replays, because nothing in the project calls them.
+"""Methods that may run between an object's replays: users call them, or they loop over steps and are called again.
 
-They run in no step, so their lines emit no events. But a graph does not see the state that they change.
+Their lines run in no step, so they emit no events. But a graph does not see the state that they change.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.symbols.index import ClassFacts, FileIndex
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project import Project
 
 _OWN_CALL = re.compile(r"\bself\.(\w+)\(")
@@ -38,6 +38,12 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
                 continue
             if not paths.is_cold(file.path, file.module, facts):
                 yield f"{file.path}::{facts.name}", f"{file.path}::{cls.name}"
+
+
+def comes_again(function: FunctionFacts | None) -> bool:
+    """Return whether a function that loops over steps may be called again afterwards: a method that prepares no
+    graph."""
+    return function is not None and "." in function.name and not (function.captures or function.name.endswith("init__"))
 
 
 def _preparing(file: FileIndex, cls: ClassFacts, texts: Mapping[str, str]) -> set[str]:
