@@ -20,13 +20,14 @@ WAITS = ("GS1", "GS2", "GS3")
 
 @dataclass(frozen=True)
 class Programs:
-    """The programs of a folder. Its labels.json says of each whether it is sound, and else where its faults are."""
+    """The programs of a folder. A file in it says of each whether it is sound, and else where its faults are."""
 
     folder: Path
+    file: str = "labels.json"
 
     @property
     def labels(self) -> dict[str, Any]:
-        labels: dict[str, Any] = json.loads((self.folder / "labels.json").read_text(encoding="utf-8"))
+        labels: dict[str, Any] = json.loads((self.folder / self.file).read_text(encoding="utf-8"))
         return labels
 
     def ledgers(self, valid_report: ValidReport, place: Path, *options: str, together: int) -> dict[str, Any]:

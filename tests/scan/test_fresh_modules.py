@@ -3,7 +3,7 @@
 Each set was scored once before anybody read what was missed: 33 of 52 hazards and no noisy sound module of the first,
 34 of 64 and 3 of 15 of the second, 64 of 85 and 1 of 15 of the third, 59 of 93 and 8 of 15 of the fourth, 51 of 97 and
 2 of 15 of the fifth, 59 of 86 and 5 of 15 of the sixth, 32 of 43 and 2 of 6 of the seventh, 49 of 69 and 1 of 10 of the
-eighth, 33 of 46 and 1 of 12 of the ninth (docs/accuracy/modules.md).
+eighth, 33 of 46 and 1 of 12 of the ninth, 33 of 46 and 4 of 12 of the tenth (docs/accuracy/modules.md).
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ FOUND = {
     "fresh7": 37,
     "fresh8": 60,
     "fresh9": 40,
+    "fresh10": 36,
 }
-"Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59, 32, 49 and 33 were at first sight."
+"Folder -> its hazards that are found; 33, 34, 64, 59, 51, 59, 32, 49, 33 and 33 were at first sight."
 NOISY: dict[str, set[str]] = {
     "fresh": set(),
     "fresh2": {"block_tables.py"},
@@ -44,6 +45,7 @@ NOISY: dict[str, set[str]] = {
     "fresh7": set(),
     "fresh8": {"calibrated_int8.py"},
     "fresh9": set(),
+    "fresh10": {"ok_cg_fixed", "ok_guided_sampler", "ok_speech_chunks"},  # GS601: any device may be given
 }
 "Folder -> its sound modules that have a finding."
 
@@ -84,10 +86,14 @@ def test_hazards_are_found(scanned: Scanned) -> None:
     for name, label in scanned.labels.items():
         places = {(Path(one.location.path).name, one.location.line) for one in scanned.findings[name]}
         for hazard in label["hazards"]:
-            lines = [hazard["line"], *(_line(place) for place in hazard.get("or_at") or ())]
-            hits += any((Path(hazard["file"]).name, line) in places for line in lines)
+            accepted = [hazard["line"], *(hazard.get("or_at") or ())]
+            hits += any((Path(_file(place, hazard)).name, _line(place)) in places for place in accepted)
     assert hits >= FOUND[scanned.folder]
 
 
 def _line(place: Any) -> int:
     return int(place["line"] if isinstance(place, dict) else place)
+
+
+def _file(place: Any, hazard: dict[str, Any]) -> str:
+    return str(place.get("file", hazard["file"]) if isinstance(place, dict) else hazard["file"])
