@@ -28,7 +28,9 @@ _BESIDE_STEPS = re.compile(
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
+_PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
+"Every text that this matches contains one of these words; looking for each is many times as fast."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
@@ -100,7 +102,8 @@ class LoopRoots:
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress, and calls of pipelines: each takes many steps, or a long one."""
         project = self._takers.engine.project
-        shows = _PROGRESS.search(project.files.data(file.path) or b"") is not None
+        data = project.files.data(file.path) or b""
+        shows = any(word in data for word in _PROGRESS_WORDS)
         lines = enumerate(project.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
         return {
