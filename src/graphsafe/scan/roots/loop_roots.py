@@ -38,7 +38,9 @@ _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
+_PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
+"Every text that this matches contains one of the words; looking for each is many times as fast."
 _LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps|stopping_criteria)\b")
 "Parameters of functions that generate a whole result: they say how long to go on."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
@@ -124,7 +126,7 @@ class LoopRoots:
         many steps, or a long one."""
         project = self._takers.engine.project
         data = project.files.data(file.path) or b""
-        shows = _PROGRESS.search(data) is not None
+        shows = any(word in data for word in _PROGRESS_WORDS)
         lines = enumerate(project.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
         told = {name for name in file.functions if _LENGTH.search(data) and _is_told_length(project, file, name)}
