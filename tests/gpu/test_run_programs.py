@@ -1,4 +1,4 @@
-"""Six sets of small programs by authors who had not seen the code, under `graphsafe run` on a GPU.
+"""Seven sets of small programs by authors who had not seen the code, under `graphsafe run` on a GPU.
 
 In each set half of the programs hold planted faults, and each has a twin without. docs/run.md has the figures.
 """
@@ -16,13 +16,15 @@ from tests.run.labelled import Programs
 pytestmark = pytest.mark.gpu
 
 RUN = Path(__file__).parents[1] / "run"
-SETS = {"fresh2": 29, "fresh3": 25, "fresh4": 23, "fresh5": 12, "fresh6": 14, "fresh7": 15}
+SETS = {"fresh2": 29, "fresh3": 25, "fresh4": 23, "fresh5": 12, "fresh6": 14, "fresh7": 15, "fresh10": 18}
 "Folder -> the faults that are found at least."
 TOGETHER = 5
 
 
 @pytest.fixture(scope="module", params=SETS)
 def programs(request: pytest.FixtureRequest) -> Programs:
+    if request.param == "fresh10":
+        return Programs(RUN.parent / "scan" / "fresh10", "programs.json")
     return Programs(RUN / request.param)
 
 
