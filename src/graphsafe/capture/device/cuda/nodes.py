@@ -19,7 +19,7 @@ import torch
 
 from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.device.cuda.runtime import NODE_KINDS
-from graphsafe.capture.device.cuda.tensor_lists import without_unused_places
+from graphsafe.capture.device.cuda.unused_places import without_unused_places
 from graphsafe.capture.device.protocol import NotComparable
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.twin import Difference
@@ -304,7 +304,7 @@ def _kernel(driver: ctypes.CDLL, node: c_void_p) -> GraphNode:
     words: list[int] = []
     pointers: list[int] = []
     for index, size in enumerate(_sizes(prefix, int(handle))):
-        data = without_unused_places(text, launch[0], ctypes.string_at(given.parameters[index], size))
+        data = without_unused_places(text, launch[:3], ctypes.string_at(given.parameters[index], size))
         found = [int.from_bytes(data[at : at + _WORD], "little") for at in range(0, size, _WORD)]
         words += found
         pointers += found if size == _WORD else []

@@ -1,5 +1,4 @@
-"""Arguments of kernels over lists of tensors: places that PyTorch does not fill hold old addresses of the host's
-stack."""
+"""Arguments of kernels: places that PyTorch does not fill hold old addresses of the host's stack."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from graphsafe.capture.device.cuda.tensor_lists import without_unused_places
+from graphsafe.capture.device.cuda.unused_places import without_unused_places
 
 STALE = 0x7F00_DEAD_0000
 KERNEL = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelINS1_{}EEENS1_7FunctorE"
@@ -56,7 +55,7 @@ def test_places_without_a_tensor_are_cleared(kernel: str, kind: type[ctypes.Stru
         column[:3] = [0x1000, 0x2000, 0x3000]
     argument.tensor[:4] = [0, 1, 1, 2]
     argument.tensor[4] = 9  # of an earlier launch with more blocks
-    cleared = kind.from_buffer_copy(without_unused_places(kernel, 4, bytes(argument)))
+    cleared = kind.from_buffer_copy(without_unused_places(kernel, (4, 1, 1), bytes(argument)))
     for column in cleared.addresses:
         assert list(column[:4]) == [0x1000, 0x2000, 0x3000, 0]
         assert STALE not in list(column)
@@ -65,5 +64,42 @@ def test_places_without_a_tensor_are_cleared(kernel: str, kind: type[ctypes.Stru
 
 def test_other_arguments_stay_as_they_are() -> None:
     words = (STALE).to_bytes(8, "little") * 10
-    assert without_unused_places("_ZN2at6native29vectorized_elementwise_kernel", 4, words) == words
-    assert without_unused_places(FOREACH, 4, words) == words  # no layout that is known
+    assert without_unused_places("_ZN2at6native29vectorized_elementwise_kernel", (4, 1, 1), words) == words
+    assert without_unused_places(FOREACH, (4, 1, 1), words) == words  # no layout that is known
+
+
+class Reduction(ctypes.Structure):
+    """The end of the argument of a kernel that reduces."""
+
+    _fields_ = [
+        ("before", ctypes.c_uint64 * 40),
+        ("source", ctypes.c_uint64),
+        ("destinations", ctypes.c_uint64 * 2),
+        ("buffers", ctypes.c_uint64 * 3),
+        ("base", ctypes.c_int64),
+        ("accumulates", ctypes.c_bool),
+        ("is_final", ctypes.c_bool),
+        ("number", ctypes.c_int),
+    ]
+
+
+@pytest.mark.parametrize(("number", "second"), [(1, 0), (2, STALE)])
+def test_a_reduction_with_one_result_has_no_second_one(number: int, second: int) -> None:
+    name = "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfNS0_14func_wrapper_tIfEEjfLi4ELi4EEEEEvT1_"
+    given = Reduction(source=0x1000, number=number)
+    given.destinations[:] = [0x2000, STALE]
+    cleared = Reduction.from_buffer_copy(without_unused_places(name, (4, 1, 1), bytes(given)))
+    assert list(cleared.destinations) == [0x2000, second]
+    assert (cleared.source, cleared.number) == (0x1000, number)
+
+
+class Joined(ctypes.Structure):
+    _fields_ = [("tensors", ctypes.c_uint64 * 128), ("offsets", ctypes.c_uint32 * 128)]
+
+
+def test_only_tensors_that_are_joined_count() -> None:
+    name = "_ZN2at6native12_GLOBAL__N_119CatArrayBatchedCopyIfjEEvPT_NS1_25CatArrInputTensorMetadataIS3_T0_Li128ELi1EEE"
+    given = Joined()
+    given.tensors[:] = [0x1000, 0x2000, *[STALE] * 126]
+    cleared = Joined.from_buffer_copy(without_unused_places(name, (64, 2, 1), bytes(given)))
+    assert list(cleared.tensors[:3]) == [0x1000, 0x2000, 0] and STALE not in list(cleared.tensors)

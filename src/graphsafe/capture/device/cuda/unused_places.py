@@ -1,0 +1,105 @@
+"""The places of a kernel's arguments that PyTorch does not fill.
+
+Some kernels have one large argument with room for many tensors. The unfilled places hold what the host's stack held
+before, often addresses of an earlier call's tensors, which the kernel never uses. On an H200 with torch 2.11 a graph of
+a backward pass had the address of a gradient of the warm-up. The layouts are those of PyTorch 2.6 to 2.13:
+MultiTensorApply.cuh (`torch._foreach_*`, fused optimizers), Reduce.cuh (`sum`) and Shape.cu (`cat`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)MetadataI(?:.*?)Li([1-5])EE")
+"Matches the mangled type of an argument with lists of tensors: its kind and its number of lists."
+_JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
+"Matches the mangled type of an argument with tensors to join: the number of tensors for which there is room."
+_WORD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """The room of one argument. Each table is for one to five lists."""
+
+    tensors: tuple[int, ...]
+    with_scalars: tuple[int, ...]
+    blocks: int
+    index: int
+    "The bytes of a tensor's number."
+
+
+_ROOMS = (
+    _Room((110, 64, 48, 36, 30), (96, 64, 48, 36, 30), 320, 1),
+    _Room((770, 448, 336, 252, 210), (672, 448, 336, 252, 210), 2240, 2),  # built with CUDA 13
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """An argument begins with columns of one word for each tensor, such as addresses and numbers of elements."""
+
+    columns: int
+    tensors: int
+    "The number of tensors for which there is room."
+    numbers: int
+    "The byte at which each block's tensor is listed."
+    index: int
+    blocks: int
+    tail: int = 0
+    "Bytes behind the blocks' tensors and parts."
+
+    @property
+    def bytes(self) -> int:
+        end = self.numbers + self.blocks * (self.index + 4) + self.tail
+        return end + -end % _WORD
+
+
+def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -> bytes:
+    """Return a kernel's argument with zeros in the places that hold no tensor; other arguments as they are.
+
+    `kernel` is the mangled name, and `grid` the number of blocks of the launch in each direction.
+    """
+    cleared = bytearray(argument)
+    for begin, end in _unused(kernel, grid, argument):
+        cleared[begin:end] = bytes(end - begin)
+    return bytes(cleared)
+
+
+def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the first byte of each part that holds no tensor, and the byte after its last."""
+    lists, joined = _LISTS.search(kernel), _JOINED.search(kernel)
+    if lists is not None:
+        known = _layouts(lists[1], int(lists[2]))
+        layout = next((one for one in known if one.bytes == len(argument)), None)
+        if layout is not None and 0 < grid[0] <= layout.blocks:
+            used = 1 + max(_numbers(argument, layout.numbers, layout.index, grid[0]))
+            for column in range(layout.columns if used < layout.tensors else 0):
+                yield (column * layout.tensors + used) * _WORD, (column + 1) * layout.tensors * _WORD
+    elif joined is not None:
+        room = int(joined[1]) * _WORD  # the argument begins with the addresses; each has its row of blocks
+        if len(argument) > room > grid[1] * _WORD:
+            yield grid[1] * _WORD, room
+    elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
+        # It ends with: source, two destinations, three buffers, a base, two flags and the number of destinations.
+        if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
+            yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
+
+
+def _numbers(argument: bytes, begin: int, size: int, count: int) -> list[int]:
+    return [int.from_bytes(argument[at : at + size], "little") for at in range(begin, begin + count * size, size)]
+
+
+def _layouts(kind: str, lists: int) -> Iterator[_Layout]:
+    for room in _ROOMS:
+        tensors = room.tensors[lists - 1]
+        if kind == "TensorListScalarList":
+            tensors, columns = room.with_scalars[lists - 1], lists + 1
+            for scalar in (1, 2, 4, 8, 16):
+                numbers = tensors * (columns * _WORD + scalar)
+                yield _Layout(columns, tensors, numbers, room.index, room.blocks)
+        else:
+            # A fused optimizer has a column of step counters besides.
+            columns = lists + (2 if kind.startswith("Fused") else 1)
+            yield _Layout(columns, tensors, columns * tensors * _WORD, room.index, room.blocks, tail=4)
