@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import Lib
@@ -38,13 +37,13 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     around = [call for call in frame.entered if isinstance(call, ast.Call)]
     hot, frame.hot = frame.hot, False
     casts = any(_caches_casts(frame, call) for call in around)
-    swallowed = next(_swallowed(frame, expression), None) or next(filter(partial(_suppresses, frame), around), None)
+    swallowed = _swallowed(frame) or any(_suppresses(frame, call) for call in around)
     cold = _never_warmed(frame, node)
     frame.hot = True
     if not _has_stream(expression):
         frame.emit("StreamOp", "no-stream", expression, "possible" if _has_one_device(frame) else "likely")
-    if swallowed is not None:
-        frame.emit("StreamOp", "swallowed", swallowed)
+    if swallowed:
+        frame.emit("StreamOp", "swallowed", expression)
     if casts:
         frame.emit("StreamOp", "autocast-around", expression)
     if cold is not None:
@@ -69,10 +68,10 @@ def _has_one_device(frame: Frame) -> bool:
 # exceptions that leave the capture
 
 
-def _swallowed(frame: Frame, capture: ast.expr) -> Iterator[ast.expr]:
-    """Yield the exceptions of the handlers that swallow a failure, or the capture itself for a bare `except:`."""
-    for statement in frame.tries:
-        yield from (one.type or capture for one in statement.handlers if catches(one.type) and swallows(one))
+def _swallowed(frame: Frame) -> bool:
+    return any(
+        catches(handler.type) and swallows(handler) for statement in frame.tries for handler in statement.handlers
+    )
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
