@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe import cli
+from graphsafe import api, cli
 from graphsafe.capture.api import capture_all
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.config import Config
@@ -70,15 +70,14 @@ def _wait_until(happens: Any) -> None:
 def test_a_capture_that_is_interrupted_before_it_begins_has_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = sys.modules["graphsafe.commands.capture"]  # the package has the command itself under this name
-    ask = command.capture_requests
+    ask = api.capture_requests
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         os.kill(os.getpid(), signal.SIGINT)
         return ask(*arguments, **options)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "capture_requests", interrupted)
+    monkeypatch.setattr(api, "capture_requests", interrupted)
     assert cli.main(["capture", f"{FILE}:forks", "--device", "sim"]) == 130
     assert capsys.readouterr().err == "graphsafe: interrupted\n"
     report = json.loads(Path("graphsafe-report.json").read_text(encoding="utf-8"))

@@ -170,8 +170,9 @@ class AttributeTables:
         if level and _is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
-            # A method is read only once, for its defining class instead of each inheriting class.
-            receiver = Instance(writer.rpartition(".")[0]) if owner.given is None else owner
+            # At the deepest level a method is read only once, for its defining class instead of each inheriting class.
+            for_all = level == 1 and owner.given is None
+            receiver = Instance(writer.rpartition(".")[0]) if for_all else owner
             summary = self._read(receiver, writer, level - 1)
             found = summary.written.get((receiver.ref, name), ()) if summary is not None else ()
             if found and writer.endswith("._apply") and all(type(v) is Tensor and v.where == "host" for v in found):

@@ -386,8 +386,7 @@ def _super(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Val
             _register(frame, node, receiver, name, arguments)
         base = next((base for base in frame.project.mro(receiver.ref) if frame.ops.python(base)), None)
         if name == "__init__" and base is not None:
-            # The library's constructor may use these arguments.
-            library.call(frame, node, base, arguments)
+            library.call(frame, node, base, arguments)  # its constructor may use these arguments
         return unknown_result(arguments)
     return frame.call(node, Function(method, receiver), arguments)
 
