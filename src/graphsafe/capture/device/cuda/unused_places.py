@@ -81,10 +81,9 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
         room = int(joined[1]) * _WORD  # the argument begins with the addresses; each has its row of blocks
         if len(argument) > room > grid[1] * _WORD:
             yield grid[1] * _WORD, room
-    elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
+    elif "ReduceOp" in kernel and _numbers(argument, len(argument) - 4, 4, 1) == [1]:
         # It ends with: source, two destinations, three buffers, a base, two flags and the number of destinations.
-        if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
-            yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
+        yield max(len(argument) - 6 * _WORD, 0), max(len(argument) - 5 * _WORD, 0)
 
 
 def _numbers(argument: bytes, begin: int, size: int, count: int) -> list[int]:
