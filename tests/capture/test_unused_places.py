@@ -103,3 +103,27 @@ def test_only_tensors_that_are_joined_count() -> None:
     given.tensors[:] = [0x1000, 0x2000, *[STALE] * 126]
     cleared = Joined.from_buffer_copy(without_unused_places(name, (64, 2, 1), bytes(given)))
     assert list(cleared.tensors[:3]) == [0x1000, 0x2000, 0] and STALE not in list(cleared.tensors)
+
+
+class Calculator(ctypes.Structure):
+    """Strides of two tensors; a pair of numbers can look like an address."""
+
+    _fields_ = [
+        ("dimensions", ctypes.c_int),
+        ("divisors", ctypes.c_uint32 * (3 * 25)),
+        ("strides", (ctypes.c_uint32 * 2) * 25),
+    ]
+
+
+class Elementwise(ctypes.Structure):
+    _fields_ = [("offsets", Calculator), ("tensors", ctypes.c_uint64 * 2), ("scalar", ctypes.c_float)]
+
+
+def test_strides_of_dimensions_that_a_tensor_lacks_do_not_count() -> None:
+    name = "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastIfEEvT_EEviT1_"
+    given = Elementwise.from_buffer_copy(b"\x7f" * ctypes.sizeof(Elementwise))
+    given.offsets.dimensions, given.tensors[:], given.scalar = 2, [0x1000, 0x2000], 0.5
+    cleared = Elementwise.from_buffer_copy(without_unused_places(name, (4, 1, 1), bytes(given)))
+    assert list(cleared.offsets.divisors) == [0x7F7F7F7F] * 6 + [0] * 69
+    assert [list(one) for one in cleared.offsets.strides] == [[0x7F7F7F7F] * 2] * 2 + [[0, 0]] * 23
+    assert (list(cleared.tensors), cleared.scalar) == ([0x1000, 0x2000], 0.5)

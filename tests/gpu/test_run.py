@@ -134,6 +134,47 @@ def test_lost_memory_is_told_with_the_tensor_that_got_it(tmp_path: Path, valid_r
     assert finding["why"].endswith("The memory now belongs to float32[1024, 1024].")
 
 
+def test_what_a_capture_decides_once_is_named_with_its_line(tmp_path: Path, valid_report: ValidReport) -> None:
+    text = (PROGRAMS / "decided.py").read_text(encoding="utf-8")
+    ledger, _ = watched(tmp_path, valid_report, text)
+    assert {(one["code"], one["location"]["line"]) for one in ledger["findings"]} == expected(text)
+
+
+WHOLE_STEPS = """
+import torch
+
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(12, 64), torch.nn.SiLU(), torch.nn.Linear(64, 1)).cuda()
+optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.01, device="cuda"), capturable=True)
+x, y = torch.randn(64, 12, device="cuda"), torch.randn(64, 1, device="cuda")
+
+
+def step():
+    optimizer.zero_grad(set_to_none=True)
+    loss = torch.nn.functional.smooth_l1_loss(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+for _ in range(3):
+    step()
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    loss = step()
+for _ in range(20):
+    graph.replay()
+print(f"{loss.item():.4f}")
+"""
+
+
+def test_addresses_in_unfilled_places_of_arguments_accuse_nobody(tmp_path: Path, valid_report: ValidReport) -> None:
+    """The capture lets go of the gradients of the warm-up, whose addresses are still on the host's stack."""
+    ledger, _ = watched(tmp_path, valid_report, WHOLE_STEPS)
+    assert ledger["findings"] == []
+    assert not any("grad" in use["what"] for use in graphs_of(ledger)[0]["outside"])
+
+
 def test_a_graphs_memory_is_known_by_name(tmp_path: Path, valid_report: ValidReport) -> None:
     ledger, _ = watched(tmp_path, valid_report, OUTSIDE)
     (graph,) = graphs_of(ledger)

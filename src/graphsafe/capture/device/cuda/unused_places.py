@@ -1,9 +1,10 @@
 """The places of a kernel's arguments that PyTorch does not fill.
 
-Some kernels have one large argument with room for many tensors. The unfilled places hold what the host's stack held
-before, often addresses of an earlier call's tensors, which the kernel never uses. On an H200 with torch 2.11 a graph of
-a backward pass had the address of a gradient of the warm-up. The layouts are those of PyTorch 2.6 to 2.13:
-MultiTensorApply.cuh (`torch._foreach_*`, fused optimizers), Reduce.cuh (`sum`) and Shape.cu (`cat`).
+Some kernels have one large argument with room for many tensors or dimensions. The unfilled places hold what the host's
+stack held before, often addresses of an earlier call's tensors, which the kernel never uses. On an H100 with torch 2.11
+the graph of a backward pass had the address of a gradient of the warm-up, among the strides of an elementwise kernel.
+The layouts are those of PyTorch 2.6 to 2.13: MultiTensorApply.cuh (`torch._foreach_*`, fused optimizers),
+OffsetCalculator.cuh (elementwise operations), Reduce.cuh (`sum`) and Shape.cu (`cat`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
 "Matches the mangled type of an argument with tensors to join: the number of tensors for which there is room."
 _WORD = 8
+_MOST_DIMENSIONS = 25
+_SIZES = 4 + 12 * _MOST_DIMENSIONS
+"Bytes: the number of dimensions, and a divisor of three numbers for each."
+_STRIDES = 4 * _MOST_DIMENSIONS
+"Bytes for each tensor."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +87,30 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
         room = int(joined[1]) * _WORD  # the argument begins with the addresses; each has its row of blocks
         if len(argument) > room > grid[1] * _WORD:
             yield grid[1] * _WORD, room
-    elif "ReduceOp" in kernel and _numbers(argument, len(argument) - 4, 4, 1) == [1]:
+    elif "18elementwise_kernel" in kernel:
+        # Its argument begins with the strides of all tensors; their addresses and a small function follow.
+        yield from _strides(argument, 0, (len(argument) - _SIZES) // (_STRIDES + _WORD))
+    elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
         # It ends with: source, two destinations, three buffers, a base, two flags and the number of destinations.
-        yield max(len(argument) - 6 * _WORD, 0), max(len(argument) - 5 * _WORD, 0)
+        if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
+            yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
+        # Before the source, which begins at a whole word, are the strides of one input and of two outputs.
+        end = len(argument) - 8 * _WORD
+        for begin in (end - 3 * _STRIDES - 2 * _SIZES, end - 3 * _STRIDES - 2 * _SIZES - 4):
+            parts = [*_strides(argument, begin, 1), *_strides(argument, begin + _SIZES + _STRIDES, 2)]
+            if len(parts) == 4:
+                yield from parts
+                break
+
+
+def _strides(argument: bytes, begin: int, tensors: int) -> Iterator[tuple[int, int]]:
+    """Yield the unused parts of an `OffsetCalculator`: the number of dimensions, a divisor for each of them, and their
+    strides for each tensor."""
+    end = begin + _SIZES + tensors * _STRIDES
+    dimensions = _numbers(argument, begin, 4, 1)[0] if begin >= 0 < tensors and end <= len(argument) else 0
+    if 0 < dimensions <= _MOST_DIMENSIONS:
+        yield begin + 4 + 12 * dimensions, begin + _SIZES
+        yield begin + _SIZES + 4 * tensors * dimensions, end
 
 
 def _numbers(argument: bytes, begin: int, size: int, count: int) -> list[int]:
