@@ -27,7 +27,8 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     ref, _, name = source.attr.rpartition(".")
     path = ref.partition("::")[0]
     files = frame.project.files
-    writers = [line for line in files.source(path).lines if re.search(rf"\.{re.escape(name)}{_FILLS.pattern}", line)]
+    fills = re.compile(rf"\.{re.escape(name)}{_FILLS.pattern}")
+    writers = [line for line in files.source(path).lines if name in line and fills.search(line)]
     if writers and not any(_may_wait(frame, one, name) for one in sorted({path, frame.path})):
         frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
 

@@ -41,7 +41,7 @@ _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
 "Every text that this matches contains one of the words; looking for each is many times as fast."
-_LENGTH = re.compile(rb"\b(max_new_tokens|num_inference_steps|stopping_criteria)\b")
+_LENGTHS = "max_new_tokens", "num_inference_steps", "stopping_criteria"
 "Parameters of functions that generate a whole result: they say how long to go on."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
 "Methods that are a module's step, unless they generate."
@@ -51,7 +51,7 @@ _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 
 def may_hold_loop(data: bytes, names: StepNames) -> bool:
     """Return whether a file's text may hold a loop around steps, or a function that takes a step."""
-    may_take = may_take_step(data) or names.may_be_called_in(data) or _LENGTH.search(data) is not None
+    may_take = may_take_step(data) or names.may_be_called_in(data) or any(one.encode() in data for one in _LENGTHS)
     return takes_surely(data) or (may_take and _LOOP.search(data) is not None)
 
 
@@ -129,7 +129,8 @@ class LoopRoots:
         shows = any(word in data for word in _PROGRESS_WORDS)
         lines = enumerate(project.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
-        told = {name for name in file.functions if _LENGTH.search(data) and _is_told_length(project, file, name)}
+        generates = _names_length(project.source(file.path).text)
+        told = {name for name in file.functions if generates and _is_told_length(project, file, name)}
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
@@ -191,12 +192,16 @@ def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
     """Return whether a function is told how long to generate, or tells it to another one."""
     facts = file.functions[name]
     lines = project.source(file.path).lines[facts.line - 1 : facts.end_line]
-    node = project.function_node(f"{file.path}::{name}") if _LENGTH.search("\n".join(lines).encode()) else None
+    node = project.function_node(f"{file.path}::{name}") if any(map(_names_length, lines)) else None
     if node is None:
         return False
     words = [one.arg for one in inside(node.args, ast.arg)]
     words += [word.arg or "" for call in inside(node, ast.Call) for word in call.keywords]
-    return any(_LENGTH.fullmatch(word.encode()) for word in words)
+    return any(word in _LENGTHS for word in words)
+
+
+def _names_length(text: str) -> bool:
+    return any(word in text for word in _LENGTHS)
 
 
 def _turning(body: Body) -> Iterator[int]:
@@ -282,7 +287,7 @@ class _File:
     def loops(self) -> Iterator[tuple[str, Loops]]:
         """Yield the functions that run in every step, each with its loops, and the module (an empty name) with its
         own."""
-        generates = _LENGTH.search(self._text.encode()) is not None
+        generates = _names_length(self._text)
         for name, facts in self._file.functions.items():
             is_told = generates and _is_told_length(self._project, self._file, name)
             if not self._takers.is_read(name) and not is_told:
