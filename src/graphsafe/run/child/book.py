@@ -137,6 +137,7 @@ class Book:
             self._frozen.setdefault(number.place[0], []).append(number)
         record.options = [] if record.stepped is None else record.stepped.end()
         record.drawn = None if drawn_so_far() == record.drawn_before else record.key.drawn
+        record.drawn_before = ()  # the states are large
         with torch._C.DisableTorchFunction():
             present = names_in(frames)
             names = {**graphed_results(graph, frame), **record.names, **present}
@@ -230,7 +231,8 @@ class Book:
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
         """Look for gradients that graphs write and the optimizer, which is about to make an eager step, lacks."""
         for record in self.graphs:
-            if record.dropped is None and record.gradients.stepping(optimizer, self.replays(record.number)):
+            watched = record.gradients if record.dropped is None else None
+            if watched and watched.stepping(optimizer, self.replays(record.number)):
                 self._tell(False)
 
     def instantiated(self, record: GraphRecord) -> None:

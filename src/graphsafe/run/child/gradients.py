@@ -34,6 +34,9 @@ class Gradients:
         self.skipped = 0
         "How many weights had no gradient in a step of their optimizer after a replay."
 
+    def __bool__(self) -> bool:
+        return bool(self._watched)
+
     def _gone(self, _: Any) -> None:
         if not sys.is_finalizing():
             with suppress(Exception):

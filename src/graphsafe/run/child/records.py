@@ -98,7 +98,7 @@ class GraphRecord:
     gradients: Gradients = field(default_factory=Gradients)
     rotation: Rotation = field(default_factory=Rotation)
     drawn_before: tuple[Any, ...] = ()
-    "The states of the host's random generators when the capture began."
+    "While the capture runs: the states of the host's random generators when it began."
     drawn: CallSite | None = None
     "A captured line that drew from them."
     stale: Changed | None = None

@@ -37,7 +37,7 @@ class Rotation:
         replay of the same graph."""
         if not self.names or self.is_repeated:
             return False
-        now = tuple((number, version) for number, version in map(_state, self.names))
+        now = tuple(map(_state, self.names))
         self.is_repeated = is_again and now == self._last and all(None not in one for one in now)
         self._last = now
         return self.is_repeated

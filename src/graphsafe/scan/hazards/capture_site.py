@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.symbols.index import dotted
 
@@ -130,9 +131,7 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     late = names & {dotted(call.func) for call in others if call.lineno > (node.end_lineno or node.lineno)}
     arguments = {tuple(map(ast.unparse, call.args)) for call in captured if call.args}
     another = any(tuple(map(ast.unparse, call.args)) in arguments for call in before)
-    made_here = {
-        name.id for name in ast.walk(frame.node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)
-    }
+    made_here = stored_names(ast.walk(frame.node))
     alone = all(_is_called_once(frame, name) for name in names)
     return "likely" if late or another or names & made_here or alone else "possible"
 
@@ -151,7 +150,7 @@ def _is_called_once(frame: Frame, name: str | None) -> bool:
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
     """Yield the calls in a block, except those of torch and of methods of objects that the block makes: `model(x)`."""
     inside = [inner for statement in body for inner in ast.walk(statement)]
-    made = {name.id for name in inside if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    made = stored_names(inside)
     for inner in inside:
         text = dotted(inner.func) if isinstance(inner, ast.Call) else None
         if text is None or text.partition(".")[0] in made or text.endswith(("_", ".backward", ".step", ".clone")):

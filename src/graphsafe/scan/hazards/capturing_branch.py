@@ -8,6 +8,7 @@ import re
 from graphsafe.scan.domain.values import Number
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.branch_effects import computes, is_maths
+from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.node_memo import memoize_on_node
 
 SAYS_CAPTURING = re.compile(r"captur")
@@ -51,8 +52,7 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _bound(body: list[ast.stmt]) -> set[str]:
-    names = [name for statement in body for name in ast.walk(statement)]
-    return {name.id for name in names if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
+    return stored_names(name for statement in body for name in ast.walk(statement))
 
 
 def _worked_on(body: list[ast.stmt]) -> set[str]:

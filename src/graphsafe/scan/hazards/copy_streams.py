@@ -11,7 +11,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from graphsafe.scan.hazards.graph_syntax import Function, Line, called_name, is_plain_replay, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    Line,
+    called_name,
+    is_plain_replay,
+    own_nodes,
+    place,
+    stored_names,
+)
 from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
@@ -56,9 +64,9 @@ def lines(found: Tables) -> Iterator[Line]:
     for name, function, _ in found.functions:
         for _, block in own_nodes(function):
             stream = _entered(block, name, function)
-            copies = [*_copies(block, _made_in(function))] if stream is not None else []
-            if stream is None or not copies:
+            if stream is None:
                 continue
+            copies = _copies(block, stored_names(node for _, node in own_nodes(function)))
             if not _among(stream, order.waiting):
                 yield from (Line(name, "refilled", call, ast.unparse(call.func)) for call in copies)
             elif replays and not order.is_followed(stream):
@@ -155,9 +163,3 @@ def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:
             is_async = any(word.arg == "non_blocking" for word in call.keywords)
             if is_async and target is not None and target.partition(".")[0] not in made:
                 yield call
-
-
-def _made_in(function: Function) -> set[str]:
-    return {
-        node.id for _, node in own_nodes(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }

@@ -71,7 +71,7 @@ def _lacking(
 ) -> Iterator[Line]:
     """Yield graphs that are captured on demand under a key which lacks a number or an option of the capture."""
     parents = parents_in(function)
-    own = _bycalled_name(functions)
+    own = _by_last_name(functions)
     for node in parents:
         branch = parents.get(node)
         if not isinstance(node, ast.Assign) or not isinstance(branch, ast.If):
@@ -100,7 +100,7 @@ def _lacking(
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
 
 
-def _bycalled_name(functions: Functions) -> Functions:
+def _by_last_name(functions: Functions) -> Functions:
     """Return the functions whose last name is unique in the file, by that name."""
     count = Counter(name.rpartition(".")[2] for name in functions)
     return {last: node for name, node in functions.items() if count[last := name.rpartition(".")[2]] == 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from graphsafe.report.model import Confidence
@@ -122,6 +122,11 @@ VIEWS = frozenset(
     "view view_as reshape flatten squeeze unsqueeze transpose permute expand narrow select detach t T mT".split()
 )
 "Methods and attributes that share the memory of their tensor."
+
+
+def stored_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the variables that some of the nodes bind."""
+    return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
 def entry(node: ast.expr) -> str | None:

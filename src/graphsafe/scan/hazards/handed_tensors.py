@@ -9,7 +9,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Set
 
-from graphsafe.scan.hazards.graph_syntax import Function, calls_in, captures_in, in_loop, own_nodes, parents_in, place
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    calls_in,
+    captures_in,
+    in_loop,
+    own_nodes,
+    parents_in,
+    place,
+    stored_names,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_uses
 from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -88,9 +97,7 @@ def _captured(helper: ast.AST) -> Set[str]:
         parts += [nested[name] for name in called]
     names = [node for part in parts for node in inside(part, ast.Name)]
     called_names = {id(call.func) for call in calls_in(parts)}
-    stored = {
-        node.id for _, node in own_nodes(helper) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    stored = stored_names(node for _, node in own_nodes(helper))
     read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called_names}
     given = {one.arg for one in ast.walk(helper.args) if isinstance(one, ast.arg)}
     return frozenset(given & read - stored)

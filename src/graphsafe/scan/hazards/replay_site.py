@@ -44,7 +44,7 @@ from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
-WARM = re.compile("warm", re.I)
+_WARM = re.compile("warm", re.I)
 
 
 def events(
@@ -68,7 +68,7 @@ def events(
     capturing = {name for table in found.all for name in table.capturing - table.replaying}
     for name, how, at, text, confidence in _changes(found) if not measures else ():
         # `warm_and_capture` makes the graph that other functions replay.
-        if not MEASURES.search(WARM.sub("", name) if name in capturing else name):
+        if not MEASURES.search(_WARM.sub("", name) if name in capturing else name):
             kind: EventKind = "StreamOp" if how in ("swallowed", "captured-again") else "AttrWrite"
             yield name, _event(kind, how, at, text, confidence)
 

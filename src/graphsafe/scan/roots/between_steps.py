@@ -13,6 +13,7 @@ from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project import Project
 
 _OWN_CALL = re.compile(r"\bself\.(\w+)\(")
+_CONSTRUCTORS = "__init__", "__post_init__"
 _CHANGES = re.compile(r"^\s+[\w.]+\.\w+ = |\.load_state_dict\(", re.M)
 
 
@@ -43,13 +44,14 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
 def comes_again(function: FunctionFacts | None) -> bool:
     """Return whether a function that loops over steps may be called again afterwards: a method that prepares no
     graph."""
-    return function is not None and "." in function.name and not (function.captures or function.name.endswith("init__"))
+    if function is None or function.captures:
+        return False
+    owner, _, name = function.name.rpartition(".")
+    return bool(owner) and name not in _CONSTRUCTORS
 
 
 def _preparing(file: FileIndex, cls: ClassFacts, texts: Mapping[str, str]) -> set[str]:
-    begun = [
-        name for name in texts if name in ("__init__", "__post_init__") or file.functions[cls.methods[name]].captures
-    ]
+    begun = [name for name in texts if name in _CONSTRUCTORS or file.functions[cls.methods[name]].captures]
     found: set[str] = set()
     while begun:
         name = begun.pop()

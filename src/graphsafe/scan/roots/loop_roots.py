@@ -18,6 +18,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     is_plain_replay,
     is_short,
     own_nodes,
+    stored_names,
 )
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.step_names import StepNames, may_take_step, takes_surely
@@ -117,9 +118,9 @@ class LoopRoots:
         if _RUNS_ONCE.search(ref) is None:
             return False
         facts = file.functions.get(ref.partition("::")[2])
-        lines = self._takers.engine.project.source(file.path).lines if facts is not None else ()
-        denoises = facts is not None and any(".scheduler.step(" in line for line in lines[facts.line : facts.end_line])
-        return denoises or ref in self.generating(file)
+        source = self._takers.engine.project.source(file.path)
+        lines = source.lines_of(facts.line, facts.end_line) if facts is not None else ()
+        return any(".scheduler.step(" in line for line in lines) or ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress or are told how long to go on, and calls of pipelines: each takes
@@ -191,7 +192,7 @@ class LoopRoots:
 def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
     """Return whether a function is told how long to generate, or tells it to another one."""
     facts = file.functions[name]
-    lines = project.source(file.path).lines[facts.line - 1 : facts.end_line]
+    lines = project.source(file.path).lines_of(facts.line, facts.end_line)
     node = project.function_node(f"{file.path}::{name}") if any(map(_names_length, lines)) else None
     if node is None:
         return False
@@ -241,7 +242,7 @@ def _passes_on(script: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether a function passes values that it makes itself to a call: a call that only passes on parameters
     says nothing about the kinds of the values."""
     inner = [node for _, node in own_nodes(script)]
-    made = {node.id for node in inner if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made = stored_names(inner)
     for call in [node for node in inner if isinstance(node, ast.Call)]:
         given = [*call.args, *(keyword.value for keyword in call.keywords)]
         if any(isinstance(one, ast.Call) or (isinstance(one, ast.Name) and one.id in made) for one in given):

@@ -75,12 +75,12 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
         return None
     # A number that selects a branch often selects the graph too, with one graph for each branch. But code around the
     # graphs must read the number for that.
-    chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in log.readers.get(write.key, ()))
+    reads = log.readers.get(write.key, ())
+    chooses = any(not (read.captured or graphs.is_held(read.ref)) for read in reads)
     seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
     # A captured function that takes the number as an argument may be called with another one when it is captured.
-    reads = log.readers.get(write.key, ())
     if not any(read.captured or graphs.is_held(read.ref) or graphs.captures_after(read.ref, 0) for read in reads):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")

@@ -67,6 +67,8 @@ def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -
 
     `kernel` is the mangled name, and `grid` the number of blocks of the launch in each direction.
     """
+    if len(argument) <= _WORD:
+        return argument  # most arguments are one address or number
     cleared = bytearray(argument)
     for begin, end in _unused(kernel, grid, argument):
         cleared[begin:end] = bytes(end - begin)
