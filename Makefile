@@ -19,7 +19,7 @@ quick: .venv/test-ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --strict src
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile -m "not child and not gpu"
+	$(BIN)/pytest -q -n auto --maxprocesses 8 --dist loadfile -m "not child and not gpu"
 
 test: .venv/test-ready
 	$(BIN)/ruff format --check .

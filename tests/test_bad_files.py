@@ -157,6 +157,7 @@ def test_a_folder_that_contains_itself_is_read_once(project: Path, capsys: pytes
     assert [line.split(" ")[0] for line in out] == ["hot.py:6:20:"]
 
 
+@pytest.mark.child
 def test_a_file_of_five_megabytes_is_read(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = "TABLE = [\n" + "    'a line of a generated table that is as long as this one',\n" * 80_000 + "]\n"
     (project / "big.py").write_text(table + HOT, encoding="utf-8")
@@ -274,6 +275,7 @@ def test_a_folder_that_may_not_be_read_is_said(project: Path, capsys: pytest.Cap
     assert limits(capsys) == [("unread-folder", "closed")]
 
 
+@pytest.mark.child
 @pytest.mark.skipif(os.name == "nt", reason="paths are shorter there")
 def test_folders_in_folders_without_end_are_walked(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     depth = 1200

@@ -105,6 +105,7 @@ def test_help_and_version_import_nothing_heavy() -> None:
     assert run("--version").stdout.startswith("graphsafe ")
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("form", ["terminal", "json"])
 def test_a_scan_does_not_import_the_probes_of_captures(project: Path, form: str) -> None:
     script = (

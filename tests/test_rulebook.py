@@ -88,6 +88,7 @@ def test_the_evidence_of_every_rule_was_measured() -> None:
             assert set(evidence.atlas) <= names, rule.code
 
 
+@pytest.mark.child
 def test_every_case_of_graphsafes_own_rules_passes() -> None:
     from graphsafe.rule_cases import run_cases
 

@@ -58,6 +58,7 @@ def test_a_place_comes_from_the_second_graph_where_it_is_known() -> None:
     assert (answers[0].frames, answers[0].op) == (frames, "aten::add")
 
 
+@pytest.mark.child
 def test_what_the_driver_does_not_tell_is_said_and_decides_nothing() -> None:
     class Untold:
         def opaque_nodes(self) -> int:

@@ -255,6 +255,7 @@ def test_what_contains_itself_ends() -> None:
     assert set(inputs_of(subject)) <= set(reach_of(subject).tensors)
 
 
+@pytest.mark.child
 def test_more_objects_than_can_be_looked_at() -> None:
     reach = walk({"x": [[] for _ in range(250_000)]})
     assert reach.unreadable == {"objects further away": "the step reaches more than 50000 objects"}
@@ -343,6 +344,7 @@ class Named(torch.Tensor):
     """Adds nothing but a name."""
 
 
+@pytest.mark.child
 def test_a_wrapping_tensor_is_compared_by_what_it_wraps() -> None:
     weight = Quantised(torch.ones(2, dtype=torch.int8), torch.ones(()))
     subject = Subject(lambda: None, (weight, Silent(torch.ones(1), torch.ones(1))), {"p": torch.nn.Parameter(weight)})
@@ -382,6 +384,7 @@ EXOTIC = {
 }  # fmt: skip
 
 
+@pytest.mark.child
 @pytest.mark.parametrize("name", EXOTIC)
 @pytest.mark.filterwarnings("ignore")
 def test_a_tensor_of_any_kind_can_be_read_and_put_back(name: str) -> None:

@@ -37,6 +37,7 @@ def test_without_a_device_it_would_see_nothing() -> None:
         raise AssertionError("entered")
 
 
+@pytest.mark.child
 @pytest.mark.skipif(
     not hasattr(TorchDispatchMode, "ignore_compile_internals"),
     reason="this torch compiles nothing under a dispatch mode",

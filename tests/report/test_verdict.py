@@ -279,6 +279,7 @@ def test_ready_needs_every_deciding_key() -> None:
         assert (verdict(probes) == "ready") is not decides, (probe, key)
 
 
+@pytest.mark.child
 def test_any_probes_get_a_verdict_and_a_reason() -> None:
     """Whatever combination of values the table of keys allows, there is one verdict and at least one reason."""
     statuses = ["pass", "fail", "skipped", "crashed", "timeout", None]

@@ -21,6 +21,8 @@ from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.names import Name, names_in, storage_number, user_frames_now
 from graphsafe.run.child.sight import Touch
 
+pytestmark = pytest.mark.child  # names are looked up among all objects, for a second each time
+
 MAIN, SIDE = (0, 0), (0, 7)
 
 

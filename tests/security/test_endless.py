@@ -91,6 +91,7 @@ def test_arguments_that_nest_at_every_level_are_few(
     assert "GS101" in capsys.readouterr().out
 
 
+@pytest.mark.child
 @pytest.mark.parametrize(
     ("level", "last"),
     [

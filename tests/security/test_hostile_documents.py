@@ -12,7 +12,7 @@ pytest.importorskip("pygls")
 
 from test_lsp import STEP, Client
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a fifo and such names")
+pytestmark = [pytest.mark.child, pytest.mark.skipif(os.name == "nt", reason="needs a fifo and such names")]
 
 
 @pytest.fixture(scope="module")

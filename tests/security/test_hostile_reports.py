@@ -73,6 +73,7 @@ def opened() -> Iterator[list[str]]:
     _OPENED = None
 
 
+@pytest.mark.child
 @SEEDS
 def test_every_form_of_drawn_reports(seeds: range, project: Path, opened: list[str]) -> None:
     before: Report | None = None
@@ -93,6 +94,7 @@ def test_every_form_of_drawn_reports(seeds: range, project: Path, opened: list[s
     assert not {path for path in outside if "/graphsafe/" not in path}
 
 
+@pytest.mark.child
 @SEEDS
 def test_every_form_of_drawn_ledgers(seeds: range, project: Path, opened: list[str]) -> None:
     for seed in seeds:

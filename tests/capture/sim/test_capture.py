@@ -311,6 +311,7 @@ def test_generators_in_a_capture(sim: SimDevice) -> None:
         assert "only if new seed is the same" in failure.message
 
 
+@pytest.mark.child
 def test_an_optimizer_that_is_not_capturable(sim: SimDevice) -> None:
     with sim.entered():
         parameter = torch.nn.Parameter(torch.ones(4, device="cuda:1"))

@@ -43,6 +43,7 @@ def test_constructors_from_numbers_do_not_follow_a_tensor_that_gives_the_number(
         assert torch.arange(n, device=CUDA1).device == torch.as_tensor(n).device == CUDA1
 
 
+@pytest.mark.child
 def test_a_collection_of_cycles_takes_no_device_from_a_tensor(sim: SimDevice) -> None:
     """`torch.save` leaves a storage's Python object in a cycle, which older versions of PyTorch then take apart."""
     with sim.entered():
@@ -156,6 +157,7 @@ def test_generators(sim: SimDevice) -> None:
         assert digest(sim, torch.rand(2, device=CUDA1)) == digest(sim, before)
 
 
+@pytest.mark.child
 def test_memory_is_counted_and_let_go(sim: SimDevice) -> None:
     with sim.entered():
         torch.zeros(1, device=CUDA1)

@@ -41,6 +41,7 @@ def recorded(device: SimDevice, step: Callable[[], object]) -> Any:
     return recording
 
 
+@pytest.mark.child
 def test_equal_calls_give_equal_forms_in_memory_of_their_own(shapes: SimDevice) -> None:
     x = torch.randn(3, 4, device=DEVICE)
     results = [x * 2.0 for _ in range(3)]
