@@ -134,6 +134,8 @@ class _Site:
         self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
+        made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
+        self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
 
     def events(self) -> Iterator[Event]:
@@ -153,7 +155,7 @@ class _Site:
             if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node):
-                yield _event("AttrWrite", "input-rebound", node, text)
+                yield _event("AttrWrite", "number-changed" if text in self._numbers else "input-rebound", node, text)
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
         holder, held = kept_outputs.put(node, self._containers | HANDS_OUT)
