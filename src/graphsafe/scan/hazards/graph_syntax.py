@@ -163,6 +163,19 @@ def viewed(node: ast.expr) -> str | None:
             return place(node) or entry(node)
 
 
+def with_views(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> ast.expr:
+    """Return an expression with the views of it around it: `run(x)[:4].detach()` for `run(x)`."""
+    while True:
+        parent = parents.get(node)
+        call = parents.get(parent) if isinstance(parent, ast.Attribute) and parent.attr in VIEWS else None
+        if isinstance(call, ast.Call) and call.func is parent:
+            node = call
+        elif isinstance(parent, ast.Subscript) and parent.value is node and _is_basic(parent.slice):
+            node = parent
+        else:
+            return node
+
+
 def _is_basic(index: ast.expr) -> bool:
     """Return whether an index surely gives a view: it has only slices and constants. A name may hold a tensor."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]

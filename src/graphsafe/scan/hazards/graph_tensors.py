@@ -191,7 +191,7 @@ def note_code(found: GraphTensors, scope: Function | ast.ClassDef, parts: Sequen
 
 
 def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) -> Iterator[Function]:
-    """Yield the methods and inner functions that captured code calls, directly or not; the graph contains their work."""
+    """Yield the methods and inner functions that captured code calls: the graph contains their work."""
     known = {node.name: node for node in inside(scope, ast.FunctionDef) if node is not scope} if parts else {}
     methods = [node.name for node in _definitions(scope.body)] if isinstance(scope, ast.ClassDef) else []
     known.update({f"self.{name}": known.pop(name) for name in methods if name in known})

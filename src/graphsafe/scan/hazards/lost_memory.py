@@ -22,7 +22,16 @@ from graphsafe.scan.symbols.index import dotted
 
 _MAKES = (
     *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
-    *("torch.tensor", "torch.tril", "torch.triu", "torch.zeros", "torch.outer", "torch.cat", "torch.stack", "torch.exp"),
+    *(
+        "torch.tensor",
+        "torch.tril",
+        "torch.triu",
+        "torch.zeros",
+        "torch.outer",
+        "torch.cat",
+        "torch.stack",
+        "torch.exp",
+    ),
     *("torch.hann_window", "torch.logspace", "torch.softmax", "torch.sigmoid", "torch.sin", "torch.cos", "torch.where"),
     *("torch.einsum", "torch.matmul", "torch.cumsum", "torch.searchsorted", "torch.sqrt", "torch.mul", "torch.add"),
     *("torch.linalg.", "torch.fft.", "F.softmax", "F.one_hot", "F.normalize"),
@@ -75,7 +84,9 @@ def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST,
             kept += [node.value] if isinstance(node, ast.Assign) else held
     returned = {one.id for value in kept for one in inside(value, ast.Name)}
     closures = [node for node in inside(function, ast.FunctionDef) if node.name in returned]
-    return graph.startswith("self.") or any(place(one) == graph for part in (*kept, *closures) for one in _expressions(part))
+    return graph.startswith("self.") or any(
+        place(one) == graph for part in (*kept, *closures) for one in _expressions(part)
+    )
 
 
 def _in_passing_lambdas(parents: Mapping[ast.AST, ast.AST]) -> Mapping[ast.AST, ast.AST]:
