@@ -419,6 +419,11 @@ def test_captured_modules_and_optimizers_changed_between_replays(
     assert [one for one, at in _found(tmp_path, text) if at == line] == ([code] if code else [])
 
 
+def test_a_mode_that_no_layer_depends_on(tmp_path: Path) -> None:
+    text = TRAINED.format(line=SWITCHED, replay="self.graph.replay()", mode="", capture="self.capture(stream)")
+    assert SWITCHED not in {at for _, at in _found(tmp_path, text.replace("nn.Dropout()", "nn.ReLU()"))}
+
+
 FREED = """\
 import torch
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.capture_site import catches, swallows
@@ -20,10 +21,11 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements, targets
 from graphsafe.scan.hazards.kept_outputs import called_objects
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
+_BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
 
 
@@ -65,9 +67,9 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
 def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield lines after a capture that move a captured module to the host, load the state of a captured optimizer, or
     switch a captured module's mode for a replay."""
-    inside = [call for body in (*table.blocks, *table.captured) for call in calls_in(body.body)]
-    modules = {text for call in inside if (text := place(call.func)) is not None}
-    optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in inside if _is_optimizer_step(call)}
+    captured = [call for body in (*table.blocks, *table.captured) for call in calls_in(body.body)]
+    modules = {text for call in captured if (text := place(call.func)) is not None}
+    optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in captured if _is_optimizer_step(call)}
     for name, function in table.functions.items() if table.replaying else ():
         for call in calls_in([function]):
             holder, _, method = (dotted(call.func) or "").rpartition(".")
@@ -76,7 +78,9 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
             is_moved = method == "cpu" or (method == "to" and "'cpu'" in map(ast.unparse, call.args))
             if (holder in modules and is_moved) or (holder in optimizers and method == "load_state_dict"):
                 yield Line(name, "weights-rebound", call, ast.unparse(call))
-            elif holder in modules and method == "eval" and _switches(table, name, call):
+            elif (
+                holder in modules and method == "eval" and _depends_on_mode(found.tree) and _switches(table, name, call)
+            ):
                 yield Line(name, "number-changed", call, f"{holder}.training")
 
 
@@ -99,6 +103,13 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
         return False  # another method captures again
     replaying = {one.rpartition(".")[2] for one in table.replaying}
     return name in table.replaying or bool(calling & CONSTRUCTORS) or _runs_beside(found, last, replaying)
+
+
+@memoize_on_node
+def _depends_on_mode(tree: ast.Module) -> bool:
+    """Return whether a file names a layer that training changes."""
+    names = [*(node.attr for node in inside(tree, ast.Attribute)), *(node.id for node in inside(tree, ast.Name))]
+    return any(map(_BY_MODE.search, names))
 
 
 def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
