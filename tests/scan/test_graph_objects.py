@@ -322,3 +322,188 @@ def test_calls_that_begin_and_end_a_capture_are_a_block(scan: Scan, end: str) ->
     told = scan(source, "")
     assert ("GS101", "runner.py", 12 if is_final else 11) in told
     assert ("GS707", "runner.py", source.splitlines().index("        self.x = x") + 1) in told
+
+
+AROUND = """\
+import torch
+
+
+def record(fn, stream):
+    fn()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        fn()
+    return graph
+
+
+def solve(net, problems, stream):
+    x, target = torch.zeros(4, device="cuda"), torch.zeros(4, device="cuda")
+
+    def sweep():
+        error = net(x) - target
+        x.sub_(0.1 * error)
+
+    {capture}
+    for problem in problems:
+        {change}
+        graph.replay()
+    return x.clone()
+"""
+HANDED = "graph = record(sweep, stream)"
+BLOCK = """graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        sweep()"""
+
+
+@pytest.mark.parametrize("capture", [HANDED, BLOCK])
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [("target = problem * 2", True), ("target.copy_(problem)", False), ("error = problem.abs()", False)],
+)
+def test_a_name_that_an_inner_captured_function_reads(tmp_path: Path, capture: str, change: str, found: bool) -> None:
+    text = AROUND.format(capture=capture, change=change)
+    assert (("GS707", change) in _found(tmp_path, text)) is found
+
+
+TRAINED = """\
+import torch
+from torch import nn
+
+
+class Trainer:
+    def __init__(self, stream):
+        self.net = nn.Sequential(nn.Linear(4, 4), nn.Dropout()).cuda(){mode}
+        self.opt = torch.optim.Adam(self.net.parameters(), capturable=True)
+        self.x = torch.zeros(4, 4, device="cuda")
+        {capture}
+
+    def capture(self, stream):
+        self.update()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.update()
+
+    def update(self):
+        self.loss = self.net(self.x).square().mean()
+        self.loss.backward()
+        self.opt.step()
+
+    def step(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+
+    def between(self, saved):
+        {line}
+        {replay}
+        self.net.train()
+"""
+MOVED, LOADED, SWITCHED = "self.net.to('cpu')", "self.opt.load_state_dict(saved)", "self.net.eval()"
+
+
+@pytest.mark.parametrize(
+    ("line", "replay", "mode", "capture", "code"),
+    [
+        (MOVED, "pass", "", "self.capture(stream)", "GS711"),
+        (MOVED, "pass", "", "pass", None),  # a program may capture afterwards
+        (LOADED, "pass", "", "self.capture(stream)", "GS711"),
+        (LOADED, "pass", "", "pass", None),
+        (SWITCHED, "self.graph.replay()", "", "self.capture(stream)", "GS702"),
+        (SWITCHED, "self.graph.replay()", ".eval()", "self.capture(stream)", None),
+        (SWITCHED, "self.net(saved)", "", "self.capture(stream)", None),
+    ],
+)
+def test_captured_modules_and_optimizers_changed_between_replays(
+    tmp_path: Path, line: str, replay: str, mode: str, capture: str, code: str | None
+) -> None:
+    text = TRAINED.format(line=line, replay=replay, mode=mode, capture=capture)
+    assert [one for one, at in _found(tmp_path, text) if at == line] == ([code] if code else [])
+
+
+def test_a_mode_that_no_layer_depends_on(tmp_path: Path) -> None:
+    text = TRAINED.format(line=SWITCHED, replay="self.graph.replay()", mode="", capture="self.capture(stream)")
+    assert SWITCHED not in {at for _, at in _found(tmp_path, text.replace("nn.Dropout()", "nn.ReLU()"))}
+
+
+FREED = """\
+import torch
+
+
+def causal(n):
+    rows = torch.arange(n, device="cuda")
+    return (rows[:, None] >= rows[None, :]).float()
+
+
+class Runner:
+    def __init__(self, net, stream):
+        self.net, self.stream, self.graphs = net, stream, {{}}
+
+    def record(self, n):
+        x = torch.zeros(n, n, device="cuda")
+        mask = {made}
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            out = self.net(x, mask)
+        self.graphs[n] = {kept}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "kept", "found"),
+    [
+        ("causal(n)", "(graph, x, out)", True),
+        ("torch.ones(n, device='cuda') * 2", "(graph, x, out)", True),
+        ("causal(n)", "(graph, x, mask, out)", False),
+        ("1.0 / n", "(graph, x, out)", False),
+    ],
+)
+def test_what_dies_with_the_function_that_captures(tmp_path: Path, made: str, kept: str, found: bool) -> None:
+    assert (("GS711", f"mask = {made}") in _found(tmp_path, FREED.format(made=made, kept=kept))) is found
+
+
+SERVED = """\
+import torch
+
+
+class Server:
+    def __init__(self, net, stream):
+        self.x = torch.zeros(4, 4, device="cuda")
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = net(self.x)
+
+    def __call__(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y
+
+    def serve(self, queue):
+        while True:
+            requests = queue.get()
+            self.x.copy_(queue.rows)
+            self.graph.replay()
+            for i, request in enumerate(requests):
+                request.answer = self.y[i]{copied}
+
+
+def collect(net, batches, stream):
+    run = Server(net, stream)
+    kept = []
+    for batch in batches:
+        kept.append(run(batch)[:2].detach(){copied})
+    return kept
+"""
+
+
+@pytest.mark.parametrize("copied", ["", ".clone()"])
+def test_outputs_that_requests_and_lists_keep(tmp_path: Path, copied: str) -> None:
+    lines = {at for code, at in _found(tmp_path, SERVED.format(copied=copied)) if code == "GS706"}
+    kept = {f"request.answer = self.y[i]{copied}", f"kept.append(run(batch)[:2].detach(){copied})"}
+    assert lines & kept == (set() if copied else kept)
+
+
+def _found(folder: Path, text: str) -> list[tuple[str, str]]:
+    """Return the code and the line of each finding above note."""
+    (folder / "module.py").write_text(text, encoding="utf-8")
+    report = scan_paths([folder], Config(root=folder))
+    lines = text.splitlines()
+    return [(one.code, lines[one.location.line - 1].strip()) for one in report.findings if one.level != "note"]

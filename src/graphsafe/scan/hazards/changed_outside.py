@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.capture_site import catches, swallows
@@ -13,21 +14,25 @@ from graphsafe.scan.hazards.graph_syntax import (
     calls_in,
     captures_in,
     is_host,
+    is_plain_replay,
     own_nodes,
+    parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, elements, targets
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements, targets
 from graphsafe.scan.hazards.kept_outputs import called_objects
-from graphsafe.scan.sources.node_memo import memoize_on_node
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
+_BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
 _OPTIMIZERS = ("opt", "optim")
 
 
 def lines(found: Tables) -> Iterator[Line]:
     for table in found.all:
         yield from _other_weights(table)
+        yield from _other_memory(found, table)
         yield from _other_modules(found, table)
         yield from _dropped_gradients(found, table)
     capturing = {name: node for name, node, _ in found.functions if captures_in(node)}
@@ -57,6 +62,73 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
             if changed is not None and any(f"{changed}.".startswith(f"{module}.") for module in called):
                 assert isinstance(node, (ast.expr, ast.stmt))
                 yield Line(name, "weights-rebound", node, ast.unparse(node))
+
+
+def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
+    """Yield lines after a capture that move a captured module to the host, load the state of a captured optimizer, or
+    switch a captured module's mode for a replay."""
+    captured = [call for body in (*table.blocks, *table.captured) for call in calls_in(body.body)]
+    modules = {text for call in captured if (text := place(call.func)) is not None}
+    optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in captured if _is_optimizer_step(call)}
+    for name, function in table.functions.items() if table.replaying else ():
+        for call in calls_in([function]):
+            holder, _, method = (dotted(call.func) or "").rpartition(".")
+            if function in table.captured or not _is_later(found, table, name, call):
+                continue
+            is_moved = method == "cpu" or (method == "to" and "'cpu'" in map(ast.unparse, call.args))
+            if (holder in modules and is_moved) or (holder in optimizers and method == "load_state_dict"):
+                yield Line(name, "weights-rebound", call, ast.unparse(call))
+            elif (
+                holder in modules and method == "eval" and _depends_on_mode(found.tree) and _switches(table, name, call)
+            ):
+                yield Line(name, "number-changed", call, f"{holder}.training")
+
+
+def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> bool:
+    """Return whether a line of a function surely runs between the capture and a replay, and no capture follows it."""
+    made = [*table.blocks, *table.handing]
+    holding = {one: [node for node in made if node in parents_in(node_of)] for one, node_of in table.functions.items()}
+    if holding[name]:
+        return name in table.replaying and all(node.lineno < line.lineno for node in holding[name])
+    last = name.rpartition(".")[2]
+    if (name in table.preparing and name not in table.replaying) or found.functions_called(last) > 1:
+        return False
+    capturing = {one.rpartition(".")[2] for one, nodes in holding.items() if nodes}
+    calling = {
+        one.rpartition(".")[2]
+        for one, function in table.functions.items()
+        if holding[one] or any(called_name(call) in capturing for call in calls_in([function]))
+    }
+    if not calling <= capturing | CONSTRUCTORS:
+        return False  # another method captures again
+    replaying = {one.rpartition(".")[2] for one in table.replaying}
+    return name in table.replaying or bool(calling & CONSTRUCTORS) or _runs_beside(found, last, replaying)
+
+
+@memoize_on_node
+def _depends_on_mode(tree: ast.Module) -> bool:
+    """Return whether a file names a layer that training changes."""
+    names = [*(node.attr for node in inside(tree, ast.Attribute)), *(node.id for node in inside(tree, ast.Name))]
+    return any(map(_BY_MODE.search, names))
+
+
+def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
+    """Return whether replays follow a switch to evaluation, and the module was captured in training mode."""
+    module = (dotted(call.func) or "").removesuffix(".eval")
+    own = calls_in([table.functions[name]])
+    later = [one for one in own if one.lineno >= call.lineno]
+    nodes = [node for other in {name, *table.preparing} for _, node in own_nodes(table.functions[other])]
+    made = [node.value for node in nodes if isinstance(node, ast.Assign) and module in map(place, node.targets)]
+    switched = any(called_name(one) == "eval" for one in calls_in(made)) or any(
+        isinstance(node, ast.Call) and dotted(node.func) in (f"{module}.eval", f"{module}.train") and node not in later
+        for node in nodes
+    )
+    return (
+        any(map(is_plain_replay, later))
+        and not switched
+        and not any(dotted(one.func) == module for one in later)
+        and (not module.startswith("self.") or any(dotted(one.func) == f"{module}.train" for one in later))
+    )
 
 
 @memoize_on_node

@@ -16,6 +16,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     calls_in,
     captures_in,
+    head,
     is_capture,
     is_plain_replay,
     own_nodes,
@@ -23,7 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
-from graphsafe.scan.hazards.key_names import head, is_told, matched, names_in, parameters
+from graphsafe.scan.hazards.key_names import is_told, matched, names_in, parameters
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 

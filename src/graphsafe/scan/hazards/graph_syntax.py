@@ -129,6 +129,18 @@ def stored_names(nodes: Iterable[ast.AST]) -> set[str]:
     return {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
 
 
+def own_names(function: Function) -> set[str]:
+    """Return the parameters and the local variables of a function."""
+    nodes = [node for _, node in own_nodes(function)]
+    outer = {name for node in nodes if isinstance(node, (ast.Nonlocal, ast.Global)) for name in node.names}
+    return ({one.arg for one in inside(function.args, ast.arg)} | stored_names(nodes)) - outer
+
+
+def head(text: str) -> str:
+    """Return the name in which an attribute or an entry begins: `batch` of `batch.ids` and of `batch['ids']`."""
+    return text.partition(".")[0].partition("[")[0]
+
+
 def entry(node: ast.expr) -> str | None:
     """Return the text of an entry of an object's table under any key: `self.outs[]` of `self.outs[n]`."""
     if not isinstance(node, ast.Subscript) or isinstance(node.slice, (ast.Slice, ast.Tuple)):
@@ -149,6 +161,19 @@ def viewed(node: ast.expr) -> str | None:
             node = node.value
         else:
             return place(node) or entry(node)
+
+
+def with_views(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> ast.expr:
+    """Return an expression with the views of it around it: `run(x)[:4].detach()` for `run(x)`."""
+    while True:
+        parent = parents.get(node)
+        call = parents.get(parent) if isinstance(parent, ast.Attribute) and parent.attr in VIEWS else None
+        if isinstance(call, ast.Call) and call.func is parent:
+            node = call
+        elif isinstance(parent, ast.Subscript) and parent.value is node and _is_basic(parent.slice):
+            node = parent
+        else:
+            return node
 
 
 def _is_basic(index: ast.expr) -> bool:

@@ -17,8 +17,10 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     captures,
     entry,
+    head,
     is_plain_replay,
     is_view_of,
+    own_names,
     own_nodes,
     parents_in,
     place,
@@ -29,6 +31,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
+Code = CaptureBlock | Function | ast.Lambda
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
 
 
@@ -156,14 +159,10 @@ def _table(scope: Function | ast.ClassDef, name: str) -> GraphTensors:
     found = GraphTensors(scope)
     is_class = isinstance(scope, ast.ClassDef)
     found.blocks += filter(captures, with_statements(scope))
-    if isinstance(scope, ast.ClassDef) and found.blocks:
-        found.captured += _captured_methods(scope, found.blocks)
-    for body in (*found.blocks, *found.captured):
-        note_captured(found, body)
+    note_code(found, scope, found.blocks)
     if is_class:
         found.outputs.update(_returned_by_captures(scope, found.blocks))
-    for names in (found.inputs, found.outputs, found.updated):
-        names.intersection_update([name for name in names if name.startswith("self.") is is_class])
+        found.outputs.intersection_update([name for name in found.outputs if name.startswith("self.")])
     if found.inputs or found.outputs:
         note_uses(found, scope, name)
     return found
@@ -181,17 +180,28 @@ def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) ->
     _note_preparing(found, is_class)
 
 
-def _captured_methods(scope: ast.ClassDef, blocks: Sequence[CaptureBlock]) -> Iterator[Function]:
-    """Yield the methods that captured blocks call, directly or not; the graph contains their work."""
-    methods = {node.name: node for node in _definitions(scope.body) if not isinstance(node, ast.ClassDef)}
-    waiting: list[ast.AST] = [*blocks]
+def note_code(found: GraphTensors, scope: Function | ast.ClassDef, parts: Sequence[Code]) -> None:
+    """Add the functions that captured code calls, and the names of the owner that all of it reads and binds."""
+    found.captured += _called_functions(scope, parts)
+    for part in (*parts, *found.captured):
+        note_captured(found, part)
+    is_class = isinstance(scope, ast.ClassDef)
+    for names in (found.inputs, found.outputs, found.updated):
+        names.intersection_update([name for name in names if name.startswith("self.") is is_class])
+
+
+def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) -> Iterator[Function]:
+    """Yield the methods and inner functions that captured code calls: the graph contains their work."""
+    known = {node.name: node for node in inside(scope, ast.FunctionDef) if node is not scope} if parts else {}
+    methods = [node.name for node in _definitions(scope.body)] if isinstance(scope, ast.ClassDef) else []
+    known.update({f"self.{name}": known.pop(name) for name in methods if name in known})
+    waiting = [*parts]
     while waiting:
-        for inner in ast.walk(waiting.pop()):
-            name = (dotted(inner.func) or "") if isinstance(inner, ast.Call) else ""
-            method = methods.pop(name.removeprefix("self."), None) if name.startswith("self.") else None
-            if method is not None and not any(map(_captures_or_replays, ast.walk(method))):
-                waiting.append(method)
-                yield method
+        for call in inside(waiting.pop(), ast.Call):
+            function = known.pop(dotted(call.func) or "", None)
+            if function is not None and not any(map(_captures_or_replays, ast.walk(function))):
+                waiting.append(function)
+                yield function
 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
@@ -223,17 +233,20 @@ def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
             yield name.removeprefix("self.")
 
 
-def note_captured(found: GraphTensors, block: CaptureBlock | Function) -> None:
-    """Add the names that a captured block reads and binds."""
-    for inner in (inner for statement in block.body for inner in ast.walk(statement)):
+def note_captured(found: GraphTensors, block: Code) -> None:
+    """Add the names that captured code reads and binds, without the own names of a function."""
+    own = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
+    body = [block.body] if isinstance(block, ast.Lambda) else block.body
+    for inner in (inner for statement in body for inner in ast.walk(statement)):
         for value in _read_by(inner):
             text = viewed(value)
-            if text is not None:
+            if text is not None and head(text) not in own:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
-        found.outputs.update(filter(None, (place(one) or entry(one) for one in _bound_by(inner))))
-        found.updated.update(_changed_by(inner))
+        bound = filter(None, (place(one) or entry(one) for one in _bound_by(inner)))
+        found.outputs.update(text for text in bound if head(text) not in own)
+        found.updated.update(text for text in _changed_by(inner) if head(text) not in own)
     found.inputs -= found.outputs
 
 

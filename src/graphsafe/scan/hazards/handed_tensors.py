@@ -19,7 +19,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
     stored_names,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_uses
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_code, note_uses
 from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
@@ -39,19 +39,19 @@ def _is_plain(name: str) -> bool:
 
 
 def note(found: Tables, helpers: Helpers) -> None:
-    """Add a table for each function, and each class, that hands tensors to a helper."""
+    """Add a table for each function, and each class, that hands tensors or its own functions to a helper."""
     classes = {node.name: node for node in found.tree.body if isinstance(node, ast.ClassDef)}
-    handed: dict[str, list[tuple[str, ast.Call]]] = {}
+    handed: dict[str, list[tuple[ast.expr, ast.Call]]] = {}
     for name, function, _ in found.functions if helpers else ():
-        for text, call in _handed(function, helpers):
-            owner = name.rpartition(".")[0] if text.startswith("self.") else name
-            handed.setdefault(owner, []).append((text, call))
+        for value, call in _handed(function, helpers):
+            of_object = any(node.id == "self" for node in inside(value, ast.Name))
+            handed.setdefault(name.rpartition(".")[0] if of_object else name, []).append((value, call))
     own = {name: node for name, node, _ in found.functions}
     for owner, given in handed.items():
         scope = classes.get(owner) or own.get(owner)
         if scope is None:
             continue
-        table = GraphTensors(scope, inputs={text for text, _ in given}, handing=[call for _, call in given])
+        table = _table(scope, given)
         note_uses(table, scope, owner)
         if table.replaying:
             found.all.append(table)
@@ -60,8 +60,19 @@ def note(found: Tables, helpers: Helpers) -> None:
                     found.functions[position] = name, function, [*known, table]
 
 
-def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[str, ast.Call]]:
-    """Yield the caller's names of the tensors that it hands to helpers outside of its loops, each with the call."""
+def _table(scope: Function | ast.ClassDef, given: list[tuple[ast.expr, ast.Call]]) -> GraphTensors:
+    known = {node.name: node for node in inside(scope, ast.FunctionDef) if node is not scope}
+    texts = {text for value, _ in given if (text := place(value)) is not None}
+    functions = [known[name] for text in sorted(texts) if (name := text.removeprefix("self.")) in known]
+    table = GraphTensors(scope, texts - {text for text in texts if text.removeprefix("self.") in known})
+    table.handing += [call for _, call in given]
+    table.captured += functions
+    note_code(table, scope, [*functions, *(value for value, _ in given if isinstance(value, ast.Lambda))])
+    return table
+
+
+def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, ast.Call]]:
+    """Yield the tensors and functions that a function hands to helpers outside of its loops, each with the call."""
     parents = parents_in(function)
     aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
     for call in [node for node in parents if isinstance(node, ast.Call)]:
@@ -71,12 +82,12 @@ def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[str, ast.Cal
         for value in _given(call, helper):
             for one in value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]:
                 text = place(one)
-                if text is not None and text not in aliases and text.count(".") < 2:
-                    yield text, call
+                if isinstance(one, ast.Lambda) or (text is not None and text not in aliases and text.count(".") < 2):
+                    yield one, call
 
 
 def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
-    """Yield the arguments that the captured code of a helper reads, those of `*args` one by one."""
+    """Yield the arguments that the captured code of a helper reads or calls, those of `*args` one by one."""
     read = _captured(helper)
     yield from (value for value, parameter in matched(call, helper) if parameter.arg in read)
     if helper.args.vararg is not None and helper.args.vararg.arg in read:
@@ -86,7 +97,7 @@ def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def _captured(helper: ast.AST) -> Set[str]:
-    """Return the parameters of a helper that its captured code reads, in functions inside it, too."""
+    """Return the parameters of a helper that its captured code reads or calls, in functions inside it, too."""
     assert isinstance(helper, (ast.FunctionDef, ast.AsyncFunctionDef))
     nested = {node.name: node for node in inside(helper, ast.FunctionDef) if node is not helper}
     parts: list[ast.AST] = [*captures_in(helper)]
@@ -96,8 +107,7 @@ def _captured(helper: ast.AST) -> Set[str]:
         seen |= called
         parts += [nested[name] for name in called]
     names = [node for part in parts for node in inside(part, ast.Name)]
-    called_names = {id(call.func) for call in calls_in(parts)}
     stored = stored_names(node for _, node in own_nodes(helper))
-    read = {node.id for node in names if isinstance(node.ctx, ast.Load) and id(node) not in called_names}
+    read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     given = {one.arg for one in ast.walk(helper.args) if isinstance(one, ast.arg)}
     return frozenset(given & read - stored)

@@ -20,6 +20,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
     viewed,
+    with_views,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, elements
 from graphsafe.scan.sources.node_memo import inside
@@ -76,8 +77,9 @@ def lines(found: Tables) -> Iterator[Line]:
         made = [inner for inner in parents if isinstance(inner, ast.Call) and called_name(inner) in names]
         for call in made:
             name = names[called_name(call)]
-            keeping = _keeps(call, giving[name], parents)
-            holder = parents.get(call) if keeping is call else keeping
+            result = with_views(call, parents) if giving[name].parts is None else call
+            keeping = _keeps(result, giving[name], parents)
+            holder = parents.get(result) if keeping is result else keeping
             if isinstance(holder, ast.Call) and found.only_copies(called_name(holder)):
                 continue
             if keeping is not None or _read_after_next(call, giving[name], made, parents):
@@ -266,7 +268,7 @@ def _bound(target: ast.expr, part: int | None) -> set[str]:
 # the callers that keep them
 
 
-def _keeps(call: ast.Call, given: _Given, parents: Parents) -> ast.Call | ast.Assign | None:
+def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.Assign | None:
     """Return the expression that keeps a call's result, or a part of it, while further calls follow."""
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator, Mapping
 
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes, place
+from graphsafe.scan.hazards.graph_syntax import Function, head, own_nodes, place
 from graphsafe.scan.hazards.graph_tensors import elements
 from graphsafe.scan.symbols.index import dotted
 
@@ -46,11 +46,6 @@ def names_in(
             found.add(text)
             waiting += _bound_to(text, function)
     return found
-
-
-def head(text: str) -> str:
-    """Return the name in which an attribute or an entry begins: `batch` of `batch.ids` and of `batch['ids']`."""
-    return text.partition(".")[0].partition("[")[0]
 
 
 def is_told(name: str, told: set[str]) -> bool:

@@ -5,13 +5,36 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from graphsafe.scan.hazards.graph_syntax import CaptureBlock, Function, Line, is_capture, own_nodes, parents_in, place
+from graphsafe.scan.hazards.graph_syntax import (
+    CaptureBlock,
+    Function,
+    Line,
+    entry,
+    is_capture,
+    own_nodes,
+    parents_in,
+    place,
+)
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.hazards.kept_outputs import put
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 _MAKES = (
     *("torch.arange", "torch.empty", "torch.eye", "torch.full", "torch.linspace", "torch.ones", "torch.rand"),
-    *("torch.tensor", "torch.tril", "torch.triu", "torch.zeros"),
+    *(
+        "torch.tensor",
+        "torch.tril",
+        "torch.triu",
+        "torch.zeros",
+        "torch.outer",
+        "torch.cat",
+        "torch.stack",
+        "torch.exp",
+    ),
+    *("torch.hann_window", "torch.logspace", "torch.softmax", "torch.sigmoid", "torch.sin", "torch.cos", "torch.where"),
+    *("torch.einsum", "torch.matmul", "torch.cumsum", "torch.searchsorted", "torch.sqrt", "torch.mul", "torch.add"),
+    *("torch.linalg.", "torch.fft.", "F.softmax", "F.one_hot", "F.normalize"),
 )
 "Prefixes of the names of functions that return a new tensor."
 
@@ -33,6 +56,7 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
     block = blocks[0]
     last = block.end_lineno or block.lineno
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    parents.update(_in_passing_lambdas(parents))
     captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
         bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
@@ -52,28 +76,51 @@ def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST,
     graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
     if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):
         return False
-    returned = [node.value for node in parents if isinstance(node, ast.Return) and node.value is not None]
-    return graph.startswith("self.") or any(place(one) == graph for value in returned for one in _expressions(value))
+    kept = [node.value for node in parents if isinstance(node, ast.Return) and node.value is not None]
+    for node in parents:
+        holder, held = put(node)
+        target = node.targets[0] if isinstance(node, ast.Assign) else holder
+        if (place(target) or entry(target) or "" if target is not None else "").startswith("self."):
+            kept += [node.value] if isinstance(node, ast.Assign) else held
+    returned = {one.id for value in kept for one in inside(value, ast.Name)}
+    closures = [node for node in inside(function, ast.FunctionDef) if node.name in returned]
+    return graph.startswith("self.") or any(
+        place(one) == graph for part in (*kept, *closures) for one in _expressions(part)
+    )
 
 
-def _expressions(node: ast.expr) -> Iterator[ast.expr]:
+def _in_passing_lambdas(parents: Mapping[ast.AST, ast.AST]) -> Mapping[ast.AST, ast.AST]:
+    """Map the nodes of lambdas that a plain function is given, as a helper for warm-ups is, to their parents."""
+    given = [node for node in parents if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    lambdas = [value for call in given for value in call.args if isinstance(value, ast.Lambda)]
+    return {child: node for one in lambdas for node in ast.walk(one) for child in ast.iter_child_nodes(node)}
+
+
+def _expressions(node: ast.AST) -> Iterator[ast.expr]:
     return (inner for inner in ast.walk(node) if isinstance(inner, ast.expr))
 
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     """Return whether an expression makes a tensor that nothing else holds: `torch.arange(n)`, or a call of a function
     of the file that computes its result."""
-    # `torch.ones(n, n).tril()`
+    # `torch.ones(n, n).tril()`, `(a >= b).float()`
+    is_tensor = False
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func) is None:
-        value = value.func.value
+        value, is_tensor = value.func.value, True
+    if isinstance(value, (ast.BinOp, ast.Compare)):
+        parts = [value.left, value.right] if isinstance(value, ast.BinOp) else []
+        return is_tensor or any(_makes(part, makers) for part in parts)
     name = dotted(value.func) or "" if isinstance(value, ast.Call) else ""
     if name.startswith(_MAKES):
         return True
     maker = makers.get(name.removeprefix("self.")) if name else None
     if maker is None or maker.decorator_list:
         return False
+    others = {name: node for name, node in makers.items() if node is not maker}
     returned = [node.value for _, node in own_nodes(maker) if isinstance(node, ast.Return)]
-    return bool(returned) and all(isinstance(one, ast.BinOp) for one in returned)
+    return bool(returned) and all(
+        one is not None and (isinstance(one, ast.BinOp) or _makes(one, others)) for one in returned
+    )
 
 
 def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[str]) -> bool:

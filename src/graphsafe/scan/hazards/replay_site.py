@@ -134,6 +134,10 @@ class _Site:
         self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
         self._parents = parents_in(function)
         self._own = [function, *self._parents]
+        loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
+        self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
+        made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
+        self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
 
     def events(self) -> Iterator[Event]:
@@ -153,10 +157,13 @@ class _Site:
             if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node):
-                yield _event("AttrWrite", "input-rebound", node, text)
+                yield _event("AttrWrite", "number-changed" if text in self._numbers else "input-rebound", node, text)
 
     def _kept(self, node: ast.Assign | ast.Call) -> Iterator[Event]:
         holder, held = kept_outputs.put(node, self._containers | HANDS_OUT)
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in self._items:
+            holder, held = target.value, [node.value]  # type: ignore[union-attr]
         if holder is None or (isinstance(node, ast.Assign) and len(node.targets) > 1):
             return
         function = node.func if isinstance(node, ast.Call) else None
