@@ -16,7 +16,7 @@ from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 
 _ONCE = re.compile(
     r"(?<![^\W_])(init|initiali[sz]e|set_?up|prepare|set_timesteps|generate|save|write|dump|export|print"
-    r"|plot|visuali[sz]e|to_(str|string|json|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"
+    r"|plot|visuali[sz]e|to_(str|string|json|dict|mesh|pil|images?|videos?|ase)|log_(images?|videos?|metrics|stats))(?![^\W_])"
 )
 "Words in the names of functions that set up, save or show something, or generate a whole result."
 _CLOCKS = ("time.time", "time.monotonic", "perf_counter", ".elapsed_time")

@@ -296,11 +296,6 @@ def _narrow_call(frame: Frame, env: dict[str, Value], test: ast.Call, branch: bo
                 return Number()
             return value
         left = [option for option in options(value) if type_tests.is_a(option, wanted) is not (not branch)]
-        if branch:
-            left = [
-                replace(option, certain=True) if type(option) is Tensor and option.where != "any" else option
-                for option in left
-            ]
         if not branch and may_be_none(value) is not False:
             left.append(NONE)
         return join_all(left) if left else value

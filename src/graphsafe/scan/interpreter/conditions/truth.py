@@ -62,6 +62,8 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
 
 
 def _is_container(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in ("dict", "list", "set", "tuple")
     return isinstance(node, (ast.Dict, ast.List, ast.Set, ast.Tuple))
 
 
