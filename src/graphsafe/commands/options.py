@@ -102,16 +102,12 @@ outputs_option = click.option(
 _QUIET = "graphsafe.quiet"
 
 
-def _be_quiet(context: click.Context, parameter: click.Parameter, is_quiet: bool) -> None:
-    context.meta[_QUIET] = is_quiet
-
-
 quiet_option = click.option(
     "-q",
     "--quiet",
     is_flag=True,
     expose_value=False,
-    callback=_be_quiet,
+    callback=lambda context, parameter, is_quiet: context.meta.update({_QUIET: is_quiet}),
     help="One line per finding. No progress, and no remarks but errors.",
 )
 

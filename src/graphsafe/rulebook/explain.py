@@ -55,7 +55,7 @@ def page_for(text: str, rulebook: Rulebook) -> str:
         return "\n".join(error_page(error, rulebook) for error in known)
     rules = [rule for rule in rulebook.rules.values() if _speaks_of(text, rule.error_text)]
     if rules:
-        return f"# {text}\n\n## Rules that find the cause\n\n{_listed(rules)}"
+        return f"# {text}\n\n## Rules that find the cause\n\n{_listed_codes([rule.code for rule in rules], rulebook)}\n"
     words = [*rulebook.rules, *(rule.name for rule in rulebook.rules.values())]
     raise RequestError(f'explain: nothing is known about "{text}"' + nearest(text, words))
 
@@ -141,10 +141,6 @@ def _where(torch: str, device: str | None) -> str:
 
 def _listed_codes(codes: Iterable[str], rulebook: Rulebook) -> str:
     return _bullets(_title(code, rulebook) for code in codes)
-
-
-def _listed(rules: Iterable[Rule]) -> str:
-    return _bullets(f"{rule.code} {rule.name}: {rule.summary}" for rule in rules) + "\n"
 
 
 def _title(code: str, rulebook: Rulebook) -> str:

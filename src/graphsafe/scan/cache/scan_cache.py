@@ -13,8 +13,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from graphsafe.config import Config
 from graphsafe.report.json_form import as_json, parse_reports
@@ -22,10 +24,10 @@ from graphsafe.report.model import Confidence, Report
 from graphsafe.report.shape import ReportError
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.cache.contents import Contents
-from graphsafe.scan.cache.index_text import index_of, text_of
 from graphsafe.scan.cache.sealed_rows import SealedRows, is_own
 from graphsafe.scan.cache.secret_key import secret_key
 from graphsafe.scan.sources.source import digest
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 from graphsafe.version import __version__
 
@@ -156,3 +158,38 @@ def _report(text: str) -> Report | None:
     except (ReportError, ValueError, RecursionError):
         return None
     return found if isinstance(found, Report) else None
+
+
+_NAMES = {kind: [field.name for field in fields(kind)] for kind in (FileIndex, FunctionFacts, ClassFacts)}
+
+
+def text_of(index: FileIndex) -> str:
+    return json.dumps(index, default=_members, separators=(",", ":"))
+
+
+def index_of(path: str, text: str) -> FileIndex | None:
+    """Return the index that a text holds; None if it is no index of that file."""
+    try:
+        data = json.loads(text)
+        functions = {name: FunctionFacts(**_with_tuples(facts)) for name, facts in data.pop("functions").items()}
+        classes = {name: ClassFacts(**_with_tuples(facts)) for name, facts in data.pop("classes").items()}
+        assigns = {name: [(first, last) for first, last in spans] for name, spans in data.pop("assigns").items()}
+        index = FileIndex(functions=functions, classes=classes, assigns=assigns, **data)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return index if index.path == path else None
+
+
+def _members(facts: FileIndex | FunctionFacts | ClassFacts) -> dict[str, object]:
+    return {name: getattr(facts, name) for name in _NAMES[type(facts)]}
+
+
+def _with_tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the members with tuples where an index has them; JSON knows only lists."""
+    for name in ("bases", "decorators"):
+        if name in facts:
+            facts[name] = tuple(facts[name])
+    if "fields" in facts:
+        facts["fields"] = {name: (first, last) for name, (first, last) in facts["fields"].items()}
+        facts["writers"] = {name: tuple(methods) for name, methods in facts["writers"].items()}
+    return facts

@@ -98,7 +98,7 @@ class CallGraph:
                 following: list[str] = []
                 for caller in level:
                     new = [call for call in self._calls.get(caller, ()) if call[1] not in best]
-                    for _, callee, edge in sorted(new, key=_line_and_callee):
+                    for _, callee, edge in sorted(new, key=lambda call: call[:2]):
                         if callee not in best and edge.guarded <= guarded:
                             best[callee] = (*best[caller], edge)
                             following.append(callee)
@@ -136,7 +136,3 @@ class CallGraph:
                 stack.append((ref, True))
                 stack += [(callee, False) for callee in self._callees.get(ref, ()) if callee not in seen]
         return order[::-1]
-
-
-def _line_and_callee(call: tuple[int, str, Edge]) -> tuple[int, str]:
-    return call[:2]

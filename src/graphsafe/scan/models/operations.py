@@ -208,7 +208,8 @@ class _Called:
     def emit_effects(self) -> None:
         frame, node, op = self._frame, self._node, self._op
         words = {"op": self._name}
-        if op.copies_values and self._arguments.positional and _is_known_number(self._arguments.positional[0]):
+        positional = self._arguments.positional
+        if op.copies_values and positional and type_of(positional[0]) in ("int", "float", "bool"):
             words["data"] = "a number"
         for hit in op.effects_of(self.call):
             effect = hit.effect
@@ -361,10 +362,6 @@ class _Called:
 def _may_be_host(device: Value | None) -> bool:
     named = device_named(device) if type(device) in (DeviceValue, Number) else None
     return named is not None and named.maybe_host
-
-
-def _is_known_number(value: Value) -> bool:
-    return type_of(value) in ("int", "float", "bool")
 
 
 def _is_pinned(value: Value | None) -> bool:

@@ -14,13 +14,12 @@ from graphsafe.capture.answers.probes import Marks
 from graphsafe.capture.parent.jobs import until_nothing_is_learned
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.plan.parent.answer import learned, whole
 from graphsafe.capture.plan.shared.marks import CODE, marks
 from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job, forget, write_told
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
-from graphsafe.report.model import CallSite, Limit, Plan, Verdict
+from graphsafe.report.model import CallSite, Limit, Plan, Segment, Verdict
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled
 from graphsafe.report.text import count
@@ -164,3 +163,32 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
         state = "verified" if plan.verified else "not verified"
         parts.append(f"a plan of the plain step covers {plan.coverage:.0%} of its operations, {state}")
     return ", ".join(parts)
+
+
+def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
+    """Return the failures that the next child starts from.
+
+    A statement that fails again is no longer taken apart. If that does not help, the call around it is blamed, and so
+    on.
+    """
+    frames = failure.frames
+    while frames and any(one.whole and one.frames == frames for one in known):
+        frames = frames[:-1]
+    whole = frames != failure.frames or any(one.frames == frames for one in known)
+    return [*known, replace(failure, frames=frames, span=None if whole else failure.span, whole=whole)]
+
+
+def whole(probes: Probes) -> Plan:
+    """Return the plan of a step that is ready: one graph."""
+    took = probes.timing.graph_ms
+    kernels = sum((probes.capture.nodes or {}).values())
+    return Plan(
+        verified=True,
+        reason="the step is ready: one graph",
+        coverage=1.0,
+        eager_ms=probes.timing.eager_ms,
+        planned_ms=took,
+        ideal_ms=took,
+        pool_bytes=probes.memory.pool_bytes,
+        segments=(Segment("graph", kernels=kernels, ms=took, module=""),),
+    )

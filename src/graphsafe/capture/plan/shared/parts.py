@@ -158,7 +158,8 @@ class _Apart:
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
                 # The rest of the function acts as the other branch, so only the test becomes a break.
-                residual = self._hoisted(ast.copy_location(_truth_of(residual), head))
+                truth = ast.Call(ast.Name("bool", ast.Load()), [residual], [])
+                residual = self._hoisted(ast.copy_location(truth, head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
         else:
             assert isinstance(statement, ast.For)
@@ -262,10 +263,6 @@ def _works(node: ast.AST) -> bool:
     if isinstance(node, ast.UnaryOp):
         return not isinstance(node.operand, ast.Constant)
     return isinstance(node, _WORK) and not (isinstance(node, ast.Call) and ast.unparse(node) == "super()")
-
-
-def _truth_of(test: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name("bool", ast.Load()), [test], [])
 
 
 def _head_of(statement: ast.stmt) -> ast.expr | None:

@@ -123,9 +123,6 @@ class Scope:
             value, None if now is None else lambda: attribute(now(), name), ast.unparse(node), base.value, name
         )
 
-    def _element(self, node: ast.Subscript, depth: int) -> Origin:
-        return _computed(node, _item, [self.origin(node.value, depth), self.origin(node.slice, depth)])
-
     def _operation(self, node: ast.BinOp | ast.UnaryOp | ast.Compare, depth: int) -> Origin:
         kind: ast.AST
         if isinstance(node, ast.Compare):
@@ -360,7 +357,9 @@ _RULES: dict[type[ast.AST], Any] = {
     ast.Constant: lambda _, node, __: Origin(node.value, None, repr(node.value)),
     ast.Name: Scope._name,
     ast.Attribute: Scope._attribute,
-    ast.Subscript: Scope._element,
+    ast.Subscript: lambda scope, node, depth: _computed(
+        node, _item, [scope.origin(node.value, depth), scope.origin(node.slice, depth)]
+    ),
     ast.BinOp: Scope._operation,
     ast.UnaryOp: Scope._operation,
     ast.Compare: Scope._operation,
