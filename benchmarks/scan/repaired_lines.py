@@ -1,6 +1,6 @@
 """How many of the lines that repositories took out because they broke or stalled CUDA graphs scan finds.
 
-The labels were read from commits, see the heads of data/repaired_lines.yaml and of the second and third set. The parent
+The labels were read from commits, see the heads of data/repaired_lines.yaml and of the other sets. The parent
 of each commit is scanned from its root with no configuration, as a user would. A label is found where a finding above
 note lies on its statement with its code, or with another that is accepted. After the repair, a found line counts as
 still reported where the same codes are told of what replaced it; lines that live on behind a condition, or that a
@@ -134,7 +134,7 @@ def main() -> int:
     parser.add_argument("checkouts", type=Path)
     parser.add_argument("reports", type=Path)
     parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
-    parser.add_argument("--set", choices=("first", "second", "third"), default="first", help="the set of labels")
+    parser.add_argument("--set", choices=("first", "second", "third", "fourth"), default="first", help="the set of labels")
     options = parser.parse_args()
     options.reports.mkdir(parents=True, exist_ok=True)
     labels = DATA / ("repaired_lines.yaml" if options.set == "first" else f"repaired_lines_{options.set}.yaml")

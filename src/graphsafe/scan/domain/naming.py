@@ -54,7 +54,9 @@ def bound_to(value: Value, name: str) -> Value:
     where, maybe_host, aside = _hints_of_name(name)
     if value.where != "any":
         return replace(value, name=name, where="host" if aside else value.where)
-    return replace(value, name=name, where=where, maybe_host=value.maybe_host or maybe_host)
+    return replace(
+        value, name=name, where=where, maybe_host=value.maybe_host or maybe_host, maybe_pinned=where == "host"
+    )
 
 
 def known_by(value: Unknown, name: str) -> Unknown:
@@ -72,7 +74,16 @@ def placed(value: Value, name: str, step: bool, where: Where) -> Value:
     if type(value) is Tensor:
         dtype = value.dtype or ("bool" if MASK_NAME.search(name) and name != "attention_mask" else None)
         sizes = GRID_NAME.search(name) or (where == "device" and SIZES_NAME.search(name))
-        return replace(value, name=name, step=step, where=where_of(name, where), dtype=dtype, maybe_host=bool(sizes))
+        place = where_of(name, where)
+        return replace(
+            value,
+            name=name,
+            step=step,
+            where=place,
+            dtype=dtype,
+            maybe_host=bool(sizes),
+            maybe_pinned=place == "host",
+        )
     if type(value) is Union:
         return join_all(placed(option, name, step, where) for option in value.options)
     if type(value) is Sequence:

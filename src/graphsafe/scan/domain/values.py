@@ -72,6 +72,8 @@ class Tensor:
     "False if only a name or a use suggests that the value is a device tensor."
     maybe_host: bool = False
     "Whether engines often keep tensors of this name on the host. A result has the mark if all its operands have it."
+    maybe_pinned: bool = False
+    "Whether only a name or an annotation tells of a host tensor, so that its memory may be pinned."
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,7 +199,7 @@ def _moved(frame: Frame, node: ast.Call, tensor: Tensor, target: DeviceValue, no
             )
             if tensor.certain and target.where == "any":
                 confidence = "likely"
-            if target.maybe_host:
+            if target.maybe_host or (tensor.maybe_pinned and may_be_true(non_blocking)):
                 confidence = "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(tensor), **_memory(tensor))
         else:
@@ -251,6 +251,8 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
             # The source is a name, whose values were computed on another line; this line only copies them.
             built_here = origin.literal and not (node.args and isinstance(node.args[0], (ast.Name, ast.Attribute)))
             how = "literal" if built_here else "blocking"
+            if origin.maybe_pinned and may_be_true(non_blocking):
+                confidence = "possible"
             frame.emit("Transfer", how, node, confidence, None, value=describe(source), **_memory(origin))
         else:
             refills.copied(frame, node, origin)
@@ -262,7 +264,7 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
 def _pin_memory(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     if not tensor.pinned:
         frame.emit("Alloc", "pinned", node, value=describe(tensor))
-    return replace(tensor, where="host", pinned=True, fresh=True, attr=None)
+    return replace(tensor, where="host", pinned=True, fresh=True, attr=None, maybe_pinned=False)
 
 
 def _size(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
