@@ -179,3 +179,33 @@ class Step(nn.Module):
 """
     assert scan(source) == [("GS106", 12)]
     assert scan(source.replace("OmniAudioEncoder", "OmniTextEncoder")) == []
+
+
+def test_a_test_of_a_type_does_not_say_that_callers_pass_this_type(scan: Scan) -> None:
+    source = """\
+        import torch
+        from torch import nn
+
+        class Positions(nn.Module):
+            def forward(self, x: torch.Tensor, offset: int | torch.Tensor = 0):
+                if isinstance(offset, torch.Tensor):
+                    return x[:, offset : offset + 4]
+                return x[:, offset]
+    """
+    assert scan(source) == []
+    assert scan(source.replace("int | torch.Tensor = 0", "torch.Tensor")) == [("GS203", 7)]
+
+
+def test_a_container_behind_or_says_that_the_value_is_no_tensor(scan: Scan) -> None:
+    source = """\
+        import torch
+        from torch import nn
+
+        class Copy(nn.Module):
+            def forward(self, src: torch.Tensor, rows):
+                kept = src.index_select(0, rows)
+                rows = rows or tuple(slice(0, n) for n in src.shape)
+                return src[rows], kept
+    """
+    assert scan(source) == []
+    assert scan(source.replace("tuple(slice(0, n) for n in src.shape)", "self.rows")) == [("GS102", 7)]
