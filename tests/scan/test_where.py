@@ -1629,3 +1629,15 @@ def test_a_table_that_a_constructor_moves_to_its_default_device_may_stay_on_the_
         """
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace('"cpu"', '"cuda"'))] == ["GS101"]
+
+
+def test_a_host_tensor_that_only_its_name_tells_of_may_be_pinned(scan: Scan) -> None:
+    """`non_blocking=True` says that the author thought of pinned memory; a tensor that is made here shows its own."""
+    source = """\
+        class Layer(nn.Module):
+            def forward(self, x, rows_cpu: torch.Tensor):
+                return x + rows_cpu.to(x.device, non_blocking=True)
+        """
+    assert scan(source) == []
+    assert [code for code, _ in scan(source.replace(", non_blocking=True", ""))] == ["GS304"]
+    assert [code for code, _ in scan(source.replace("rows_cpu.to", "torch.ones(4).to"))] == ["GS304"]

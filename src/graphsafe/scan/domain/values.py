@@ -40,10 +40,7 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    """Whether the value is a comparison that may involve a device tensor.
-
-    If code uses it as an index or calls a tensor's method on it, it is a mask.
-    """
+    "Whether it is a comparison that may involve a device tensor: a mask, if it is an index or has a tensor's method."
     state: tuple[str, ...] = ()
     "The state, as for a number, which this value may be."
 
