@@ -419,6 +419,15 @@ def test_captured_modules_and_optimizers_changed_between_replays(
     assert [one for one, at in _found(tmp_path, text) if at == line] == ([code] if code else [])
 
 
+@pytest.mark.parametrize("momentum", ["", ", momentum=0.9"])
+def test_sgd_without_momentum_has_no_state_to_load(tmp_path: Path, momentum: str) -> None:
+    text = TRAINED.format(line=LOADED, replay="pass", mode="", capture="self.capture(stream)")
+    start = text.index("self.opt = ")
+    made = text[start : text.index("\n", start)]
+    told = _found(tmp_path, text.replace(made, f"self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1{momentum})"))
+    assert (("GS711", LOADED) in told) is bool(momentum)
+
+
 def test_a_mode_that_no_layer_depends_on(tmp_path: Path) -> None:
     text = TRAINED.format(line=SWITCHED, replay="self.graph.replay()", mode="", capture="self.capture(stream)")
     assert SWITCHED not in {at for _, at in _found(tmp_path, text.replace("nn.Dropout()", "nn.ReLU()"))}

@@ -76,12 +76,21 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
             if function in table.captured or not _is_later(found, table, name, call):
                 continue
             is_moved = method == "cpu" or (method == "to" and "'cpu'" in map(ast.unparse, call.args))
-            if (holder in modules and is_moved) or (holder in optimizers and method == "load_state_dict"):
+            is_loaded = holder in optimizers and method == "load_state_dict" and _keeps_state(table, holder)
+            if (holder in modules and is_moved) or is_loaded:
                 yield Line(name, "weights-rebound", call, ast.unparse(call))
             elif (
                 holder in modules and method == "eval" and _depends_on_mode(found.tree) and _switches(table, name, call)
             ):
                 yield Line(name, "number-changed", call, f"{holder}.training")
+
+
+def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
+    """Return whether an optimizer may have tensors of its own; SGD without momentum has none."""
+    nodes = [node for function in table.functions.values() for _, node in own_nodes(function)]
+    made = [node.value for node in nodes if isinstance(node, ast.Assign) and optimizer in map(place, node.targets)]
+    plain = [one for one in calls_in(made) if called_name(one) == "SGD" and len(one.args) < 3]
+    return not any(all(keyword.arg not in ("momentum", None) for keyword in one.keywords) for one in plain)
 
 
 def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> bool:
