@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import signal
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a GPU"))
     # Files that start children take longest: with them first, the test processes end together.
     items.sort(key=lambda item: item.get_closest_marker("child") is None)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Leave what was imported to no collection of garbage: PyTorch alone has half a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @functools.cache
