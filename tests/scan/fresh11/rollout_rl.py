@@ -62,7 +62,7 @@ class Rollout:
 
 class GraphedPolicy:
     def __init__(self, net: ActorCritic, n: int, device: torch.device):
-        self.obs = torch.zeros(n, 3, device=device)
+        self.net, self.obs = net, torch.zeros(n, 3, device=device)
         self.graph = torch.cuda.CUDAGraph()
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
