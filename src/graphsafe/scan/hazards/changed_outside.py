@@ -71,17 +71,18 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
     modules = {text for call in captured if (text := place(call.func)) is not None}
     optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in captured if _is_optimizer_step(call)}
     for name, function in table.functions.items() if table.replaying else ():
-        for call in calls_in([function]):
+        for call in calls_in([function]) if function not in table.captured else ():
             holder, _, method = (dotted(call.func) or "").rpartition(".")
-            if function in table.captured or not _is_later(found, table, name, call):
-                continue
-            is_moved = method == "cpu" or (method == "to" and "'cpu'" in map(ast.unparse, call.args))
+            is_moved = holder in modules and (
+                method == "cpu" or (method == "to" and "'cpu'" in map(ast.unparse, call.args))
+            )
             is_loaded = holder in optimizers and method == "load_state_dict" and _keeps_state(table, holder)
-            if (holder in modules and is_moved) or is_loaded:
+            is_switched = holder in modules and method == "eval" and _depends_on_mode(found.tree)
+            if not (is_moved or is_loaded or is_switched) or not _is_later(found, table, name, call):
+                continue
+            if not is_switched:
                 yield Line(name, "weights-rebound", call, ast.unparse(call))
-            elif (
-                holder in modules and method == "eval" and _depends_on_mode(found.tree) and _switches(table, name, call)
-            ):
+            elif _switches(table, name, call):
                 yield Line(name, "number-changed", call, f"{holder}.training")
 
 
