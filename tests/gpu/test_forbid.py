@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -172,3 +173,18 @@ def test_a_capture_within_a_block(x: torch.Tensor) -> None:
         x.add_(1)
     with graphsafe.forbid():
         graph.replay()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="from Python 3.12 on")
+def test_exceptions_leave_the_block_as_they_are(x: torch.Tensor) -> None:
+    """The failing expressions hold new tensors, whose memory is freed while the exception is on its way."""
+    with pytest.raises(graphsafe.Forbidden) as error, graphsafe.forbid():
+        with pytest.raises(RuntimeError, match="must match"):
+            torch.add(x * 2, torch.ones(3, device="cuda"))
+        try:
+            [x.max(), 1 / 0]
+        except ZeroDivisionError:
+            x.sum().item()
+    assert codes(error) == ["GS101"]
+    with pytest.raises(ZeroDivisionError):
+        [x.max(), 1 / 0]

@@ -613,3 +613,57 @@ def test_a_result_that_another_graph_of_the_pool_has_overwritten(
     assert [(one["code"], one["location"]["line"]) for one in ledger["findings"]] == [("GS706", line)] * (
         how == "fault"
     )
+
+
+@monitored
+@pytest.mark.parametrize("words", [(), ("--waits",)])
+def test_exceptions_reach_the_program_as_they_are(tmp_path: Path, valid_report: ValidReport, words: tuple[str]) -> None:
+    """The failing expressions hold new tensors, whose memory is freed while the exception is on its way."""
+    watched(
+        tmp_path,
+        valid_report,
+        """
+        import torch
+
+        x, stream = torch.arange(4.0, device="cuda"), torch.cuda.Stream()
+
+        def captured(step):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                step()
+
+        class Old:
+            def __getattr__(self, name):
+                raise AttributeError(name)
+
+        def reraised():
+            try:
+                return [x * 2, {}["key"]]
+            finally:
+                x.add_(1)
+
+        steps = (
+            lambda: [x.max(), 1 / 0],
+            lambda: torch.add(x * 2, torch.ones(3, device="cuda")),
+            lambda: torch.nn.functional.linear(x * 2, torch.ones(3, 3, device="cuda")),
+            lambda: torch.nn.Linear(3, 3).cuda()(x * 2),
+            lambda: (x * 2).view(3),
+            lambda: [x * 2, int("one")],
+            reraised,
+            lambda: captured(lambda: x.max().item()),
+        )
+        for step in steps:
+            try:
+                step()
+            except Exception as error:
+                print(type(error).__name__, hasattr(Old(), "name"))
+        total = 0.0
+        for _ in range(3):
+            try:
+                total += [x.sum().item(), {}["key"]][0]
+            except KeyError:
+                total += x.max().item()
+        print(total)
+        """,
+        *words,
+    )

@@ -16,11 +16,11 @@ from types import FrameType
 from typing import Any, Literal
 
 import torch
-from torch.cuda import _gpu_trace
 from torch.profiler import ProfilerActivity
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.trace import Running
 from graphsafe.capture.shared.frames import frames_from, frames_under, user_frames
@@ -109,7 +109,7 @@ class CudaSource:
         mode: Any = _Ops(listener, owner) if knows else nullcontext()
         _heard[owner] = _Work(listener, owner)
         try:
-            with mode:
+            with gpu_trace.traced(), mode:
                 yield
         finally:
             del _heard[owner]
@@ -156,15 +156,13 @@ def _unheard() -> Iterator[None]:
 
 @functools.cache
 def _listen() -> None:
-    """Register with PyTorch, which cannot unregister: from then on each wait costs one look-up."""
-    torch._C._activate_gpu_trace()
     untraced: Any = torch._disable_dynamo  # type: ignore[attr-defined]
-    device_wait = functools.partial(_wait, "torch.cuda.synchronize")
-    event_wait = functools.partial(_wait, "torch.cuda.Event.synchronize")
-    _gpu_trace.register_callback_for_stream_synchronization(untraced(_stream_wait))
-    _gpu_trace.register_callback_for_device_synchronization(untraced(device_wait))
-    _gpu_trace.register_callback_for_event_synchronization(untraced(event_wait))
-    _gpu_trace.register_callback_for_memory_allocation(untraced(_allocation))
+    gpu_trace.register(
+        stream_synchronization=untraced(_stream_wait),
+        device_synchronization=untraced(functools.partial(_wait, "torch.cuda.synchronize")),
+        event_synchronization=untraced(functools.partial(_wait, "torch.cuda.Event.synchronize")),
+        memory_allocation=untraced(_allocation),
+    )
 
 
 def _stream_wait(*_: Any) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from graphsafe.capture.shared.frames import function_name, is_user_file, user_frames
+from graphsafe.capture.shared.monitoring import Monitor
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.monitoring import Monitor
 from graphsafe.run.child.names import elements_of, locals_of
 from graphsafe.run.child.steps import Shapes, Step, Steps
 

@@ -131,7 +131,7 @@ def _state(generator: torch._C.Generator) -> State | None:
     """Return the state; None if a failed capture has left the generator broken."""
     try:
         return generator.initial_seed(), generator.get_offset()
-    except (RuntimeError, SystemError):  # torch 2.11 raises SystemError while waits are watched
+    except (RuntimeError, SystemError):  # SystemError: see gpu_trace.py
         return None
 
 

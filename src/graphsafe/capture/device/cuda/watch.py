@@ -1,9 +1,8 @@
 """Finds every line of an eager step that waits for the device, copies, or asks for its progress, in one run.
 
-`torch._C._activate_gpu_trace` calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode
-warns of a subset of these waits. It does not report queries, which are patched here, or pageable copies with
-`non_blocking=True`, which the dispatch mode sees. It cannot be switched off again, which is one reason why the step
-child is a separate process.
+PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode warns of a
+subset of these waits. It does not report queries, which are patched here, or pageable copies with `non_blocking=True`,
+which the dispatch mode sees. Its callbacks stay, which is one reason why the step child is a separate process.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
-from torch.cuda import _gpu_trace
 
 from graphsafe.capture.answers.events import StepEventKind
+from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.device.cuda.trace import Running, Sink, traced
 from graphsafe.capture.shared.collectives import OF_OBJECTS
 from graphsafe.capture.shared.replaced import replaced
@@ -118,12 +117,13 @@ def step_watched(sink: Sink) -> Iterator[None]:
 
         return watched
 
-    torch._C._activate_gpu_trace()
-    _gpu_trace.register_callback_for_stream_synchronization(stream_wait)
-    _gpu_trace.register_callback_for_device_synchronization(other_wait("torch.cuda.synchronize"))
-    _gpu_trace.register_callback_for_event_synchronization(other_wait("torch.cuda.Event.synchronize"))
+    gpu_trace.register(
+        stream_synchronization=stream_wait,
+        device_synchronization=other_wait("torch.cuda.synchronize"),
+        event_synchronization=other_wait("torch.cuda.Event.synchronize"),
+    )
     try:
-        with waits_patched(running), traced(running):
+        with gpu_trace.traced(), waits_patched(running), traced(running):
             yield
     finally:
         watching = False

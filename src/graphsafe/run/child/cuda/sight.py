@@ -10,6 +10,7 @@ import contextlib
 import functools
 import gc
 import re
+import sys
 import weakref
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -231,7 +232,7 @@ class CudaSight(Sight):
             offset = generator.get_offset()
             torch.empty(1, device="cuda").uniform_()
             generator.set_offset(offset)
-        except (RuntimeError, SystemError) as error:  # torch 2.11 raises SystemError while waits are watched
+        except (RuntimeError, SystemError) as error:  # SystemError: see gpu_trace.py
             return " ".join(str(error).split())[:300]
         return None
 
@@ -260,6 +261,9 @@ class CudaSight(Sight):
         unordered = pinned if self._order is None else self._order.problem
         if unordered is not None:
             found.append(("unseen", "the order of refills and replays", unordered))
+        if self._order is not None and sys.version_info < (3, 12):
+            why = "before Python 3.12 PyTorch's trace, which `--waits` needs, can turn them into SystemError, or crash"
+            found.append(("disturbed", "exceptions of calls that are given new tensors", why))
         return found
 
 

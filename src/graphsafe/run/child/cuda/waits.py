@@ -11,18 +11,18 @@ import itertools
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import Any
 
 import torch
-import torch.cuda._gpu_trace as gpu_trace
 import torch.cuda.graphs
 
 from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.cuda import gpu_trace
 from graphsafe.capture.shared.frames import frames_from, is_user_file, user_frames
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.cuda.guilty import waiting
@@ -41,11 +41,7 @@ def key_of(pointer: int) -> Stream:
     return (0 if pointer else torch.cuda.current_device()), pointer
 
 
-def watch_streams(order: CudaOrder) -> AbstractContextManager[None]:
-    """Begin to report to `order`.
-
-    The returned context ends the reports, except those of events, which last as long as the process.
-    """
+def _streams_watched(order: CudaOrder) -> AbstractContextManager[None]:
     _watch_events(order)
     hooks = [
         (torch.cuda.Event, "query", _asked(torch.cuda.Event.query, order, _event_done)),
@@ -68,9 +64,11 @@ def _watch_events(order: CudaOrder) -> None:
             order.look()
             order.refills.waited(key_of(stream), event)
 
-    gpu_trace.register_callback_for_event_record(partial(order.quietly, recorded))
-    gpu_trace.register_callback_for_event_wait(partial(order.quietly, waited))
-    gpu_trace.register_callback_for_event_deletion(partial(order.quietly, order.refills.forgotten))
+    gpu_trace.register(
+        event_record=partial(order.quietly, recorded),
+        event_wait=partial(order.quietly, waited),
+        event_deletion=partial(order.quietly, order.refills.forgotten),
+    )
 
 
 def _asked(query: Any, order: CudaOrder, done: Callable[[CudaOrder, Any], None]) -> Any:
@@ -112,11 +110,9 @@ _known: dict[tuple[CodeType, int], StepEvent] = {}
 "The first wait at each instruction of the program; the later ones are taken for the same."
 
 
-def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
-    """Begin to report waits.
-
-    PyTorch's trace stays on until the process ends; the returned context ends everything else.
-    """
+@contextmanager
+def watch_waits(waits: Waits, order: CudaOrder) -> Iterator[None]:
+    """Report waits to `waits`, and what orders streams to `order`."""
     inside = threading.local()
 
     def told(op: str, wait: Callable[[], None] | None, known: Callable[[], None]) -> None:
@@ -148,11 +144,9 @@ def watch_waits(waits: Waits, order: CudaOrder) -> AbstractContextManager[None]:
     def event(pointer: int) -> None:
         told("torch.cuda.Event.synchronize", None, lambda: order.refills.host_waited(event=pointer))
 
-    torch._C._activate_gpu_trace()
-    gpu_trace.register_callback_for_stream_synchronization(stream)
-    gpu_trace.register_callback_for_device_synchronization(device)
-    gpu_trace.register_callback_for_event_synchronization(event)
-    return watch_streams(order)
+    gpu_trace.register(stream_synchronization=stream, device_synchronization=device, event_synchronization=event)
+    with gpu_trace.traced(), _streams_watched(order):
+        yield
 
 
 def _event(op: str) -> StepEvent:

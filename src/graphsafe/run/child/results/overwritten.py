@@ -18,10 +18,10 @@ import torch
 
 from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import call_site
+from graphsafe.capture.shared.monitoring import Monitor
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
 from graphsafe.report.source import kept_by_lines
-from graphsafe.run.child.monitoring import Monitor
 from graphsafe.run.child.names import locals_of, storage_number
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import PUTS, Overwritten

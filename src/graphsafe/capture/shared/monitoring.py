@@ -7,10 +7,17 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-_TOOLS = (4, 3)
-"Tool numbers that Python reserves for no kind of tool."
+_TOOLS = (4, 3, 5)
+"Tool numbers that Python reserves for no kind of tool, and that of optimizers, which nobody uses."
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
 TOO_OLD = "on a GPU that is seen from Python 3.12 on"
+
+
+def disable() -> object:
+    """Return what a callback returns in order to hear no more of an instruction."""
+    if sys.version_info >= (3, 12):
+        return sys.monitoring.DISABLE
+    return None
 
 
 class Monitor:
@@ -19,6 +26,7 @@ class Monitor:
     def __init__(self, heard: dict[str, Callable[..., Any]]) -> None:
         """`heard` has a function for each kind of event that the tool hears: `LINE`, `PY_RETURN`."""
         self.problem: str | None = TOO_OLD
+        self._heard = tuple(heard)
         self._tool: int | None = None
         if sys.version_info >= (3, 12):
             self._tool = next((tool for tool in _TOOLS if sys.monitoring.get_tool(tool) is None), None)
@@ -42,5 +50,9 @@ class Monitor:
 
     def close(self) -> None:
         if self._tool is not None and sys.version_info >= (3, 12):
+            # Freeing the number alone would leave events and callbacks as they are.
+            sys.monitoring.set_events(self._tool, 0)
+            for name in self._heard:
+                sys.monitoring.register_callback(self._tool, getattr(sys.monitoring.events, name), None)
             sys.monitoring.free_tool_id(self._tool)
         self._tool = None

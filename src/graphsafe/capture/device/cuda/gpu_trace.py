@@ -1,0 +1,103 @@
+"""PyTorch's GPU trace, which calls back before each wait and allocation, with the live Python stack.
+
+The trace also calls back when memory is freed, and that may be while an exception is on its way: Python then drops the
+temporary tensors of the failing expression. PyTorch runs the callback nevertheless. The exception becomes a
+SystemError, or the process crashes if the same function handles the exception (torch 2.11, Python 3.12, H100). So the
+trace pauses while an exception is on its way. Python tells of exceptions from 3.12 on, but not of those that operators
+such as `+` and `[]` raise.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any
+
+import torch
+from torch.cuda import _gpu_trace
+
+from graphsafe.capture.shared.monitoring import Monitor, disable
+
+_FLAG = "_ZN3c104impl8GPUTrace9haveStateE"
+"`c10::impl::GPUTrace::haveState`: PyTorch asks it before each callback (torch 2.6 to 2.13)."
+
+_lock = threading.Lock()
+_users = 0
+_pause: Monitor | None = None
+
+
+def register(**callbacks: Callable[..., None]) -> None:
+    """Register a callback for each kind of event, such as `stream_synchronization`. PyTorch cannot unregister it."""
+    for name, call in callbacks.items():
+        getattr(_gpu_trace, f"register_callback_for_{name}")(call)
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """Keep the trace on, until the last of all nested and parallel blocks ends."""
+    global _users, _pause
+    flag = _flag()
+    with _lock:
+        _users += 1
+        if _users == 1:
+            torch._C._activate_gpu_trace()
+            flag.value = True
+            _pause = _paused_by_exceptions(flag)
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _stop()
+
+
+@atexit.register
+def _stop() -> None:
+    if _pause is not None:
+        _pause.close()
+        _flag().value = False
+
+
+def _flag() -> ctypes.c_bool:
+    """Return PyTorch's flag; one that nobody reads if this PyTorch has none, and its trace cannot pause."""
+    library = Path(torch.__file__).parent / "lib" / "libc10.so"
+    try:
+        return ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), _FLAG)
+    except (OSError, ValueError):
+        return ctypes.c_bool()
+
+
+def _paused_by_exceptions(flag: ctypes.c_bool) -> Monitor:
+    def pause(*_: Any) -> None:
+        flag.value = False
+
+    def resume(*_: Any) -> None:
+        flag.value = True
+
+    def called(_code: Any, _offset: int, callee: Any, _first: Any) -> Any:
+        # Only calls of compiled code drop their arguments before Python tells of an exception.
+        if isinstance(callee, (FunctionType, MethodType, type)) or _is_builtin(callee):
+            return disable()
+        flag.value = True  # an exception that compiled code has handled is not told
+        return None
+
+    heard = {"CALL": called, "C_RAISE": pause, "RAISE": pause, "RERAISE": pause, "EXCEPTION_HANDLED": resume}
+    monitor = Monitor(heard)
+    monitor.hear("CALL", "RAISE", "RERAISE", "EXCEPTION_HANDLED")
+    return monitor
+
+
+def _is_builtin(callee: Any) -> bool:
+    """Return whether Python's own `builtins` have a function, or the type of a method."""
+    module = getattr(callee, "__module__", None)
+    if module is None:
+        held = getattr(callee, "__self__", None)
+        owner = getattr(callee, "__objclass__", held if isinstance(held, type) else type(held))
+        module = owner.__module__
+    return bool(module == "builtins")
