@@ -111,6 +111,27 @@ def latest(inputs):
         server.show()
 
 
+class History:
+    """Another object's method keeps the results, and is not running while the graph is replayed."""
+
+    def __init__(self):
+        self.raw, self.copies = [], []
+
+    def add(self, result):
+        self.raw.append(result)  # expect: GS706
+
+    def add_copy(self, result):
+        self.copies.append(result.clone())
+
+
+def recorded(inputs):
+    history, model, other = History(), Model(), Model()
+    for x in inputs:
+        history.add(model(x))
+        history.add_copy(other(x))
+    return history
+
+
 with torch.no_grad():
     batches = [torch.full((8,), float(number), device=DEVICE) for number in range(5)]
     smoothed(batches)
@@ -118,6 +139,7 @@ with torch.no_grad():
     smoothed_copies(batches)
     fed_back(batches)
     latest(batches)
+    recorded(batches)
     model, momentum = Model(), Momentum(torch.clone)
     for batch in batches:
         momentum.update(model(batch))

@@ -10,19 +10,19 @@ import ast
 import functools
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
-from types import FrameType
+from types import FrameType, FunctionType
 from typing import Any
 
 import torch
 
-from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.frames import call_site, is_user_file, user_frames
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.origins import line_with
-from graphsafe.run.child.names import elements_of, storage_number, storage_numbers, user_frames_now
-from graphsafe.run.child.source import base_of, file_tree
+from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
+from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers, user_frames_now
+from graphsafe.run.child.source import base_of, file_tree, lines_of
 from graphsafe.run.part import sites
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
@@ -34,11 +34,30 @@ _ENOUGH_TIMES = 2
 
 
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the statement that repeatedly puts tensors of these storages into a container.
+    """Return the statement that repeatedly puts tensors of these storages into a container: one of the running
+    functions, or a method of an object that these have in a variable.
 
     `frames` are the user's, innermost first. Call it with torch functions disabled.
     """
-    return line_with(frames, _stores, lambda container: _held(container, storages) >= _ENOUGH_TIMES)
+
+    def keeps(container: Any) -> bool:
+        return _held(container, storages) >= _ENOUGH_TIMES
+
+    return line_with(frames, _stores, keeps) or next(_lines_of_methods(frames, keeps), None)
+
+
+def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool]) -> Iterator[CallSite]:
+    """Yield the statements of methods that put something into a container of their object that `keeps`."""
+    for value in [value for frame in frames for value in locals_of(frame).values()]:
+        for method in (one for kind in type(value).__mro__ for one in vars(kind).values()):
+            if type(method) is FunctionType and is_user_file(method.__code__.co_filename):
+                code = method.__code__
+                lines = lines_of(code)
+                own = {name: Origin.of(value) for name in code.co_varnames[:1]}
+                scope = Scope(own, {}, method.__globals__, code.co_filename)
+                for container, line in _stores(code.co_filename):
+                    if line in lines and keeps(scope.origin(container).value):
+                        yield call_site(code, line)
 
 
 @functools.lru_cache(maxsize=64)
