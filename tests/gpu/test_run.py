@@ -667,3 +667,25 @@ def test_exceptions_reach_the_program_as_they_are(tmp_path: Path, valid_report: 
         """,
         *words,
     )
+
+
+def test_a_generator_registered_on_another_device_is_named(tmp_path: Path, valid_report: ValidReport) -> None:
+    """The replay ends with an illegal memory access; the ledger names the line all the same."""
+    if pytest.importorskip("torch").cuda.device_count() < 2:
+        pytest.skip("two GPUs")
+    text = """
+        import torch
+
+        generator = torch.Generator(device="cuda:1")
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(generator)
+        with torch.cuda.device(1):
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                torch.rand(4, device="cuda:1", generator=generator)
+            graph.replay()
+        """
+    (tmp_path / "program.py").write_text(textwrap.dedent(text), encoding="utf-8")
+    command = [sys.executable, "-m", "graphsafe", "run", "--", sys.executable, "program.py"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True)
+    ledger = valid_report((tmp_path / "graphsafe-ledger.json").read_text(encoding="utf-8"))
+    assert places(ledger, "GS502") == [6]

@@ -4,8 +4,8 @@ Of fresh10, 13 have 25 faults and 7 are sound. At first sight 17 of the faults w
 without `--waits` 7 of the 16 that need no such option were found. Of two faults another code or line is now accepted: a
 device-wide wait is GS610, and a mode that a capture froze is told at the capture.
 
-Of fresh11, 14 have 29 faults and 7 are sound. At first sight 15 of the faults were found at their line, 13 on an H100. Now 17 are:
-kept results are told where an object's method keeps them.
+Of fresh11, 14 have 29 faults and 7 are sound. At first sight 15 of the faults were found at their line, 13 on an H100.
+Now 17 are: kept results are told where an object's method keeps them.
 
 At first sight no sound program was accused, on any device.
 """

@@ -36,7 +36,7 @@ def graph(number: int, line: int, batch: int, **facts: Any) -> SeenGraph:
         "gradients": {"let_go": [], "skipped": 0},
         "rotated": None,
         "drawn": None,
-        "generators": {"replaced": None, "reseeded": [], "between": [], "inside": []},
+        "generators": {"misplaced": [], "replaced": None, "reseeded": [], "between": [], "inside": []},
         "copy_of": None,
         "is_again": False,
         "passed_over": 0,

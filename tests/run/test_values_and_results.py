@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,11 +18,13 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.sight import CudaSight, _filled, _is_used
+from graphsafe.run.child.generators import Draws, register
 from graphsafe.run.child.names import storage_number, user_frames_now
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
+from graphsafe.run.part import sites
 from tests.run.test_run import PROGRAMS, expected, run
 
 TOLD = {
@@ -201,3 +204,14 @@ def test_a_gpu_tells_of_storages_that_are_resized(monkeypatch: pytest.MonkeyPatc
     finally:
         sight.end()
     assert torch.UntypedStorage.resize_ is original
+
+
+@pytest.mark.parametrize(("current", "told"), [(0, True), (1, False)])
+def test_a_generator_registered_on_another_device_is_told(current: int, told: bool, monkeypatch: Any) -> None:
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    generator: Any = SimpleNamespace(device=torch.device("cuda:1"), initial_seed=lambda: 0, get_offset=lambda: 0)
+    graph, calls = SimpleNamespace(), (CallSite("serve.py", 3, "warm_up"),)
+    register(graph, generator, [], calls)
+    draws = Draws()
+    assert draws.replaying(graph, [], ()) is told
+    assert draws.facts(None)["misplaced"] == (sites(calls) if told else [])

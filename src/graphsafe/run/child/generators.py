@@ -1,4 +1,5 @@
-"""Watches the random generators of graphs: one that the program replaces, and a seed that it sets before each replay.
+"""Watches the random generators of graphs: one that the program replaces, one that it registers while another device is
+current, and a seed that it sets before each replay.
 
 A graph draws from the generators that were registered before its capture, and from the device's default one. A replay
 reads a generator's seed and offset and moves the offset on.
@@ -41,15 +42,20 @@ class Registered:
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
     "Each with its name, the object and the attribute."
     name: str
+    misplaced: tuple[CallSite, ...] = ()
+    "The calls that registered it while another device was current."
 
 
-def register(graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType]) -> None:
-    """Note that the program has registered a generator with a graph."""
+def register(
+    graph: Any, generator: torch._C.Generator, frames: Sequence[FrameType], calls: tuple[CallSite, ...]
+) -> None:
+    """Note that the program has registered a generator with a graph, under `calls`."""
     known = graph.__dict__.setdefault(_REGISTERED, [])
     holders = tuple(_holders(generator, frames))
     variables = (name for frame in frames for name, value in locals_of(frame).items() if value is generator)
     name = [*(name for name, _, _ in holders), *variables, _UNNAMED][0]
-    known.append(Registered(generator, holders, name))
+    is_elsewhere = generator.device.index not in (None, torch.cuda.current_device())
+    known.append(Registered(generator, holders, name, calls if is_elsewhere else ()))
 
 
 def _holders(generator: torch._C.Generator, frames: Sequence[FrameType]) -> Iterator[tuple[str, weakref.ref[Any], str]]:
@@ -76,6 +82,8 @@ class Draws:
         "Whether a replay has told from which generators the graph draws."
         self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
         "An attribute that held a registered generator and holds another at a replay, with the calls of the replay."
+        self.misplaced: tuple[CallSite, ...] = ()
+        "The calls that registered a generator while another device was current."
         self.reseeded: tuple[CallSite, ...] = ()
         "The call that sets the same seed before each replay; the calls of the replay if it is not known."
         self.is_line_known = True
@@ -86,10 +94,11 @@ class Draws:
         if not self.is_known:
             generators = [(_DEFAULT, one) for one in _default()] + [(one.name, one.generator) for one in registered]
             self._before = [(name, one, _state(one)) for name, one in generators]
+            self.misplaced = next((one.misplaced for one in registered if one.misplaced), ())
         text = self._replaced(registered) if self.replaced is None else None
         if text is not None:
             self.replaced = text, calls
-        found = text is not None
+        found = text is not None or (not self.is_known and bool(self.misplaced))
         states = list(map(_state, self._drawing))
         self._same = self._same + 1 if states and None not in states and states == self._last else 0
         self._last = states
@@ -113,7 +122,14 @@ class Draws:
         inside = [] if seeded is None or not self._drawing else [seeded]
         replaced = None if self.replaced is None else {"name": self.replaced[0], "frames": sites(self.replaced[1])}
         how = "reseeded" if self.is_line_known else "between"
-        return {"replaced": replaced, "reseeded": [], "between": [], "inside": sites(inside), how: sites(self.reseeded)}
+        return {
+            "misplaced": sites(self.misplaced),
+            "replaced": replaced,
+            "reseeded": [],
+            "between": [],
+            "inside": sites(inside),
+            how: sites(self.reseeded),
+        }
 
     def _replaced(self, registered: Sequence[Registered]) -> str | None:
         for one in registered if self._drawing else ():

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.failures import is_watched
@@ -148,7 +149,7 @@ def _replay(original: Any, book: Book) -> Any:
 def _register_generator_state(original: Any, book: Book) -> Any:
     def register_generator_state(self: Any, generator: Any) -> Any:
         result = original(self, generator)
-        book.safely(register, self, generator, user_frames_now(sys._getframe(1)))
+        book.safely(register, self, generator, user_frames_now(sys._getframe(1)), user_frames()[0])
         return result
 
     return register_generator_state

@@ -74,8 +74,19 @@ class _Findings(Writer):
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
 
     def generators(self) -> None:
-        """Add generators that were replaced after the capture, and seeds that are set before each replay."""
+        """Add generators that were replaced after the capture or registered on the wrong device, and seeds that are set
+        before each replay."""
         told = [(one, one.facts["generators"]) for one in self.process.graphs]
+        misplaced = [(graph, one["misplaced"]) for graph, one in told if one["misplaced"]]
+        for (graph, frames), *_ in grouped(misplaced, lambda pair: line_key(pair[1])):
+            text = {
+                "message": f"a generator is registered with {named(graph)} while another device is current",
+                "why": "PyTorch makes the seed's memory on the current device. A replay on the generator's own device "
+                "reads it there and ends with an illegal memory access (torch 2.11).",
+                "fix": "register it in `with torch.cuda.device(generator.device):`",
+            }
+            device = graph.facts["device"]
+            self.add("GS502", frames[-1], {}, {"graph": graph.name}, device=device, certain=False, text=text)
         replaced = [(graph, one["replaced"]) for graph, one in told if one["replaced"] and one["replaced"]["frames"]]
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
             because = (
