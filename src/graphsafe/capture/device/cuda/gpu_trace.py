@@ -82,7 +82,7 @@ def _paused_by_exceptions(flag: ctypes.c_bool) -> Monitor:
 
     def called(_code: Any, _offset: int, callee: Any, _first: Any) -> Any:
         # Only calls of compiled code drop their arguments before Python tells of an exception.
-        if isinstance(callee, (FunctionType, MethodType, type)) or _is_builtin(callee):
+        if issubclass(type(callee), (FunctionType, MethodType, type)) or _is_builtin(callee):
             return disable()
         flag.value = True  # an exception that compiled code has handled is not told
         return None
@@ -99,5 +99,5 @@ def _is_builtin(callee: Any) -> bool:
     if module is None:
         held = getattr(callee, "__self__", None)
         owner = getattr(callee, "__objclass__", held if isinstance(held, type) else type(held))
-        module = owner.__module__
+        module = getattr(owner, "__module__", None)
     return bool(module == "builtins")
