@@ -240,6 +240,16 @@ def test_a_chain_names_the_line_that_calls_and_not_where_a_local_function_stands
         graphed = torch.cuda.make_graphed_callables(step, (torch.ones(2),))
         """,
         """\
+        from collections.abc import Callable
+        from tensordict.nn import CudaGraphModule
+        class Agent:
+            def update(self, x):
+                return x * x.sum().item()
+        def train(make_agent: Callable[[], Agent]):
+            agent = make_agent()
+            return CudaGraphModule(agent.update)
+        """,
+        """\
         import torch
         def step(x):
             return x * x.sum().item()
@@ -274,7 +284,7 @@ def test_a_chain_names_the_line_that_calls_and_not_where_a_local_function_stands
                 return x * x.sum().item()
         """,
     ],
-    ids=["capture", "graphed callables", "compile", "decorator", "mark", "engine entry point", "inherited forward"],
+    ids=["capture", "graphed callables", "tensordict", "compile", "decorator", "mark", "engine entry point", "inherited forward"],
 )
 def test_each_kind_of_root_is_hot(project: Project, source: str) -> None:
     found = [f for f in scan(project(step=source)).findings if f.level != "note"]

@@ -209,6 +209,8 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.from_numpy": torch_functions.from_numpy,
     "torch.compile": torch_functions.compile,
     "torch.cuda.make_graphed_callables": torch_functions.graphed,
+    "transformer_engine.pytorch.make_graphed_callables": torch_functions.graphed,
+    "tensordict.nn.CudaGraphModule": torch_functions.graphed,
     "torch.jit.script": torch_functions.same,
     "torch.compiler.disable": torch_functions.same,
     "torch._dynamo.disable": torch_functions.same,

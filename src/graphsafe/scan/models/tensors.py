@@ -66,6 +66,8 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     unknown = receiver if type(receiver) is Unknown else Unknown(depends_on_step(receiver))
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
+    if name == "clip_grad_norm_":
+        return Tensor(where="any", ndim=0, step=True)  # of FSDP's modules, of accelerate, of DTensor's helpers
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     is_op = frame.ops.method(name) is not None
     if on_host and (not is_op or (name in _SHARED_NAMES and not unknown.compared)):

@@ -32,7 +32,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.models import operations, tensors
-from graphsafe.scan.models.op_arguments import device_named, is_true, may_be_true, tensors_in
+from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
 
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
@@ -79,7 +79,7 @@ def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: 
         return _typed_tensor(frame, node, name, arguments)
     if name.startswith("torch.optim.") and "lr_scheduler" not in name and "swa_utils" not in name:
         given = arguments.keywords.get
-        switches = [switch for switch in ("capturable", "fused") if is_true(given(switch))]
+        switches = [switch for switch in ("capturable", "fused") if may_be_true(given(switch))]
         decay = ["lr_decay"] if may_be_true(given("lr_decay")) else []
         return RuntimeObject("optimizer", " ".join([last, *switches, *decay]))
     if last == "GradScaler" and name.startswith(("torch.amp.", "torch.cuda.amp.")):
@@ -160,8 +160,9 @@ def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    function = arguments.get(0, "callables")
-    root_of(frame.engine, function, "torch.cuda.make_graphed_callables")
+    """Return the callable that `make_graphed_callables(f)` or tensordict's `CudaGraphModule(f)` captures."""
+    function = arguments.get(0, "callables") or arguments.keywords.get("module")
+    root_of(frame.engine, function, f"captured by {ast.unparse(node.func)}")
     for option in options(function) if function is not None else ():
         if type(option) is Instance:
             captured, frame.captured = frame.captured, True

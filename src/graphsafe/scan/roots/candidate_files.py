@@ -28,7 +28,7 @@ DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
 "Matches a class with a base, as each torch module is one."
 CAPTURES: tuple[bytes, ...] = (
     *(b"cuda.graph", b"xpu.graph", b"npu.graph", b"accelerator.Graph"),
-    *(b"CUDAGraph", b"make_graphed_callables", b"capture_begin", b".replay()"),
+    *(b"CUDAGraph", b"make_graphed_callables", b"CudaGraphModule", b"capture_begin", b".replay()"),
     *(b"import vllm", b"from vllm", b"import sglang", b"from sglang"),
 )
 "Every other text that captures, replays, or uses an engine with graphs contains one of these words."

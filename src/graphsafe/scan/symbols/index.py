@@ -19,8 +19,10 @@ from graphsafe.scan.symbols.imports import import_targets
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
 "Text on the lines that give a function to torch, which calls it in every step."
+GRAPHED = ("make_graphed_callables", "CudaGraphModule")
+"Endings of the names of functions and classes that capture a callable: PyTorch's, and tensordict's."
 CAPTURE_WORDS = (
-    *("graph(", "make_graphed_callables", "capture_begin", "accelerator.Graph"),
+    *("graph(", *GRAPHED, "capture_begin", "accelerator.Graph"),
     *("reduce-overhead", "max-autotune"),
 )
 CAPTURE_ENDS = ("cuda.graph", "cuda.graphs.graph", "xpu.graph", "npu.graph", ".capture_begin")
@@ -323,7 +325,7 @@ def captures(node: ast.AST) -> bool:
                         return True
         elif isinstance(inner, ast.Call):
             name = dotted(inner.func) or ""
-            if name.endswith(("make_graphed_callables", "capture_begin", "accelerator.Graph")):
+            if name.endswith((*GRAPHED, "capture_begin", "accelerator.Graph")):
                 return True
             if name.endswith("compile") and any(
                 keyword.arg == "mode"

@@ -35,10 +35,12 @@ from graphsafe.scan.domain.values import (
     depends_on_step,
     options,
 )
-from graphsafe.scan.execution.frame import Engine, Frame
+from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.interpreter import members
 from graphsafe.scan.interpreter.calls import constructors, handed_to_loops
+from graphsafe.scan.interpreter.calls.fitting import able, fits
+from graphsafe.scan.interpreter.calls.parameters import result_declared_for
 from graphsafe.scan.models import (
     containers,
     library,
@@ -55,7 +57,6 @@ from graphsafe.scan.state import grown_by_calls, writes
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.overrides import is_abstract
 
-_PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
 HOOK_METHODS = frozenset(
     (
         "register_hook register_forward_hook register_forward_pre_hook register_full_backward_hook "
@@ -84,7 +85,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         arguments = evaluated(frame, node)
         if name in HOOK_METHODS:
             torch_functions.handed_over(frame.engine, arguments.get(0, "hook"), HOOK)
-        receivers = _able(frame, options(receiver), function.attr, node.keywords)
+        receivers = able(frame, options(receiver), function.attr, node.keywords)
         if name in ("get", "pop"):
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
         graph_attributes.kept(frame, node, receiver, arguments)
@@ -94,30 +95,9 @@ def call(frame: Frame, node: ast.Call) -> Value:
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
     value = frame.evaluate(function)
-    return call_value(frame, node, value, evaluated(frame, node))
-
-
-def _able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method of this name with these keywords: the call would raise on the others."""
-    if len(receivers) < 2:
-        return receivers
-    able = [
-        option
-        for option in receivers
-        if type(option) is not Instance
-        or _takes(frame.engine, frame.project.find_method(option.ref, name), keywords)
-        or frame.attributes.of_instance(option, name, frame.level) is not None
-        or any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(option.ref))
-    ]
-    return able or receivers
-
-
-def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bool:
-    node = engine.project.function_node(method) if method is not None else None
-    if node is None or node.args.kwarg is not None:
-        return method is not None
-    names = {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
-    return all(keyword.arg is None or keyword.arg in names for keyword in keywords)
+    result = call_value(frame, node, value, evaluated(frame, node))
+    made = result_declared_for(frame, function.id) if type(value) is Unknown and type(function) is ast.Name else UNKNOWN
+    return made if type(made) is Instance else result
 
 
 def evaluated(frame: Frame, node: ast.Call) -> Arguments:
@@ -149,7 +129,7 @@ def evaluated(frame: Frame, node: ast.Call) -> Arguments:
 def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:
     meant: Seq[Value] = options(value)
     if len(meant) > 1:
-        meant = [option for option in meant if _fits(frame.engine, option, arguments)] or meant
+        meant = [option for option in meant if fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
         # At run time the attribute may hold another of several library modules.
@@ -161,24 +141,6 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         # The methods of all classes of a table are followed.
         return Union(tuple(dict.fromkeys(found)))
     return join_all(found) if found else unknown_result(arguments)
-
-
-def _fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project takes these arguments; in a table of functions, a call of one that does
-    not take them would raise."""
-    node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
-    if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
-        return True
-    facts = engine.project.function_facts(value.ref)  # type: ignore[union-attr]
-    names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
-    if facts is not None and facts.is_method:
-        names = names[1:]
-    required = set(names[: len(names) - len(node.args.defaults)])
-    taken = {*names, *(parameter.arg for parameter in node.args.kwonlyargs)}
-    given = {*names[: len(arguments.positional)], *arguments.keywords}
-    if node.args.vararg is None and len(arguments.positional) > len(names):
-        return False
-    return required <= given and (node.args.kwarg is not None or given <= taken)
 
 
 def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) -> Value:

@@ -100,6 +100,19 @@ _WITH_TENSORS = re.compile(r"^(torch|typing|collections|jaxtyping|tensordict|num
 "Names of types that may be tensors, or hold some."
 
 
+def result_declared_for(frame: Frame, name: str) -> Value:
+    """Return what a call of a parameter returns by its annotation `Callable[[int], Agent]`, or UNKNOWN."""
+    node = frame.node
+    spec = None if node is None else node.args
+    parameters = () if spec is None else (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
+    for parameter in parameters:
+        declared = parameter.annotation
+        if parameter.arg == name and isinstance(declared, ast.Subscript) and isinstance(declared.slice, ast.Tuple):
+            is_callable = (dotted(declared.value) or "").rpartition(".")[2] == "Callable"
+            return annotated(frame.engine, frame.file, declared.slice.elts[-1]) if is_callable else UNKNOWN
+    return UNKNOWN
+
+
 def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     spec = node.args
     given = list(arguments.positional)

@@ -1,0 +1,53 @@
+"""Fitting: which of several callees take the arguments of a call; a call of the others would raise."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence as Seq
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.values import Function, Instance, Value
+from graphsafe.scan.execution.frame import Engine, Frame
+
+_PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.Protocol"))
+
+
+def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
+    """Keep the receivers that have a method of this name with these keywords: the call would raise on the others."""
+    if len(receivers) < 2:
+        return receivers
+    able = [
+        option
+        for option in receivers
+        if type(option) is not Instance
+        or _takes(frame.engine, frame.project.find_method(option.ref, name), keywords)
+        or frame.attributes.of_instance(option, name, frame.level) is not None
+        or any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(option.ref))
+    ]
+    return able or receivers
+
+
+def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bool:
+    node = engine.project.function_node(method) if method is not None else None
+    if node is None or node.args.kwarg is not None:
+        return method is not None
+    names = {parameter.arg for parameter in (*node.args.args, *node.args.kwonlyargs)}
+    return all(keyword.arg is None or keyword.arg in names for keyword in keywords)
+
+
+def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
+    """Return whether a function of the project takes these arguments; in a table of functions, a call of one that does
+    not take them would raise."""
+    node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
+    if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
+        return True
+    facts = engine.project.function_facts(value.ref)  # type: ignore[union-attr]
+    names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
+    if facts is not None and facts.is_method:
+        names = names[1:]
+    required = set(names[: len(names) - len(node.args.defaults)])
+    taken = {*names, *(parameter.arg for parameter in node.args.kwonlyargs)}
+    given = {*names[: len(arguments.positional)], *arguments.keywords}
+    if node.args.vararg is None and len(arguments.positional) > len(names):
+        return False
+    return required <= given and (node.args.kwarg is not None or given <= taken)
