@@ -108,14 +108,17 @@ class Index:
     def _sequence(self, part: ast.expr, index: Sequence) -> None:
         """Take a list of indices, which is sent to the device, or a tuple with one index for each dimension.
 
-        PyTorch takes a list with slices for a tuple.
+        PyTorch takes a list with slices for a tuple, and a tuple beside other indices for a list: `x[:, (0, 2)]`.
         """
+        is_list = (
+            index.kind in ("list", "iterator") or isinstance(part, ast.List) or isinstance(self.node.slice, ast.Tuple)
+        )
         inner, certain = as_tensor(index.elem)
         if SLICE in options(index.elem):
             if inner is not None:
                 self._tensor(part, inner, certain=True)
         elif inner is None or inner.where == "host":
-            if index.items != () and (index.kind in ("list", "iterator") or isinstance(part, ast.List)):
+            if index.items != () and is_list:
                 self.frame.emit("Transfer", "index", self.node, value="a Python list")
         elif index.kind == "tuple":
             self._tensor(part, inner, certain)
