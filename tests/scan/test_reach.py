@@ -284,7 +284,16 @@ def test_a_chain_names_the_line_that_calls_and_not_where_a_local_function_stands
                 return x * x.sum().item()
         """,
     ],
-    ids=["capture", "graphed callables", "tensordict", "compile", "decorator", "mark", "engine entry point", "inherited forward"],
+    ids=[
+        "capture",
+        "graphed callables",
+        "tensordict",
+        "compile",
+        "decorator",
+        "mark",
+        "engine entry point",
+        "inherited forward",
+    ],
 )
 def test_each_kind_of_root_is_hot(project: Project, source: str) -> None:
     found = [f for f in scan(project(step=source)).findings if f.level != "note"]
