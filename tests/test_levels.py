@@ -129,6 +129,7 @@ def test_a_wrong_level_is_one_line(text: str, problem: str, capsys: pytest.Captu
             Path("graphsafe-report.json").unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.child
 def test_a_capture_has_the_configured_levels_and_the_same_verdict() -> None:
     pytest.importorskip("torch")

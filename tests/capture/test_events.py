@@ -30,6 +30,7 @@ def test_an_event_that_replaces_what_the_graph_reads_is_named() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_launch_choice_for_another_length_is_a_note_with_the_length_behind_it() -> None:
     report = graphsafe.capture(f"{TARGETS}:pages", device="sim")
     assert report.verdict == "ready"

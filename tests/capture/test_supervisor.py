@@ -22,7 +22,7 @@ from .conftest import TARGETS
 FORMS, BAD = TARGETS / "forms.py", TARGETS / "bad.py"
 
 
-@pytest.fixture(params=["forked", "spawned"])
+@pytest.fixture(params=["forked", pytest.param("spawned", marks=pytest.mark.slow)])
 def supervisor(request: pytest.FixtureRequest, tmp_path: Path, torch_server: Server | None) -> Iterator[Supervisor]:
     if request.param == "forked" and sys.platform != "linux":
         pytest.skip("children fork on Linux only")

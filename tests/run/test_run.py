@@ -476,6 +476,7 @@ def test_graphs_on_the_devices_that_are_named_are_recorded(tmp_path: Path, valid
     assert recorded("sim:1") == (["sim:1"], ["graphs on sim:0"])
 
 
+@pytest.mark.slow
 def test_waits_for_the_devices_that_are_named_are_recorded(tmp_path: Path, valid_report: ValidReport) -> None:
     name = program(tmp_path, TWO_DEVICES)
 

@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +17,12 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.sight import CudaSight, _filled, _is_used
-from graphsafe.run.child.generators import Draws, register
 from graphsafe.run.child.names import storage_number, user_frames_now
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.later_replay import Results
 from graphsafe.run.child.sight import Contents, Touch
 from graphsafe.run.child.steps import Step, Steps
-from graphsafe.run.part import sites
-from tests.run.test_run import PROGRAMS, expected, run
+from tests.run.test_run import PROGRAMS, expected, program, run
 
 TOLD = {
     "variables.py": {"window": ("8", "16"), "span": ("8", "16"), "parts": ("[4, 4]", "[2, 6]")},
@@ -206,12 +203,21 @@ def test_a_gpu_tells_of_storages_that_are_resized(monkeypatch: pytest.MonkeyPatc
     assert torch.UntypedStorage.resize_ is original
 
 
-@pytest.mark.parametrize(("current", "told"), [(0, True), (1, False)])
-def test_a_generator_registered_on_another_device_is_told(current: int, told: bool, monkeypatch: Any) -> None:
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
-    generator: Any = SimpleNamespace(device=torch.device("cuda:1"), initial_seed=lambda: 0, get_offset=lambda: 0)
-    graph, calls = SimpleNamespace(), (CallSite("serve.py", 3, "warm_up"),)
-    register(graph, generator, [], calls)
-    draws = Draws()
-    assert draws.replaying(graph, [], ()) is told
-    assert draws.facts(None)["misplaced"] == (sites(calls) if told else [])
+@pytest.mark.child
+@pytest.mark.parametrize(("current", "told"), [(0, [5]), (1, [])])
+def test_a_generator_registered_on_another_device_is_told(current: int, told: list[int], tmp_path: Path) -> None:
+    text = f"""
+        import torch
+        graph, generator = torch.cuda.CUDAGraph(), torch.Generator(device="cuda:1")
+        with torch.cuda.device({current}):
+            graph.register_generator_state(generator)
+        with torch.cuda.device(1):
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+                torch.rand(4, device="cuda:1", generator=generator)
+            graph.replay()
+        """
+    name = program(tmp_path, text)
+    ran = run(tmp_path, "--device", "sim:1", "-o", "ledger.json", "--", sys.executable, name, device="sim:0")
+    assert ran.returncode in (0, 1), ran.stderr
+    found = json.loads((tmp_path / "ledger.json").read_text(encoding="utf-8"))["findings"]
+    assert [one["location"]["line"] for one in found if one["code"] == "GS502"] == told

@@ -122,6 +122,7 @@ def test_a_project_in_any_order(tmp_path: Path, files: dict[str, str]) -> None:
     assert differences(write_project(tmp_path, files), 12) == []
 
 
+@pytest.mark.slow
 @pytest.mark.child
 def test_the_measured_snippets_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every sixth of them; `benchmarks/scan/shuffled_order.py` takes all."""

@@ -148,6 +148,7 @@ def test_work_on_another_device_is_cut_out(prove: Prove) -> None:
     assert {segment["code"] for segment in report["plan"]["segments"]} == {None, "GS604"}
 
 
+@pytest.mark.slow
 def test_backward_and_optimizer_are_captured_around_a_loss_that_is_read(prove: Prove) -> None:
     (report,) = prove([f"{FILE}:training"], "sim:0", plan=True)
     plan = report["plan"]
