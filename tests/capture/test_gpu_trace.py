@@ -20,9 +20,15 @@ def test_the_trace_is_on_until_the_last_block_ends() -> None:
             assert flag.value
         assert flag.value
     assert not flag.value
+
+
+def test_a_trace_of_the_program_stays_on() -> None:
+    flag = gpu_trace._flag()
+    flag.value = True
     with gpu_trace.traced():
-        assert flag.value
-    assert not flag.value
+        pass
+    assert flag.value
+    flag.value = False
 
 
 TORCH: dict[str, Any] = {

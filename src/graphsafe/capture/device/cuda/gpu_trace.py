@@ -28,6 +28,8 @@ _FLAG = "_ZN3c104impl8GPUTrace9haveStateE"
 
 _lock = threading.Lock()
 _users = 0
+_was_on = False
+"Whether the program itself had turned the trace on, as PyTorch's sanitizer does."
 _pause: Monitor | None = None
 
 
@@ -40,11 +42,12 @@ def register(**callbacks: Callable[..., None]) -> None:
 @contextmanager
 def traced() -> Iterator[None]:
     """Keep the trace on, until the last of all nested and parallel blocks ends."""
-    global _users, _pause
+    global _users, _was_on, _pause
     flag = _flag()
     with _lock:
         _users += 1
         if _users == 1:
+            _was_on = flag.value
             torch._C._activate_gpu_trace()
             flag.value = True
             _pause = _paused_by_exceptions(flag)
@@ -61,7 +64,7 @@ def traced() -> Iterator[None]:
 def _stop() -> None:
     if _pause is not None:
         _pause.close()
-        _flag().value = False
+        _flag().value = _was_on
 
 
 def _flag() -> ctypes.c_bool:

@@ -16,7 +16,7 @@ def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keywo
     """Keep the receivers that have a method of this name with these keywords: the call would raise on the others."""
     if len(receivers) < 2:
         return receivers
-    able = [
+    left = [
         option
         for option in receivers
         if type(option) is not Instance
@@ -24,7 +24,7 @@ def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keywo
         or frame.attributes.of_instance(option, name, frame.level) is not None
         or any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(option.ref))
     ]
-    return able or receivers
+    return left or receivers
 
 
 def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bool:
