@@ -5,8 +5,8 @@ embeddings, training loops and samplers. One whose library is missing, or has an
 not count; the log says why. Where a capture fails, the line to blame is the innermost of the target's file and its
 libraries in the trace of the first error; of silent errors no line is known.
 
-library_targets/untouched/ and library_targets/third/ hold steps of other libraries, by which only the accuracy of scan
-is counted (library_truth.py, scan/library_accuracy.py).
+library_targets/untouched/, third/ and fourth/ hold steps of other libraries, by which only the accuracy of scan is
+counted (library_truth.py, scan/library_accuracy.py).
 
     python benchmarks/capture/library_steps.py --out FOLDER             # a GPU with 16 cores: three to five minutes
     python benchmarks/capture/library_steps.py --device sim --truth FOLDER/library-steps.json
@@ -61,7 +61,15 @@ THIRD = Part(
         *("torch_kmeans", "torchcrf", "peft"),
     ),
 )
-PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD}
+FOURTH = Part(
+    TARGETS / "fourth",
+    (
+        *("pytorch_msssim", "entmax", "torchmin", "schedulefree", "prodigyopt", "torchjd", "normflows", "pypose"),
+        *("pytorch_kinematics", "opacus", "pytorch_tabnet", "lightly", "local_attention", "reformer_pytorch"),
+        *("st_moe_pytorch", "ultralytics", "stable_baselines3", "skrl", "torchrl", "tensordict", "pykeen", "neuralop"),
+    ),
+)
+PARTS = {"nine": NINE, "ways": WAYS, "untouched": UNTOUCHED, "third": THIRD, "fourth": FOURTH}
 STATEFUL = ("running_error", "policy_gradient")
 "Their outputs follow from earlier inputs too, as those of training steps do."
 

@@ -135,7 +135,10 @@ def main() -> int:
     parser.add_argument("reports", type=Path)
     parser.add_argument("--lines", action="store_true", help="also name each label, found or missed")
     parser.add_argument(
-        "--set", choices=("first", "second", "third", "fourth", "fifth"), default="first", help="the set of labels"
+        "--set",
+        choices=("first", "second", "third", "fourth", "fifth", "sixth"),
+        default="first",
+        help="the set of labels",
     )
     options = parser.parse_args()
     options.reports.mkdir(parents=True, exist_ok=True)
