@@ -17,7 +17,7 @@ StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unj
             swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
             same-inputs, captured-again
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
-            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed,
+            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed, counted,
             begun-in-capture, key-lacks, made-twice, refilled, read-early, optimizer, declared
 Call        the pattern, from a rule's `call`, that the called name matches
 """
@@ -48,7 +48,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
         "captured-again",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
-        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed begun-in-capture "
+        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
         "key-lacks made-twice refilled read-early optimizer declared over-declared under-declared "
         "buckets",  # buckets: capture alone
     }.items()

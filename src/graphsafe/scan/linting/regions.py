@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
-from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, Record
+from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
 from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
+from graphsafe.scan.linting.outside_reads import is_read_outside
 from graphsafe.scan.roots.assumed_roots import (
     BY_FORM,
     CALLABLE,
@@ -82,7 +83,8 @@ class Regions:
         modules = [
             ref for ref, why in record.roots.items() if why == FORWARD and near and ref.rpartition(".")[0] in near
         ]
-        self._held = calls.reached([*called, *modules], without=replaying)
+        wrapped = [ref for ref, why in record.roots.items() if why.startswith(WRAPPED)]
+        self._held = calls.reached([*called, *modules, *wrapped], without=replaying)
         # `Graphed(net)` runs the constructor.
         names = (ref.rpartition("::")[2].removesuffix(".__init__") for ref in self._blocks)
         self._capturing = {name.rpartition(".")[2] for name in names}
@@ -197,6 +199,10 @@ class Regions:
         return facts is not None and any(
             f"{cls.partition('::')[0]}::{facts.methods.get(method)}" in self._blocks for method in methods
         )
+
+    def is_read_around(self, key: str) -> bool:
+        """Return whether code around the graphs reads an attribute of an object, and does not assign it itself."""
+        return is_read_outside(self._project, key, self.is_held)
 
     def _named_in(self, ref: str) -> Iterator[str]:
         """Yield the classes that the file of a function defines or imports."""

@@ -10,6 +10,7 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import weights
 from graphsafe.scan.domain.joins import element_of, join_all
 from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.record import WRAPPED
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
@@ -162,7 +163,7 @@ def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def graphed(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     """Return the callable that `make_graphed_callables(f)` or tensordict's `CudaGraphModule(f)` captures."""
     function = arguments.get(0, "callables") or arguments.keywords.get("module")
-    root_of(frame.engine, function, f"captured by {ast.unparse(node.func)}")
+    root_of(frame.engine, function, f"{WRAPPED}{ast.unparse(node.func)}")
     for option in options(function) if function is not None else ():
         if type(option) is Instance:
             captured, frame.captured = frame.captured, True

@@ -26,6 +26,7 @@ class Graphs(Protocol):
     def captures_after(self, ref: str, line: int) -> bool: ...
     def recaptures(self, ref: str, line: int | None = None) -> bool: ...
     def is_set_for_captures(self, key: str) -> bool: ...
+    def is_read_around(self, key: str) -> bool: ...
 
 
 def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
@@ -37,6 +38,9 @@ def events(log: StateLog, graphs: Graphs) -> Iterator[Change]:
         for write in writes:
             if _begins_anew(write, log) and graphs.runs_first_in_capture(write.ref):
                 yield Change(write, event_of(write, "AttrWrite", "begun-in-capture", "likely"))
+                break
+            if _counts(write) and graphs.is_held(write.ref, write.span[0]) and graphs.is_read_around(write.key):
+                yield Change(write, event_of(write, "AttrWrite", "counted", "likely"))
                 break
             if _outlasts_steps(write) and graphs.is_around(write.ref, write.span[0]):
                 event = _number(write, uses.get(write.key, ()), log, graphs) or _tensor(write, log, graphs)
@@ -50,6 +54,12 @@ def _begins_anew(write: Write, log: StateLog) -> bool:
     tensor, certain = one_or_several(write.value)
     made = tensor is not None and tensor.fresh and tensor.where != "host" and certain
     return made and write.lazy and write.alone and not (write.keyed or write.guard) and write.key in log.inputs
+
+
+def _counts(write: Write) -> bool:
+    """Return whether a write computes an object's number from the old one, under no condition."""
+    unusual = write.lazy or write.borrowed or write.settled or write.rare or write.keyed or write.between
+    return write.reads_self and is_number(write.value) and not (unusual or write.guard)
 
 
 def _outlasts_steps(write: Write) -> bool:
