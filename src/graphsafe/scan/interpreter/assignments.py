@@ -30,6 +30,7 @@ from graphsafe.scan.hazards import changed_outside, graph_attributes
 from graphsafe.scan.hazards.branch_effects import may_be_tensor
 from graphsafe.scan.interpreter import members, operators
 from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import subscript_store
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.state import writes
@@ -121,7 +122,7 @@ def assign(
         else:
             if target.id in frame.nonlocals and frame.hot:
                 writes.write_nonlocal(frame, target.id, value, node, written, augmented)
-            frame.env[target.id] = bound_to(value, target.id)
+            frame.env[target.id] = bound_to(as_loss(frame, target.id, value), target.id)
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(frame, target.elts, value, node)
     elif isinstance(target, ast.Attribute):

@@ -35,6 +35,8 @@ _BESIDE_STEPS = re.compile(
     r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
 )
 "Words in the names of functions that run a model beside the steps."
+_TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
+"Matches `train_and_evaluate`."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
 "Folders of evaluations."
 _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(loader|set|batches|dataset)s?$", re.I)
@@ -267,7 +269,8 @@ def _called_around(body: Body, loops: Loops) -> set[str]:
 
 def _is_beside_steps(name: str, replays: bool = False) -> bool:
     """Return whether a name says that a function runs a model beside the steps; nobody captures a graph for that."""
-    return MEASURES.search(name) is not None or (not replays and _BESIDE_STEPS.search(name) is not None)
+    is_step = replays or _TRAINS.search(name) is not None
+    return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
 
 def _ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:

@@ -1,0 +1,59 @@
+"""Losses: values of which a function computes gradients. They are tensors, whatever computes them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import Tensor, Unknown, Value
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+
+_RATES = (ast.Constant, ast.Attribute)
+_KEEPING = frozenset(("mean", "sum", "float", "scale"))
+"Methods whose result is the loss again: `loss.mean()`, `scaler.scale(loss)`."
+
+
+def as_loss(frame: Frame, name: str, value: Value) -> Value:
+    """Return the value of a local name; an unknown one is a tensor if the function calls `backward` on it."""
+    if frame.node is None or name not in _losses(frame.node):
+        return value
+    if type(value) is Unknown:
+        return Tensor(where="any", step=True, fresh=True)
+    return replace(value, certain=True) if type(value) is Tensor and not value.certain else value
+
+
+@memoize_on_node
+def _losses(function: ast.AST) -> frozenset[str]:
+    found: set[str] = set()
+    for call in inside(function, ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "backward" and len(call.args) < 2:
+            # `accelerator.backward(loss)` names the loss as its argument.
+            found.update(_names(call.args[0] if call.args else call.func.value))
+    for node in inside(function, ast.Assign) if found else ():
+        if any(isinstance(target, ast.Name) and target.id in found for target in node.targets):
+            found.update(_names(node.value) if isinstance(node.value, (ast.BinOp, ast.IfExp)) else ())
+    return frozenset(found)
+
+
+def _names(loss: ast.expr) -> Iterator[str]:
+    """Yield the names of a loss or its terms: `loss / 4`, `scaler.scale(loss)`, `first + self.rate * second`.
+
+    The other factors of a product may be numbers, so a product of two names tells nothing.
+    """
+    if isinstance(loss, ast.Name):
+        yield loss.id
+    elif isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div):
+        yield from _names(loss.left)
+    elif isinstance(loss, ast.BinOp) and isinstance(loss.op, (ast.Add, ast.Sub)):
+        yield from _names(loss.left)
+        yield from _names(loss.right)
+    elif isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Mult):
+        factors = (loss.left, loss.right), (loss.right, loss.left)
+        yield from (one.id for one, other in factors if isinstance(one, ast.Name) and isinstance(other, _RATES))
+    elif isinstance(loss, ast.IfExp):
+        yield from _names(loss.body)
+        yield from _names(loss.orelse)
+    elif isinstance(loss, ast.Call) and isinstance(loss.func, ast.Attribute) and loss.func.attr in _KEEPING:
+        yield from _names(loss.args[0] if loss.args else loss.func.value)
