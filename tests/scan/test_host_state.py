@@ -274,6 +274,61 @@ def test_the_state_of_an_optimizer(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("test", ["len(state) == 0", "not state", "'step' not in state"])
+def test_a_counter_that_the_first_step_of_an_optimizer_makes(tmp_path: Path, test: str) -> None:
+    source = f"""\
+        class Adam(torch.optim.Optimizer):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        state = self.state[p]
+                        if {test}:
+                            state["step"] = 0
+                            state["scale"] = 2.0
+                        state["step"] += 1
+                        p.sub_(p.grad * state["scale"], alpha=1 / state["step"])
+        """
+    assert found(tmp_path, source) == [("GS702", 'state["step"] += 1')]
+
+
+COUNTED = """\
+class Agent:
+    def __init__(self, actor):
+        self.actor = actor
+        self.updates = 0
+        self.graph = torch.cuda.CUDAGraph()
+
+    def update(self, x):
+        self.updates += 1
+        return self.actor(x)
+
+    def capture(self, x, stream):
+        self.x = x.clone()
+        with torch.cuda.graph(self.graph, stream=stream):
+            self.y = self.update(self.x)
+
+    def act(self, x):
+        self.x.copy_(x)
+        self.graph.replay()
+        return self.y.clone()
+
+"""
+
+
+def test_a_number_that_captured_code_counts_for_the_code_around(tmp_path: Path) -> None:
+    around = "def report(agent, log):\n    log.write(agent.updates)\n"
+    assert found(tmp_path, COUNTED + around) == [("GS702", "self.updates += 1")]
+
+
+@pytest.mark.parametrize(
+    "around",
+    ["", "def drive(agent, x):\n    agent.act(x)\n    agent.updates += 1\n    return agent.updates\n"],
+    ids=["nobody reads it", "the code around counts itself"],
+)
+def test_a_number_that_captured_code_counts_for_nobody(tmp_path: Path, around: str) -> None:
+    assert found(tmp_path, COUNTED + around) == []
+
+
 @pytest.mark.parametrize(
     ("made", "draw"),
     [

@@ -6,7 +6,7 @@ from functools import reduce
 
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
-from graphsafe.scan.domain.numbers import NO_STATE, both_states
+from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
 from graphsafe.scan.domain.values import Dict, Instance, Number, Sequence, Union, Unknown, Value
 
 MAX_NESTED = 3
@@ -44,11 +44,6 @@ def held_in(value: Value, key: str, depth: int = 0) -> Value:
 def weights(ref: str) -> str:
     """Return the name of all parameters and buffers of a module class, as one state."""
     return f"{ref}.<weights>"
-
-
-def entry(key: str, name: object) -> str:
-    """Return the name of a dict's entry whose key the source shows."""
-    return f"{key}[{name!r}]" if isinstance(name, str) else key
 
 
 def not_held(container: Value) -> Value:

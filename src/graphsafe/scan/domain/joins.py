@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.numbers import NO_STATE, both_states
+from graphsafe.scan.domain.numbers import NO_STATE, both_states, entry
 from graphsafe.scan.domain.values import (
     NUMBER,
     STR,
@@ -164,15 +164,24 @@ def _join_sequences(a: Sequence, b: Sequence) -> Sequence:
 
 
 def _join_dicts(a: Dict, b: Dict) -> Dict:
-    if not a.items and type(a.elem) is Unknown:
-        return b
-    if not b.items and type(b.elem) is Unknown:
-        return a
-    merged = dict(a.items)
-    for key, value in b.items:
-        merged[key] = join(merged[key], value) if key in merged else value
     held_by = a.held_by if a.held_by == b.held_by else None
+    if held_by is None and not a.items and type(a.elem) is Unknown:
+        return b
+    if held_by is None and not b.items and type(b.elem) is Unknown:
+        return a
+    left, right = dict(a.items), dict(b.items)
+    merged = {
+        key: join(left[key], right[key]) if key in left and key in right else _perhaps_kept(value, held_by, key)
+        for key, value in {**left, **right}.items()
+    }
     return Dict(tuple(merged.items())[:MAX_ITEMS], join(a.elem, b.elem), held_by)
+
+
+def _perhaps_kept(value: Value, held_by: str | None, key: object) -> Value:
+    """Return an entry that only one branch assigns; after the other branch it is what an earlier step has put there."""
+    if held_by is None or type(value) is not Number:
+        return value
+    return replace(value, state=both_states(value.state, (entry(held_by, key),)))
 
 
 _JOINS: Mapping[type, Callable[[Any, Any], Value | None]] = {

@@ -55,6 +55,11 @@ def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...
     return tuple(sorted({*left, *right})[:MAX_STATES]) if left else right
 
 
+def entry(key: str, name: object) -> str:
+    """Return the name of a dict's entry whose key the source shows."""
+    return f"{key}[{name!r}]" if isinstance(name, str) else key
+
+
 def folded(op: ast.operator, left: Number, right: Number) -> Number:
     """Return the result of an operator on two numbers, with its value if both are known and the result is small."""
     state = both_states(left.state, right.state)

@@ -155,6 +155,9 @@ def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
             return Number()
         if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
             return UNKNOWN
+        own = [facts for base in bases if (facts := engine.project.class_facts(base)) is not None]
+        if "torch.Tensor" in bases and not any(facts.methods for facts in own):
+            return Tensor(where="any")  # a mere name for tensors of one form
         return Instance(ref, declared=True)
     if binding.kind == "assign":
         return _aliased(engine, binding.path, binding.name)

@@ -9,9 +9,9 @@ from collections.abc import Sequence as Seq
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import entry, state_of
+from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all
-from graphsafe.scan.domain.numbers import both_states, const_of
+from graphsafe.scan.domain.numbers import both_states, const_of, entry
 from graphsafe.scan.domain.summary import StepInput
 from graphsafe.scan.domain.values import (
     NUMBER,

@@ -6,9 +6,9 @@ import ast
 
 from graphsafe.scan.domain.arguments import Arguments, Call
 from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.held import entry, held_in, kept, not_held
+from graphsafe.scan.domain.held import held_in, kept, not_held
 from graphsafe.scan.domain.joins import element_of, join, sequence
-from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.values import (
     BOOL,
     INT,

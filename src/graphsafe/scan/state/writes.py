@@ -6,8 +6,8 @@ import ast
 from typing import Any
 
 from graphsafe.scan.domain.events import span_of
-from graphsafe.scan.domain.held import entry, weights
-from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.held import weights
+from graphsafe.scan.domain.numbers import const_of, entry
 from graphsafe.scan.domain.state_log import Write
 from graphsafe.scan.domain.values import (
     Dict,

@@ -24,6 +24,9 @@ _OF_TENSORS = frozenset(
 )
 "Methods of torch.Tensor whose names begin with an underscore."
 
+_SIZED = frozenset("empty zeros ones rand randn new_empty new_zeros new_ones range".split())
+_RESIZING = frozenset(("view", "reshape", "expand"))
+
 SLICED = "[:, …]"
 "Stands, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
 
@@ -45,6 +48,18 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     ):
         return True
     return any(ops.takes_tensor_at(*place) for place in uses.places)
+
+
+@memoize_on_node
+def names_of_sizes(function: ast.AST) -> frozenset[str]:
+    """Return the names that a function gives as sizes: `torch.empty((rows, 4))`, `x.view(rows, -1)`, `range(rows)`."""
+    found: set[str] = set()
+    for call in inside(function, ast.Call):
+        head, _, last = (dotted(call.func) or "").rpartition(".")
+        if last in _SIZED or (last in _RESIZING and head not in _FUNCTIONS_OF):
+            given = call.args[0].elts if call.args and isinstance(call.args[0], (ast.Tuple, ast.List)) else call.args
+            found.update(size.id for size in given if isinstance(size, ast.Name))
+    return frozenset(found)
 
 
 class _Uses:

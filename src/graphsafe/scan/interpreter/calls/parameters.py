@@ -32,11 +32,13 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
-from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
+from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, names_of_sizes
 from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
 from graphsafe.scan.symbols.index import FunctionFacts, dotted, is_none
 
+_CONTEXT = Dict((("saved_tensors", of_elements("tuple", Unknown(step=True, device=True))),), UNKNOWN)
+"The `ctx` of an autograd function, whose other attributes are tensors, sizes and flags."
 ColdTest = Callable[[str, FunctionFacts], bool]
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -177,6 +179,8 @@ class _Parameter:
         frame = self.frame
         if self.default is not None and passed is None and not is_none(self.default):
             return _default(frame, self.default, overridable_by="default")
+        if self._is_context():
+            return _CONTEXT
         is_root = frame.depth == 0
         if is_root and self.node.arg in numpy_reads.names_turned(self.function) and self._is_of_environment():
             # By the protocol of gym, actions are arrays; the environment takes tensors as well.
@@ -189,11 +193,18 @@ class _Parameter:
             named = self._named()
             if named is not None:
                 return Instance(named, step=_is_hot_root(frame), declared=True)
+        if passed is None and self.node.arg in names_of_sizes(self.function):
+            return Number(type="int")
         return bound_to(_rest(frame) if passed is None else passed, self.node.arg)
 
     def _is_of_environment(self) -> bool:
         owner = self.frame.owner
         return owner is not None and any(base.endswith((".Env", "VectorEnv")) for base in self.frame.project.mro(owner))
+
+    def _is_context(self) -> bool:
+        """Return whether this is the first parameter of a method of an autograd function."""
+        owner = self.frame.owner if self.node in self.function.args.args[:1] else None
+        return owner is not None and any(base.endswith("autograd.Function") for base in self.frame.project.mro(owner))
 
     def _is_of_library(self) -> bool:
         """Return whether the annotation names a class of a library that has no tensors: `pymatgen.core.Structure`."""
