@@ -1641,3 +1641,72 @@ def test_a_host_tensor_that_only_its_name_tells_of_may_be_pinned(scan: Scan) -> 
     assert scan(source) == []
     assert [code for code, _ in scan(source.replace(", non_blocking=True", ""))] == ["GS304"]
     assert [code for code, _ in scan(source.replace("rows_cpu.to", "torch.ones(4).to"))] == ["GS304"]
+
+
+@pytest.mark.parametrize(("mover", "expected"), [("to", []), ("moved", [("GS302", "return x[rows.index]")])])
+def test_fields_of_a_batch_that_moves_to_the_device(scan: Scan, mover: str, expected: list[tuple[str, str]]) -> None:
+    """Fields that are filled on the host are on the device after `rows.to(device)`."""
+    source = f"""\
+        from dataclasses import dataclass
+        import moving
+
+        @dataclass
+        class Rows:
+            index: torch.Tensor
+
+            def {mover}(self, device):
+                return moving.all_fields(self, device)
+
+        class Pick(nn.Module):
+            def forward(self, x: torch.Tensor, rows: Rows):
+                return x[rows.index]
+
+        def serve(model, x, requests, device):
+            for numbers in requests:
+                rows = Rows(index=torch.tensor(numbers))
+                model(x, rows.{mover}(device))
+        """
+    assert scan(source) == expected
+
+
+def test_an_entry_of_unknown_kind_that_is_added_to(scan: Scan) -> None:
+    """`+=` adds in place if the entry is a tensor, as the other branch shows."""
+    source = """\
+        class Sum(torch.optim.Optimizer):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        state = self.state[p]
+                        if group["first"]:
+                            state["sum"] = torch.zeros_like(p)
+                        else:
+                            state["sum"] += p.grad
+                        p.sub_(state["sum"])
+        """
+    assert scan(source) == []
+
+
+@pytest.mark.parametrize(
+    ("rank", "device", "expected"),
+    [
+        ("local_rank", 'f"cuda:{local_rank}"', []),
+        ("which", '"cuda:1"', [("GS601", "with torch.cuda.graph(self.graph):")]),
+    ],
+)
+def test_a_process_that_takes_the_device_of_its_rank(
+    scan: Scan, rank: str, device: str, expected: list[tuple[str, str]]
+) -> None:
+    source = f"""\
+        def begin(settings, {rank}: int):
+            device = {device}
+            torch.cuda.set_device(device)
+
+        class Graphed:
+            def __init__(self, model, x):
+                self.x = x
+                model(x)
+                self.graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.graph):
+                    self.y = model(self.x)
+        """
+    assert scan(source) == expected

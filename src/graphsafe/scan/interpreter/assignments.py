@@ -78,7 +78,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         held = frame.evaluate(target)
         value = _combined(frame, node, held)
         if as_tensor(held)[0] is None:
-            assign(frame, target, value, node, augmented=True)
+            assign(frame, target, _perhaps_in_place(held, value), node, augmented=True)
         return
     load: ast.expr
     if isinstance(target, ast.Name):
@@ -93,10 +93,12 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
         if isinstance(target, ast.Name):
             frame.env[target.id] = held
         return
-    if type(held) is Unknown and type(value) is Tensor:
-        # If the old value is a tensor, the operation works in place.
-        value = replace(value, certain=False)
-    assign(frame, target, value, node, augmented=True)
+    assign(frame, target, _perhaps_in_place(held, value), node, augmented=True)
+
+
+def _perhaps_in_place(held: Value, value: Value) -> Value:
+    """Return the result of `held += …`, which is no new tensor if the old value, which is not known, is a tensor."""
+    return replace(value, certain=False) if type(held) is Unknown and type(value) is Tensor else value
 
 
 def _combined(frame: Frame, node: ast.AugAssign, held: Value) -> Value:

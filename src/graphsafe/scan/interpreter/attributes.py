@@ -88,7 +88,9 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
             elif declared is not None:
                 given = as_tensor(value)[0] or declared
-                where = declared.where if given.where == "any" else given.where
+                # A class with a method `to` is filled on the host and moves to the device before a step.
+                moves = given.where == "host" and self._engine.project.find_method(ref, "to") is not None
+                where = declared.where if given.where == "any" or moves else given.where
                 value = replace(declared, where=where, dtype=given.dtype or declared.dtype)
                 _add(self._engine.effects.constructed, (ref, name), value)
 

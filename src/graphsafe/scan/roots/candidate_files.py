@@ -39,7 +39,7 @@ CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 ONE_A_PROCESS = re.compile(
     rb"set_device(?:_index)?\([^()]{0,40}rank"
     rb"|(?i:rank\w*) % torch\.cuda\.device_count\(\)\n +torch\.cuda\.set_device\("
-    rb"|def \w+\([^()]{0,60}\brank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
+    rb"|def \w+\([^()]{0,60}rank\b[^()]{0,200}\)[^\n]{0,60}:\n(?:[^\n]*\n){0,3}? +torch\.cuda\.set_device\("
 )
 """A call that makes a process's own device the current one before it captures: `torch.cuda.set_device(rank)`, or
 `torch.cuda.set_device(device)` at the beginning of the function that each rank runs."""
