@@ -1710,3 +1710,19 @@ def test_a_process_that_takes_the_device_of_its_rank(
                     self.y = model(self.x)
         """
     assert scan(source) == expected
+
+
+@pytest.mark.parametrize("made", ["torch.promote_types(x.dtype, torch.float32)", "torch.result_type(x, 1.0)"])
+def test_a_dtype_that_a_function_of_torch_returns(scan: Scan, made: str) -> None:
+    """`to` with a dtype copies nothing between host and device."""
+    source = f"""\
+        class Mean(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.table = torch.ones(4)
+
+            def forward(self, x: torch.Tensor):
+                dtype = {made}
+                return self.table.to(dtype).sum()
+        """
+    assert scan(source) == []

@@ -222,6 +222,8 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,
     "torch.get_default_dtype": lambda frame, node, arguments: DtypeValue("float"),
+    "torch.promote_types": lambda frame, node, arguments: DtypeValue(None),
+    "torch.result_type": lambda frame, node, arguments: DtypeValue(None),
     "copy.deepcopy": torch_functions.copy_tensor,
     "copy.copy": torch_functions.copy_tensor,
     "functools.partial": _partial,
