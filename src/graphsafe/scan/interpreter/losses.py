@@ -11,6 +11,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 _RATES = (ast.Constant, ast.Attribute)
+"The expressions of factors beside which the other factor is a loss: `0.5 * loss`, `self.rate * loss`."
 _KEEPING = frozenset(("mean", "sum", "float", "scale"))
 "Methods whose result is the loss again: `loss.mean()`, `scaler.scale(loss)`."
 

@@ -25,7 +25,9 @@ _OF_TENSORS = frozenset(
 "Methods of torch.Tensor whose names begin with an underscore."
 
 _SIZED = frozenset("empty zeros ones rand randn new_empty new_zeros new_ones range".split())
+"Functions and methods that make a tensor of a size, and `range`."
 _RESIZING = frozenset(("view", "reshape", "expand"))
+"Methods of tensors whose arguments are sizes; as functions of torch they take the tensor first."
 
 SLICED = "[:, …]"
 "Stands, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
