@@ -102,7 +102,10 @@ def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
     def asked(*args: Any) -> bool:
         if worlds.active() is None:
             return real(*args)
-        return any(_overrides(value) for value in (args if variadic else args[0]))
+        # A subclass that hands a call on to `super().__torch_function__` switches off those of subclasses for it.
+        return torch._C._is_torch_function_enabled() and any(
+            _overrides(value) for value in (args if variadic else args[0])
+        )
 
     return asked
 
