@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import textwrap
-from pathlib import Path
 
 import pytest
 
-from graphsafe.config import Config
-from graphsafe.scan.api import scan_paths
+from .conftest import Scan
 
 LOOP = """\
-import torch
-
 def fit(net, criterion, optimizer, batches, accelerator, scaler, rate):
     total = 0.0
     for x, y in batches:
@@ -21,13 +17,9 @@ def fit(net, criterion, optimizer, batches, accelerator, scaler, rate):
 """
 
 
-def found(tmp_path: Path, step: str) -> list[tuple[str, str]]:
-    """Code and line of each finding above note."""
-    text = LOOP.format(step=textwrap.indent(textwrap.dedent(step), " " * 8))
-    (tmp_path / "fit.py").write_text(text, encoding="utf-8")
-    lines = text.splitlines()
-    findings = scan_paths([tmp_path / "fit.py"], Config(root=tmp_path)).findings
-    return [(f.code, lines[f.location.line - 1].strip()) for f in findings if f.level != "note"]
+def loop(step: str) -> str:
+    """Return a training loop with these statements."""
+    return LOOP.format(step=textwrap.indent(textwrap.dedent(step), " " * 8))
 
 
 @pytest.mark.parametrize(
@@ -41,8 +33,8 @@ def found(tmp_path: Path, step: str) -> list[tuple[str, str]]:
         ("first, second = criterion(net(x), y)\n(first + 0.5 * second).backward()", "second.item()", "GS101"),
     ],
 )
-def test_a_loss_is_a_tensor(tmp_path: Path, made: str, read: str, code: str) -> None:
-    assert found(tmp_path, f"{made}\n{read}") == [(code, read)]
+def test_a_loss_is_a_tensor(scan: Scan, made: str, read: str, code: str) -> None:
+    assert scan(loop(f"{made}\n{read}")) == [(code, read)]
 
 
 @pytest.mark.parametrize(
@@ -52,14 +44,10 @@ def test_a_loss_is_a_tensor(tmp_path: Path, made: str, read: str, code: str) -> 
         "rows = x.rows\nkernels = net.kernels\nkernels.backward(rows, x, y)\nif rows > 2: break",
     ],
 )
-def test_factors_and_arguments_of_kernels_may_be_numbers(tmp_path: Path, step: str) -> None:
-    assert found(tmp_path, step) == []
+def test_factors_and_arguments_of_kernels_may_be_numbers(scan: Scan, step: str) -> None:
+    assert scan(loop(step)) == []
 
 
-def test_a_loop_that_trains_and_evaluates(tmp_path: Path) -> None:
-    text = LOOP.format(
-        step="        loss = criterion(net(x), y)\n        loss.backward()\n        total += loss.item()"
-    )
-    (tmp_path / "fit.py").write_text(text.replace("def fit", "def train_and_evaluate"), encoding="utf-8")
-    findings = scan_paths([tmp_path / "fit.py"], Config(root=tmp_path)).findings
-    assert [f.code for f in findings if f.level != "note"] == ["GS101"]
+def test_a_loop_that_trains_and_evaluates(scan: Scan) -> None:
+    text = loop("loss = criterion(net(x), y)\nloss.backward()\ntotal += loss.item()")
+    assert scan(text.replace("def fit", "def train_and_evaluate")) == [("GS101", "total += loss.item()")]

@@ -18,11 +18,10 @@ _KEEPING = frozenset(("mean", "sum", "float", "scale"))
 
 def as_loss(frame: Frame, name: str, value: Value) -> Value:
     """Return the value of a local name; an unknown one is a tensor if the function calls `backward` on it."""
-    if frame.node is None or name not in _losses(frame.node):
+    is_known = type(value) is not Unknown and (type(value) is not Tensor or value.certain)
+    if is_known or frame.node is None or name not in _losses(frame.node):
         return value
-    if type(value) is Unknown:
-        return Tensor(where="any", step=True, fresh=True)
-    return replace(value, certain=True) if type(value) is Tensor and not value.certain else value
+    return replace(value, certain=True) if type(value) is Tensor else Tensor(where="any", step=True, fresh=True)
 
 
 @memoize_on_node

@@ -189,7 +189,7 @@ class _Forms:
 
     def _of_class(self, name: str, facts: FunctionFacts, cls: str) -> str | None:
         project = self._engine.project
-        if name in ("forward", "backward") and self._derives(cls, _AUTOGRAD_BASES):
+        if name in ("forward", "backward") and project.derives(cls, _AUTOGRAD_BASES):
             return AUTOGRAD
         if name in ("update", "compute"):
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
@@ -211,16 +211,15 @@ class _Forms:
         """
         if self._with_public:
             return True
-        if name == "step" and (self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)):
+        if name == "step" and (
+            self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
+        ):
             return True
         return self._takes_tensors(facts) or any(map(self._takes_tensors, self._passed_on(facts, cls)))
 
-    def _derives(self, cls: str, endings: tuple[str, ...]) -> bool:
-        return any("::" not in base and base.endswith(endings) for base in self._engine.project.mro(cls))
-
     def _is_of_other_library(self, cls: str) -> bool:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
-        is_optimizer = self._derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
+        is_optimizer = self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
         return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
 
     def _turns_environment(self, facts: FunctionFacts) -> bool:

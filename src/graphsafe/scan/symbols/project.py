@@ -243,6 +243,10 @@ class Project:
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
 
+    def derives(self, ref: str, endings: str | tuple[str, ...]) -> bool:
+        """Return whether a class has a base outside the project whose dotted name has one of these endings."""
+        return any("::" not in base and base.endswith(endings) for base in self.mro(ref))
+
     def _linearise(self, ref: str) -> tuple[str, ...]:
         facts = self.class_facts(ref)
         if facts is None:

@@ -234,7 +234,7 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
     if isinstance(receiver, Array):
         return NUMBER if name in ("item", "tolist", "sum", "max", "min", "mean", "any", "all") else ARRAY
     if isinstance(receiver, ClassValue):
-        if name == "apply" and any(base.endswith("autograd.Function") for base in frame.project.mro(receiver.ref)):
+        if name == "apply" and frame.project.derives(receiver.ref, "autograd.Function"):
             return _autograd(frame, node, receiver, arguments)
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
     if isinstance(receiver, ProjectModule):

@@ -204,7 +204,7 @@ class _Parameter:
     def _is_context(self) -> bool:
         """Return whether this is the first parameter of a method of an autograd function."""
         owner = self.frame.owner if self.node in self.function.args.args[:1] else None
-        return owner is not None and any(base.endswith("autograd.Function") for base in self.frame.project.mro(owner))
+        return owner is not None and self.frame.project.derives(owner, "autograd.Function")
 
     def _is_of_library(self) -> bool:
         """Return whether the annotation names a class of a library that has no tensors: `pymatgen.core.Structure`."""
