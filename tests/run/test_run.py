@@ -460,6 +460,7 @@ for index in (0, 1):
 """
 
 
+@pytest.mark.slow
 def test_graphs_on_the_devices_that_are_named_are_recorded(tmp_path: Path, valid_report: ValidReport) -> None:
     name = program(tmp_path, TWO_DEVICES)
 

@@ -44,8 +44,8 @@ def _listen(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_listen)
 
 
-SEEDS = pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 200), marks=pytest.mark.child)], ids=str)
-"`make quick` draws fewer."
+SEEDS = pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 200), marks=pytest.mark.slow)], ids=str)
+"Only the slow tests draw all."
 
 
 @pytest.fixture

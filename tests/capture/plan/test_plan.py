@@ -216,6 +216,7 @@ def test_a_target_that_accepts_breaks_is_planned_and_passes(tmp_path: Path, comm
     assert (ready.report["verdict"], ready.report["plan"]) == ("ready", None)
 
 
+@pytest.mark.slow
 def test_a_step_in_several_ranks_is_not_planned_and_the_report_says_so(
     tmp_path: Path, command: Callable[..., Answer]
 ) -> None:
