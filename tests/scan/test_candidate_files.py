@@ -95,6 +95,7 @@ def test_in_a_large_project_the_nearest_roots_are_read(project: Path, monkeypatc
 
 def test_what_leads_to_a_file_is_read_up_to_so_many_functions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importers, "SMALL", 0)
+    monkeypatch.setattr(importers, "MAX_NEAREST", 2)
     enough, less = 6, 3
     monkeypatch.setattr(candidate_files, "MAX_READINGS", enough)
     assert [(f.code, f.location.line) for f in scan(project, "helper.py").findings] == [("GS101", 5), ("GS101", 10)]
@@ -138,10 +139,46 @@ def test_what_is_indexed_counts_as_well_and_a_cache_changes_nothing(
 
 def test_what_stands_above_the_nearest_roots_is_not_read(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importers, "SMALL", 0)
+    monkeypatch.setattr(importers, "MAX_NEAREST", 2)
     (project / "server.py").write_text(
         "import torch\nfrom model import Step\n\ndef forward(x):\n    this is no Python\n"
     )
-    assert [f.code for f in scan(project, "helper.py").findings] == ["GS101", "GS101"]
+    alone = scan(project, "helper.py")
+    assert [f.code for f in alone.findings] == ["GS101", "GS101"]
+    assert [limit.kind for limit in alone.limits] == ["nearest-roots"]
+
+
+def test_where_few_roots_are_near_those_further_up_are_read_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importers, "SMALL", 0)
+    (project / "runner.py").write_text("class Runner:\n    def run(self, x):\n        return x.sum().item()\n")
+    (project / "state.py").write_text(
+        "from runner import Runner\n\n\nclass State:\n"
+        "    def __init__(self):\n        self.runner = Runner()\n\n"
+        "    def forward(self, x):\n        raise NotImplementedError\n\n"
+        "    def prepare(self, x):\n        return self.runner.run(x)\n"
+    )
+    (project / "model.py").write_text(
+        MODEL.replace("from layers import scaled", "from state import State").replace(
+            "    def forward(self, x):\n        return scaled(x)",
+            "    def __init__(self):\n        super().__init__()\n        self.state = State()\n\n"
+            "    def forward(self, x):\n        return self.state.prepare(x)",
+        )
+    )
+    assert [(f.code, f.location.line) for f in scan(project, "runner.py").findings] == [("GS101", 3)]
+
+
+def test_files_between_may_hold_what_runs_in_a_step_by_its_form(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importers, "SMALL", 0)
+    (project / "layers.py").write_text(
+        "import torch\nfrom helper import count\n\n\nclass Attention:\n"
+        "    def forward_decode(self, query: torch.Tensor, key: torch.Tensor) -> torch.Tensor:\n"
+        "        return query @ key * count(query)\n"
+    )
+    (project / "model.py").write_text(
+        "import torch\nfrom layers import Attention\n\n\nclass Step(torch.nn.Module):\n"
+        "    def forward(self, x):\n        return x + 1\n"
+    )
+    assert [(f.code, f.location.line) for f in scan(project, "helper.py").findings] == [("GS101", 5), ("GS101", 10)]
 
 
 def test_a_way_is_followed_however_many_files_it_leads_through(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

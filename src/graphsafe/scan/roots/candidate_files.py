@@ -62,8 +62,8 @@ PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 "The definition of a public function."
 FEW = 10
 "The files to report on are few if they are less than one in this many of the project's files."
-MAX_READINGS = 2700
-"The largest number of functions that are read for each of a few files, which takes two to three seconds."
+MAX_READINGS = 4500
+"The largest number of functions that are read for each of a few files, which takes three to four seconds."
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ imports every other file indirectly, so only the nearest roots count.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonpath
 
@@ -31,8 +31,8 @@ class ReadingPlan:
     """The files to read in order to judge a few files."""
 
     candidates: tuple[str, ...]
-    """The given files, and the files that may hold a root and import them directly or indirectly, in the order of
-    reading."""
+    """The given files, the files that may hold a root and import them directly or indirectly, and the files between, in
+    the order of reading."""
     scope: frozenset[str]
     "The candidates, and the files through which they import the given ones."
     is_complete: bool
@@ -77,18 +77,22 @@ class _ImportGraph:
     def nearest(
         self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]
     ) -> ReadingPlan:
-        """Follow importers up to the nearest files that hold a root: calls from further up go through these."""
+        """Follow importers up to the nearest files that hold a root: calls from further up go through these, and are
+        followed only where few roots are near."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
-        above = [*callers, *self._above(given)]
-        while above and len(starts) < MAX_NEAREST:
-            level = [path for path in dict.fromkeys(above) if path not in seen]
-            seen.update(dict.fromkeys(level))
+        level = {path: None for path in (*callers, *self._above(given)) if path not in seen}
+        while level and len(starts) < MAX_NEAREST:
+            seen.update(level)
             rooted = {path for path in level if holds_root(self._sources[path])}
             starts += sorted(rooted, key=lambda path: (-len(commonpath([path, given[0]])), path))
-            above = [*self._above([path for path in level if path not in rooted])]
+            level = self._unseen([path for path in level if path not in rooted], seen) or self._unseen(starts, seen)
         scope = frozenset(seen).difference(starts[MAX_NEAREST:])
-        return ReadingPlan((*given, *starts[:MAX_NEAREST]), scope, False)
+        between = sorted(scope.difference(given, starts))
+        return ReadingPlan((*given, *starts[:MAX_NEAREST], *between), scope, False)
+
+    def _unseen(self, level: Sequence[str], seen: Container[str]) -> dict[str, None]:
+        return dict.fromkeys(path for path in self._above(level) if path not in seen)
 
     def _above(self, level: Sequence[str]) -> Iterator[str]:
         names = self._files.names
