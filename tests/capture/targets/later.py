@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import datetime
+import functools
 import itertools
 import random
 import time
@@ -105,6 +106,71 @@ def build_injected_clock(device: torch.device) -> Built:
             return x * 2 if self.clock() - self.begun < 600 else x * 3
 
     return Warmed(), (_x(device),)
+
+
+def build_raw_clock(device: torch.device) -> Built:
+    begun = time.clock_gettime(time.CLOCK_MONOTONIC)
+    return lambda x: x + 1 if time.clock_gettime(time.CLOCK_MONOTONIC) - begun < 20 else x + 2, (_x(device),)
+
+
+def build_local_time(device: torch.device) -> Built:
+    today = time.localtime().tm_yday
+    return lambda x: x + 1 if time.localtime().tm_yday == today else x + 2, (_x(device),)
+
+
+def build_day(device: torch.device) -> Built:
+    today = datetime.date.today()
+    return lambda x: x + 1 if datetime.date.today() == today else x + 2, (_x(device),)
+
+
+@functools.lru_cache(maxsize=2)
+def _table(length: int, device: torch.device) -> torch.Tensor:
+    return torch.arange(length, device=device).cos()
+
+
+def _looked_up(device: torch.device, others: tuple[int, ...]) -> graphsafe.Step:
+    _table(8, device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * _table(8, device)
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        if k % 12 == 11:
+            for length in others:
+                _table(length, device)
+            _table(8, device)
+
+    return graphsafe.Step(step, (_x(device),), refresh=refresh)
+
+
+def build_evicted(device: torch.device) -> graphsafe.Step:
+    """A cache of two drops the table of eight when two others are asked for."""
+    return _looked_up(device, (6, 7))
+
+
+def build_kept(device: torch.device) -> graphsafe.Step:
+    return _looked_up(device, (6,))
+
+
+def _multiplied(device: torch.device, exact: int) -> graphsafe.Step:
+    torch.backends.cuda.matmul.allow_tf32 = True
+    weight = torch.randn(64, 64, device=device)
+
+    def refresh(args: Any, kwargs: Any, k: int) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = k < exact
+        args[0].copy_(torch.randn(64, 64))
+
+    return graphsafe.Step(lambda x: x @ weight, (torch.randn(64, 64, device=device),), refresh=refresh)
+
+
+def build_exact_later(device: torch.device) -> graphsafe.Step:
+    """From the ninth step on, matrix products are exact."""
+    return _multiplied(device, 9)
+
+
+def build_never_exact(device: torch.device) -> graphsafe.Step:
+    return _multiplied(device, 1_000_000)
 
 
 def build_date(device: torch.device) -> Built:

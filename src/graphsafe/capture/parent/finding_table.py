@@ -41,9 +41,13 @@ def what_was_frozen(one: Difference) -> str:
 
 def what_departed(departure: Departure) -> str:
     """Return how a later step differs from the captured one, as a sentence that follows others."""
-    op, under = f"{departure.op}{at_place(departure.frames)}", departure.under
+    place, under = at_place(departure.frames), departure.under
     later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
-    return f" Here {op} has {departure.before} at capture and {departure.after} {later}."
+    if departure.what == "operation":
+        return (
+            f" Here a branch changes: the capture runs {departure.before}, but {departure.after}{place} runs {later}."
+        )
+    return f" Here {departure.op}{place} has {departure.before} at capture and {departure.after} {later}."
 
 
 def repair_of_generator(works: bool) -> str:
@@ -79,9 +83,8 @@ def finding_at(
     `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
     replaces the rule's own reason.
     """
-    match = next((match for match in rule.matches if how in match.how), None)
     words = {"expr": "the step", "value": "a value", **words}
-    message = ((match and match.message) or rule.message).format_map(words)
+    message, fix = _message_and_fix(rule, how, words)
     if frame is None:
         return Limit("no-line", f"{rule.code} {rule.name}", message)
     return replace(
@@ -92,8 +95,14 @@ def finding_at(
         device=device,
         message=message,
         why=f"{why or rule.short_why} {because}".rstrip(),
-        fix=((match and match.fix_short) or rule.fix_short).format_map(words),
+        fix=fix,
     )
+
+
+def _message_and_fix(rule: Rule, how: str | None, words: Mapping[str, str]) -> tuple[str, str]:
+    match = next((match for match in rule.matches if how in match.how), None)
+    texts = (match and match.message) or rule.message, (match and match.fix_short) or rule.fix_short
+    return texts[0].format_map(words), texts[1].format_map(words)
 
 
 Key = tuple[str, str, int]
@@ -123,8 +132,9 @@ class FindingTable:
         repair: str = "",
         region: Region | None = "captured",
         here: str = "",
+        how: str | None = None,
     ) -> None:
-        """Add a finding at the last of `frames`.
+        """Add a finding at the last of `frames`; `how` selects the rule's message.
 
         If the line has a finding of the same code, the two become one, at the more severe level and with the data of
         both.
@@ -148,7 +158,9 @@ class FindingTable:
             )
             return
         expr = expr or text_at(frames[-1], span)
-        about = rule.about(at, Words(expr=expr, value=value), data or {})
+        words = Words(expr=expr, value=value)
+        about = rule.about(at, words, data or {})
+        message, fix = _message_and_fix(rule, how, words)
         self.found[key] = replace(
             about,
             level=lowered(level or rule.level, self._seen),
@@ -157,8 +169,9 @@ class FindingTable:
             device=self._seen.device,
             region=region,
             call_chain=chain(frames),
+            message=message,
             why=about.why + here,
-            fix=about.fix + repair,
+            fix=fix + repair,
             count=count,
         )
 

@@ -216,7 +216,8 @@ class _Writer:
             code = "GS504" if wanted == "random" else "GS702"
             span = first.span if first.frames else None
             expr = None if first.frames else f"a value handed to {readable(first.op)}"
-            self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here)
+            how = "departed" if first.frames else None
+            self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=how)
 
     def horizon(self) -> None:
         """Add a finding if Python decides differently in a later step.
@@ -229,7 +230,11 @@ class _Writer:
         blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
         frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
         if not blamed.is_told(frames, self.table.found):
-            self.add(blamed.code, frames, blamed.span, expr=blamed.expr, level="error", data=blamed.data, here=here)
+            # Without a line that changes state, the expression is the place where a later step differs.
+            how = None if blamed.frames or blamed.expr else "departed"
+            self.add(
+                blamed.code, frames, blamed.span, expr=blamed.expr, level="error", data=blamed.data, here=here, how=how
+            )
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
         """Return whether the long run also found the tensor replaced, with the line that replaces it between

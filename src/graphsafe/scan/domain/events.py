@@ -50,7 +50,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
         "key-lacks made-twice refilled read-early optimizer declared over-declared under-declared "
-        "buckets",  # buckets: capture alone
+        "buckets departed",  # buckets, departed: capture alone
     }.items()
 }
 "Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."

@@ -16,7 +16,9 @@ from typing import Any
 
 A_DAY = 90_061.0
 "The number of seconds to set clocks ahead: a day, an hour, a minute and a second, so that the time of day changes too."
-_SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+_SECONDS = ("time", "monotonic", "perf_counter", "process_time", "thread_time", "clock_gettime")
+_CALENDARS = ("localtime", "gmtime", "ctime")
+"Clocks that turn a given number of seconds, or else the present time, into another form."
 
 
 @contextmanager
@@ -27,18 +29,19 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
     ahead: dict[int, Any] = {
         id(clock): _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds) for clock in _clocks()
     }
-    before, later = datetime.datetime, _datetime_ahead(seconds)
+    ahead |= {id(calendar): _Calendar(calendar, time.time, seconds) for calendar in _calendars()}
+    dates = _dates_ahead(seconds)
     gc.unfreeze()  # also search objects that were frozen before the fork
     # A single search finds all clocks, because a search visits every live object.
-    for holder in gc.get_referrers(*_clocks(), before):
+    for holder in gc.get_referrers(*_clocks(), *_calendars(), datetime.datetime, datetime.date):
         names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
         if type(names) is not dict:
             continue
         is_module = names is holder and "__name__" in names and "__spec__" in names
         for name, value in list(names.items()):
             new = ahead.get(id(value)) if isinstance(name, str) else None
-            if value is before and is_module:
-                new = later
+            if is_module:
+                new = dates.get(id(value), new)
             if new is not None:
                 names[name] = new
                 replaced.append((names, name, value))
@@ -50,7 +53,11 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
 
 
 def _clocks() -> list[Callable[[], Any]]:
-    return [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns")]
+    return [getattr(time, f"{name}{unit}") for name in _SECONDS for unit in ("", "_ns") if hasattr(time, name)]
+
+
+def _calendars() -> list[Callable[..., Any]]:
+    return [getattr(time, name) for name in _CALENDARS]
 
 
 class _Clock:
@@ -59,33 +66,65 @@ class _Clock:
     The clock is not a function, because a function in a class variable would become a method.
     """
 
-    def __init__(self, original: Callable[[], Any], ahead: float) -> None:
+    def __init__(self, original: Callable[..., Any], ahead: float) -> None:
         self._read = (original,)  # kept inside a tuple, so that this reference is not replaced
         self._ahead = ahead
 
-    def __call__(self) -> Any:
-        return self._read[0]() + self._ahead
+    def __call__(self, *which: Any) -> Any:
+        return self._read[0](*which) + self._ahead
 
 
-def _datetime_ahead(seconds: float) -> type[datetime.datetime]:
+class _Calendar:
+    """The present time in another form, ahead."""
+
+    def __init__(self, original: Callable[..., Any], now: Callable[[], float], ahead: float) -> None:
+        self._read = (original, now)
+        self._ahead = ahead
+
+    def __call__(self, seconds: float | None = None) -> Any:
+        form, now = self._read
+        return form(now() + self._ahead if seconds is None else seconds)
+
+
+_TIME = (datetime.datetime,)
+_DATE = (datetime.date,)
+"The true classes, inside tuples, so that these references are not replaced."
+
+
+class _OfTimes(type):
+    """The class of a class that counts true times as its instances."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _TIME[0])
+
+
+class _OfDates(type):
+    """The class of a class that counts true dates as its instances."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, _DATE[0])
+
+
+def _dates_ahead(seconds: float) -> dict[int, type]:
+    """Return what replaces the classes `date` and `datetime`, by their ids."""
     ahead = datetime.timedelta(seconds=seconds)
-    true = (datetime.datetime,)
 
-    class Kind(type):
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, true[0])
-
-    class Later(datetime.datetime, metaclass=Kind):
+    class LaterTime(datetime.datetime, metaclass=_OfTimes):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-            return true[0].now(tz) + ahead
+            return _TIME[0].now(tz) + ahead
 
         @classmethod
         def utcnow(cls) -> Any:
-            return true[0].utcnow() + ahead
+            return _TIME[0].utcnow() + ahead
 
         @classmethod
         def today(cls) -> Any:
-            return true[0].today() + ahead
+            return _TIME[0].today() + ahead
 
-    return Later
+    class LaterDate(datetime.date, metaclass=_OfDates):
+        @classmethod
+        def today(cls) -> Any:
+            return (_TIME[0].today() + ahead).date()
+
+    return {id(datetime.datetime): LaterTime, id(datetime.date): LaterDate}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from graphsafe.capture.child.lines.kernel_settings import settings_for
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_valueless, is_written, memory_key, tensors_in
 
@@ -25,7 +26,8 @@ class Operation:
 
     name: str
     numbers: tuple[str, ...]
-    "Python numbers, text, and the values of host tensors with one element."
+    """Python numbers, text, the values of host tensors with one element, and the settings by which PyTorch chooses the
+    kernel."""
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
     "For a tensor over memory from before the steps: its path, and its offset in that memory."
@@ -96,7 +98,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
             with torch._C.DisableTorchFunction():
                 seen.on_device = any(self._on_device(tensor) for tensor in tensors_in(result))
         if seen.on_device:
-            self._sink(Operation(name, tuple(seen.numbers), tuple(seen.shapes), tuple(seen.memory)))
+            self._sink(Operation(name, (*seen.numbers, *settings_for(name)), tuple(seen.shapes), tuple(seen.memory)))
             if isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
                 self._note_written(func, args, kwargs or {})
         return result

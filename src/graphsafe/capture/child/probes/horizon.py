@@ -17,7 +17,7 @@ import torch
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
 from graphsafe.capture.child.session import Session
-from graphsafe.capture.child.state import copies_of, generators_of, reach_of, with_objects
+from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
@@ -55,10 +55,17 @@ class _Ahead:
     def __init__(self, session: Session, left_out: Callable[[], bool]) -> None:
         self._session = session
         self._left_out = left_out
-        tensors = reach_of(session.subject).tensors
+        reach = reach_of(session.subject)
+        cached = {
+            f"{path}[{at}]": tensor
+            for path, (cache, _) in reach.caches.items()
+            for at, tensor in enumerate(tensors_kept_by(cache))
+        }
         with outside_modes():
-            self._alive = {path: one.detach() for path, one in tensors.items() if session.device.is_on_device(one)}
-            self._lasting = _addresses(self._alive)
+            self._alive = self._on_device(reach.tensors)
+            self._cached = self._on_device(cached)
+            "These are kept alive, so that no other tensor gets their addresses."
+            self._lasting = _addresses({**self._cached, **self._alive})
         self._expected: list[tuple[Operation, Place]] = []
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed between the first steps."
@@ -71,6 +78,10 @@ class _Ahead:
         "Host memory, and the values that it gets before a step."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
+
+    def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        device = self._session.device
+        return {path: one.detach() for path, one in tensors.items() if device.is_on_device(one)}
 
     def run(self) -> Horizon:
         session = self._session

@@ -5,7 +5,14 @@ Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, 
 inner tensors of a wrapper subclass are read by `__tensor_flatten__`.
 """
 
-from graphsafe.capture.child.state.containers import MISSING, StateError, held_at, put_at, put_back_host
+from graphsafe.capture.child.state.containers import (
+    MISSING,
+    StateError,
+    held_at,
+    put_at,
+    put_back_host,
+    tensors_kept_by,
+)
 from graphsafe.capture.child.state.inputs import inputs_of, numbers_of, with_objects
 from graphsafe.capture.child.state.reach import HostValue, Reach
 from graphsafe.capture.child.state.reachable import (
@@ -37,6 +44,7 @@ __all__ = [
     "reach_of",
     "reach_with_refresh",
     "seed_generators",
+    "tensors_kept_by",
     "walk",
     "with_objects",
 ]

@@ -9,6 +9,7 @@ import itertools
 import types
 from array import array
 from collections import OrderedDict, deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +110,24 @@ _CELL: Any = types.CellType.cell_contents
 def cell_slot(cell: types.CellType) -> Slot:
     """Return the place in a closure's cell."""
     return Slot(cell, _CELL)
+
+
+def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors that a `functools.lru_cache` keeps, also in tuples, lists and dicts."""
+    # Python gives no other way to the results than the one by which it collects garbage.
+    waiting = gc.get_referents(cache)
+    seen: set[int] = set()
+    while waiting:
+        item = waiting.pop()
+        if id(item) in seen or item is vars(cache):
+            continue
+        seen.add(id(item))
+        if issubclass(type(item), torch.Tensor):
+            yield item
+        elif type(item) is dict:
+            waiting += item.values()
+        elif type(item) in (tuple, list):
+            waiting += item
 
 
 def contents(container: Any) -> Any:
