@@ -1,4 +1,4 @@
-"""Values of which no class and no call tells: their annotation, the operations on them and their use show what they are."""
+"""Values that no class and no call describes: an annotation, an operation or a use shows what they are."""
 
 from __future__ import annotations
 

@@ -210,7 +210,8 @@ def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Va
 
 
 def _takes_tensors(frame: Frame, target: ast.Subscript, value: Value) -> bool:
-    """Return whether `owner[index] = value` is surely a store into a tensor: index and value are, and index is no key."""
+    """Return whether `owner[index] = value` stores into a tensor: index and value are tensors, and the index is no
+    key."""
     stored, certain = as_tensor(value)
     if stored is None or stored.where == "host" or not (certain and stored.certain):
         return False
