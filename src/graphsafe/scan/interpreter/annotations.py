@@ -167,7 +167,7 @@ def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
 
 
 def _aliased(engine: Engine, path: str, name: str) -> Value:
-    """Return the value that an alias such as `Name = list[Tensor] | None` promises.
+    """Return the value that an alias such as `Name = list[Tensor] | None` or `Name = torch.Tensor` promises.
 
     A recursive alias promises nothing.
     """
@@ -177,7 +177,7 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
         return UNKNOWN
     statement = engine.project.statement(path, *bindings[-1])
     value = getattr(statement, "value", None)
-    if isinstance(value, (ast.Subscript, ast.BinOp)):
+    if isinstance(value, (ast.Subscript, ast.BinOp, ast.Attribute, ast.Name)):
         return annotated(engine, file, value)
     return UNKNOWN
 

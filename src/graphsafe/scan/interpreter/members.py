@@ -51,6 +51,7 @@ _PARAM_GROUPS = held_in(
     of_elements("list", Dict((("params", of_elements("list", Tensor(dtype="float"))),), UNKNOWN)), PARAM_GROUPS
 )
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
+_MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
 "Modules whose `bias` is a flag: their parameters have a layer's number in the name."
 
@@ -235,7 +236,7 @@ def _of_runtime_object(owner: RuntimeObject, name: str) -> Value:
     if name == "device":
         return DeviceValue("device")
     if owner.kind == "library" and (owner.detail or "").startswith("torch.distributions."):
-        return Unknown(device=True)
+        return Tensor(where="any", dtype="float") if name in _MOMENTS else Unknown(device=True)
     return UNKNOWN
 
 
@@ -262,6 +263,8 @@ def _of_unknown(owner: Unknown, name: str) -> Value:
         return ON_CUDA
     if name == "ndim":
         return NUMBER
+    if name == "stddev":
+        return Tensor(where="any", dtype="float", step=owner.step)  # only distributions have one
     if name == PARAM_GROUPS:
         return _PARAM_GROUPS
     if name == "grad" and not owner.host:

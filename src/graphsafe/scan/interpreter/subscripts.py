@@ -92,8 +92,10 @@ def _item(owner: Sequence, index: Value) -> Value:
 
 
 def _item_of_unknown(frame: Frame, node: ast.Subscript, owner: Unknown, index: Value) -> Value:
-    tensor, _ = index_tensor(index)
-    if owner.device and tensor is not None and tensor.dtype == "bool" and tensor.where != "host":
+    tensor, certain = index_tensor(index)
+    is_mask = tensor is not None and tensor.dtype == "bool" and tensor.where != "host"
+    # Nothing but a tensor takes a mask of the device.
+    if tensor is not None and is_mask and (owner.device or (certain and tensor.certain)):
         frame.emit("Extent", "mask", node, value=describe(tensor))
     elif owner.device:
         emit_mask_by_name(frame, node, node.slice, index)
@@ -187,6 +189,8 @@ def _load_tensor(frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
 def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST) -> bool:
     """Emit the effects of `owner[…] = value` on a tensor; return False if `owner` is not a tensor."""
     tensor, certain = as_tensor(owner)
+    if type(owner) is Unknown and _takes_tensors(frame, target, value):
+        tensor, certain = Tensor(where="any", step=owner.step), True
     if tensor is None:
         return False
     frame.use_number(value, "operand", node)
@@ -203,6 +207,16 @@ def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Va
     else:
         _store_by_index(frame, target, index, value, node, confidence)
     return True
+
+
+def _takes_tensors(frame: Frame, target: ast.Subscript, value: Value) -> bool:
+    """Return whether `owner[index] = value` stores into a tensor: index and value are tensors, and the index is no
+    key."""
+    stored, certain = as_tensor(value)
+    if stored is None or stored.where == "host" or not (certain and stored.certain):
+        return False
+    index, certain = as_tensor(frame.evaluate_quietly(target.slice))
+    return index is not None and certain and index.certain and (index.ndim is None or index.ndim > 0)
 
 
 def _store_on_host(frame: Frame, target: ast.Subscript, value: Value, node: ast.AST) -> None:

@@ -113,7 +113,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
         item = join_all(values.positional)
         several = True
         # One operand that is surely a tensor is enough: `max(self.worst, x.amax())`, where `self.worst` begins as 0.0.
-        known = next((value for value in values.positional if type(value) is Tensor and value.where == "device"), item)
+        known = next((value for value in values.positional if type(value) is Tensor and value.where != "host"), item)
     else:
         item = known = element_of(values)
         several = type(values) is not Sequence or values.items is None or len(values.items) > 1 or how in ("any", "all")

@@ -250,7 +250,7 @@ class _Called:
 
     def _confidence(self, hit: Hit) -> Confidence:
         effect = hit.effect
-        if not hit.certain or self._is_guessed():
+        if not (hit.certain or self._copies_unknown(effect)) or self._is_guessed():
             return "possible"
         if effect.how in SIZE_READS:
             sizes = [tensor for tensor in self.tensors if tensor is not self._receiver]
@@ -264,6 +264,13 @@ class _Called:
             is_given = may_be_none(self._arguments.keywords.get("generator", NONE)) is False
             return "likely" if is_given else "possible"
         return "likely"
+
+    def _copies_unknown(self, effect: Effect) -> bool:
+        """Return whether `torch.tensor(value, device=…)` is given a value that nothing is known of.
+
+        It warns if it is given a tensor, so that code gives it numbers, lists and arrays, and it copies all of these.
+        """
+        return effect.how == "literal" and self._op.copies_values and type(next(iter(self._values), None)) is Unknown
 
     def _is_guessed(self) -> bool:
         """Return whether it is only a guess that the subject is a tensor, or that it lies on the device."""
@@ -351,11 +358,12 @@ class _Called:
 
     def _ndim_of_size(self) -> int | None:
         size = self._arguments.keywords.get("size")
-        sizes = self._values if size is None else [size]
+        sizes = self._arguments.positional if size is None else (size,)
         listed = next((value for value in sizes if type(value) is Sequence), None)
         if listed is not None:
             return len(listed.items) if listed.items is not None else None
-        spread = "size*" in self._op.params and len(sizes) > 0 and all(type(value) is Number for value in sizes)
+        spread = "size*" in self._op.params and len(sizes) > 0 and not self._arguments.open
+        spread = spread and all(type(value) is Number for value in sizes)
         return len(sizes) if spread else None
 
 

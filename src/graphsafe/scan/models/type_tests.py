@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphsafe.scan.domain.values import NoneValue, Number, Tensor, Union, Unknown, Value
+from graphsafe.scan.domain.values import Array, NoneValue, Number, Tensor, Union, Unknown, Value
 from graphsafe.scan.symbols.index import dotted
 
 
@@ -22,11 +22,19 @@ def is_a(value: Value, wanted: set[str]) -> bool | None:
         return value.type in wanted if value.type is not None and wanted <= {"int", "float", "bool", "str"} else None
     if type(value) is NoneValue:
         return False
+    if type(value) is Array:
+        return True if "ndarray" in wanted else False if "Tensor" in wanted else None
     kinds = {"Sequence": {"list", "tuple", "Sequence", "Iterable"}, "Dict": {"dict", "Mapping"}}.get(
         type(value).__name__
     )
     if kinds is not None:
-        return True if kinds & wanted else False if wanted <= {"Tensor", "int", "float", "str", "bool"} else None
+        return (
+            True
+            if kinds & wanted
+            else False
+            if wanted <= {"Tensor", "ndarray", "int", "float", "str", "bool"}
+            else None
+        )
     return None
 
 

@@ -331,8 +331,8 @@ def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arg
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
-        # A registered tensor moves with its module, and the module is on the device when it steps.
-        value = replace(tensor, where="device", literal=False, fresh=False, maybe_host=False)
+        # A module registers tensors only. They move with it, and it is on the device when it steps.
+        value = replace(tensor, where="device", literal=False, fresh=False, certain=True, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()
     frame.attributes.record(receiver.ref, name.const, value)

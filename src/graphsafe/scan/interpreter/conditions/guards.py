@@ -9,6 +9,7 @@ from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.frozen import dataclass, replace
 from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import (
+    ARRAY,
     NONE,
     ClassValue,
     DeviceValue,
@@ -292,6 +293,8 @@ def _narrow_call(frame: Frame, env: dict[str, Value], test: ast.Call, branch: bo
         if type(value) is Unknown:
             if branch and wanted == {"Tensor"}:
                 return Tensor(where="any", step=value.step)
+            if branch and wanted == {"ndarray"}:
+                return ARRAY
             if branch and wanted and wanted <= {"int", "float", "bool", "str"}:
                 return Number()
             return value

@@ -1,0 +1,98 @@
+"""Values that no class and no call describes: an annotation, an operation or a use shows what they are."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from .conftest import Scan
+
+MODULE = """\
+from typing import TypeAlias, TypedDict
+
+import numpy as np
+import torch
+from torch import nn
+
+Scores: TypeAlias = torch.Tensor
+Ranks = Scores
+
+class Batch(TypedDict):
+    scores: Ranks
+
+class Net(nn.Module):
+    def __init__(self, source, scale):
+        super().__init__()
+        self.source = source
+        self.scale = scale
+        heads, tails = source.pairs.t()
+        self.register_buffer("tails", tails)
+
+    def forward(self, x: torch.Tensor, extra=None, batch: Batch = None):
+{step}
+"""
+
+
+def module(step: str) -> str:
+    """Return a module whose step consists of these statements."""
+    return MODULE.format(step=textwrap.indent(textwrap.dedent(step), " " * 8))
+
+
+@pytest.mark.parametrize(
+    ("before", "line", "code"),
+    [
+        ("", "eye = torch.eye(3).type(x.type())", "GS304"),
+        ("kind = x.type()", "eye = torch.eye(3).type(kind)", "GS304"),
+        ("", "scale = torch.tensor(self.scale, device=x.device)", "GS301"),
+        ("", "count = max(x.max() + 1, extra)", "GS102"),
+        ("", "last = self.tails.max().item()", "GS101"),
+        ("", "spread = self.source.dist(1).stddev.mean().item()", "GS101"),
+        ("dist = torch.distributions.Normal(x, 1, validate_args=False)", "middle = dist.mean.sum().item()", "GS101"),
+        ("", "best = batch['scores'].max().item()", "GS101"),
+        ("", "kept = self.source.rows[x > 0]", "GS202"),
+        ("rows = self.source.rows\nidx = torch.nonzero(torch.zeros(8))", "rows[idx] = x", "GS302"),
+        ("if not isinstance(extra, np.ndarray): return x", "extra = torch.as_tensor(extra, device=x.device)", "GS301"),
+    ],
+)
+def test_use_shows_the_value(scan: Scan, before: str, line: str, code: str) -> None:
+    assert scan(module(f"{before}\n{line}")) == [(code, line)]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "kind = x.type(torch.float16).sum()\nsame = x.type(kind.type())",
+        "eye = torch.eye(3, device=x.device).type(x.type())",
+        "scale = torch.as_tensor(self.scale, device=x.device)",
+        "scale = torch.tensor(self.scale)",
+        "count = max(len(x), extra)",
+        "rows = self.source.rows\nrows['x'] = x\nrows[3] = x\nrows[x.sum()] = x",
+        "kept = self.source.rows[self.source.which]",
+    ],
+)
+def test_nothing_is_guessed(scan: Scan, step: str) -> None:
+    assert scan(module(step)) == []
+
+
+def test_an_array_beside_a_dict(scan: Scan) -> None:
+    text = """\
+    import numpy as np
+
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor, rows: np.ndarray | dict[str, np.ndarray]):
+            if isinstance(rows, np.ndarray):
+                return torch.as_tensor(rows, device=x.device) + x
+            return {key: len(row) for key, row in rows.items()}
+    """
+    assert [code for code, _ in scan(text)] == ["GS301"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "codes"),
+    [("view(-1)", []), ("view(-1, 4)", ["GS302"]), ("reshape(-1)", []), ("expand(2, 8)", ["GS302"]), ("repeat(2)", [])],
+)
+def test_sizes_tell_how_many_dimensions_there_are(scan: Scan, shape: str, codes: list[str]) -> None:
+    """A number of the host is no copy as an index, a row is."""
+    loop = f"for row in torch.zeros(8, dtype=torch.long).{shape}:\n    x = x + x[row]"
+    assert [code for code, _ in scan(module(loop))] == codes
