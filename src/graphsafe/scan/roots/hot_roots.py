@@ -55,6 +55,8 @@ _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data")
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Names of files that test modules, or make other formats of them."
 FORWARD = "forward of a torch module"
+BY_LIBRARY = "a method that another library calls in every step"
+"The reason for hooks of trainers, calculators and environments: a graph does not hold their work."
 COLD_PATHS = "cold-paths names it"
 HOT_PATH = "named in hot-paths"
 HOT_PATH_AROUND = "named in hot-paths, around graphs"
@@ -180,9 +182,17 @@ def roots_of(
         if why := paths.hot_because(file.path, file.module, facts):
             yield ref, receiver, why
         elif region := _region_of_entry_point(engine, ref, facts.name, entry_points, methods):
-            yield ref, receiver, ENTRY_POINT if region == "captured" else AROUND_GRAPHS
+            yield ref, receiver, ENTRY_POINT if region == "captured" else _reason_around(engine, ref)
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, f"{COMPILED} that captures"
+
+
+def _reason_around(engine: Engine, ref: str) -> str:
+    """Return why a method around graphs is hot: a base outside the project and torch may have the library's caller."""
+    owner = ref.rpartition(".")[0]
+    bases = engine.project.mro(owner)[1:] if owner.partition("::")[2] else ()
+    others = (base for base in bases if "::" not in base and "." in base)
+    return AROUND_GRAPHS if all(base.startswith(("torch.", "abc.", "typing.")) for base in others) else BY_LIBRARY
 
 
 def _region_of_entry_point(
@@ -196,8 +206,13 @@ def _region_of_entry_point(
     name = qualified.rpartition(".")[2]
     if name in entry_points:
         return entry_points[name]
+    owner, bases = ref.rpartition(".")[0], [qualified]
+    if name in methods and owner.partition("::")[2]:
+        bases += [re.split(r"::|\.", base)[-1] + f".{name}" for base in engine.project.mro(owner)[1:]]
     for pattern, parameter, entry in methods.get(name, ()):
-        if fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref)):
+        if any(fnmatchcase(base, pattern) for base in bases) and (
+            not parameter or parameter in _parameters(engine, ref)
+        ):
             return entry_points[entry]
     return None
 
