@@ -19,6 +19,8 @@ _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
 "Names of what a test of a loop compares with: `step - last >= config.interval`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
 "Names of what counts steps: `self.step % 100 == 0`, `batch_idx == 0`."
+_ROUND = re.compile(r"^(i|t|it|idx|token)$")
+"Names of what counts the rounds of a loop: `token == 0`."
 _LONG = 10
 "The least interval of something that is done from time to time."
 _CALLED_SELDOM = re.compile(
@@ -38,10 +40,19 @@ def asks_remainder(test: ast.expr) -> bool:
     """Return whether a test is `step % 100 == 0`, perhaps with more conditions, so that few iterations of a loop pass
     the test."""
     return asks_by_name(test) or any(
-        (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
+        _is_first(inner, _ROUND)
+        or (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
         or (isinstance(inner, ast.Compare) and any(map(_is_interval, inner.comparators)))
         for inner in ast.walk(test)
     )
+
+
+def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
+    """Return whether an expression is `step == 0` for a counter of such a name."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
+        return False
+    name = (dotted(node.left) or "").rpartition(".")[2]
+    return counter.search(name) is not None and ast.unparse(node.comparators[0]) == "0"
 
 
 def _is_interval(node: ast.expr) -> bool:
@@ -70,9 +81,8 @@ def asks_by_name(test: ast.expr) -> bool:
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
-    if isinstance(test, ast.Compare) and isinstance(test.left, (ast.Name, ast.Attribute)):
-        first = isinstance(test.ops[0], ast.Eq) and ast.unparse(test.comparators[0]) == "0"
-        return first and _COUNTER.search((dotted(test.left) or "").rpartition(".")[2]) is not None
+    if _is_first(test, _COUNTER):
+        return True
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
         names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
         interval = test.left.right
