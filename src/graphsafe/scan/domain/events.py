@@ -15,10 +15,11 @@ Alloc       factory, like, new, clone, growing, appended, pinned
 Rng         private-generator, reseed, state, host-random
 StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
             swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
-            same-inputs, captured-again
+            same-inputs, captured-again, made-late, discarded
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
             partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed, counted,
-            begun-in-capture, key-lacks, made-twice, refilled, read-early, optimizer, declared
+            begun-in-capture, key-lacks, made-twice, refilled, read-early, given-early,
+            optimizer, declared
 Call        the pattern, from a rule's `call`, that the called name matches
 """
 
@@ -46,10 +47,10 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
-        "captured-again",
+        "captured-again made-late discarded",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
-        "key-lacks made-twice refilled read-early optimizer declared over-declared under-declared "
+        "key-lacks made-twice refilled read-early given-early optimizer declared over-declared under-declared "
         "buckets departed",  # buckets, departed: capture alone
     }.items()
 }

@@ -67,6 +67,8 @@ def lines(found: Tables) -> Iterator[Line]:
             if stream is None:
                 continue
             copies = _copies(block, stored_names(node for _, node in own_nodes(function)))
+            if not order.stops and not _among(stream, order.waiting | order.handed):
+                yield from (Line(name, "given-early", call, ast.unparse(call)) for call in _given(block, function))
             if not _among(stream, order.waiting):
                 yield from (Line(name, "refilled", call, ast.unparse(call.func)) for call in copies)
             elif replays and not order.is_followed(stream):
@@ -152,6 +154,25 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
         if isinstance(call, ast.Call) and call.args and (dotted(call.func) or "").endswith("cuda.stream"):
             return _named(call.args[0], name, function)
     return None
+
+
+def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
+    """Yield the copies of a function's parameters, in a block that also replays, if the function has the stream itself.
+
+    A caller that knows nothing of the stream makes the values on another one.
+    """
+    parameters = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)} - {"self"}
+    calls = [*inside(block, ast.Call)]
+    entered = block.items if isinstance(block, ast.With) else []
+    if not any(map(is_plain_replay, calls)) or any(_roots(item.context_expr) & parameters for item in entered):
+        return
+    for call in calls:
+        if called_name(call) == "copy_" and call.args and place(call.args[0]) in parameters:
+            yield call
+
+
+def _roots(node: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def _copies(block: ast.AST, made: set[str]) -> Iterator[ast.Call]:

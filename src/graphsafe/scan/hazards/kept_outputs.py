@@ -188,11 +188,11 @@ def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         name = _end(place(node.targets[0]) or "")
         own = any(_end(function) == name for function, _, _ in found.functions)
         # `step = torch.compile(step, …)` means the function of that name.
-        if name and _makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
+        if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
             yield f"{_GRAPHED}{name}", node.value
 
 
-def _makes_graphs(call: ast.Call) -> bool:
+def makes_graphs(call: ast.Call) -> bool:
     name = dotted(call.func) or ""
     if name.endswith("make_graphed_callables"):
         return True

@@ -45,6 +45,8 @@ from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
 _WARM = re.compile("warm", re.I)
+_NUMBER = re.compile(r"(Optional\[)?(int|float|bool)\]?( \| None)?")
+"The annotation of a parameter that takes a number."
 
 
 def events(
@@ -137,7 +139,10 @@ class _Site:
         loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
         self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
         made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
+        annotated = [one for one in ast.walk(function.args) if isinstance(one, ast.arg) and one.annotation is not None]
+        given = {one.arg for one in annotated if _NUMBER.fullmatch(ast.unparse(one.annotation or one))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
+        self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
 
     def events(self) -> Iterator[Event]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.domain.values import RuntimeObject, Value, without_none
+from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import captures_in
+from graphsafe.scan.hazards.graph_syntax import captures_in, own_nodes
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 
@@ -20,8 +20,11 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    # A stream is often made only where CUDA is available.
-    stream = without_none(frame.evaluate_quietly(argument))
+    # A stream is often made only where CUDA is available. An annotation of its attribute tells less than the line that
+    # makes it.
+    streams = options(frame.evaluate_quietly(argument))
+    known = [one for one in streams if not (type(one) is RuntimeObject and one.kind == "stream" and one.detail is None)]
+    stream = known[0] if len(known) == 1 else next(iter(streams), NONE)
     if type(stream) is not RuntimeObject or stream.kind != "stream":
         return
     if stream.detail == "default":
@@ -31,7 +34,14 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         return
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument)
-        if not side.is_captures_own(frame) and not (side.is_forked() and side.is_joined()):
+        if side.is_captures_own(frame):
+            return
+        if side.is_forked() and side.is_joined():
+            for made, name in side.made_after_fork():
+                tensor, certain = as_tensor(frame.env.get(name, NONE))
+                if tensor is not None and certain and tensor.fresh and tensor.where != "host":
+                    frame.emit("StreamOp", "made-late", made)
+        else:
             confidence: Confidence = "possible" if _waits_elsewhere(frame, frame.node, argument) else "likely"
             frame.emit("StreamOp", "unjoined", expression, confidence)
 
@@ -115,6 +125,27 @@ class _Side:
         own = any(name in WAITS and self._text(receiver) == self._stream for name, receiver in _methods(self._before))
         return own or self._handed_over(self._before) or any(name in WAITS for name, _ in _methods(self._inside))
 
+    def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
+        """Yield the assignments, with their names, of values that the block reads and that are made on the step's
+        stream after the point for which the side stream waits."""
+        order = [(call, name) for call in self._before if (name := _method_of(call, self._stream, self._text)) in WAITS]
+        if any(name in WAITS for name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
+            return
+        points = [self._recorded_at(call) if name == "wait_event" else call.lineno for call, name in order]
+        read = {one.id for one in ast.walk(self._block) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
+        for node in own_nodes(self._function) if points else ():
+            made = node[1]
+            if isinstance(made, ast.Assign) and max(points) < made.lineno < self._block.lineno:
+                for target in made.targets:
+                    if isinstance(target, ast.Name) and target.id in read and isinstance(made.value, ast.Call):
+                        yield made, target.id
+
+    def _recorded_at(self, wait: ast.Call) -> int:
+        """Return the last line before a wait that records the event, or the wait's own line if none does."""
+        event = self._text(wait.args[0])
+        lines = [call.lineno for call in self._before if _method_of(call, event, self._text) in RECORDS]
+        return max((line for line in lines if line < wait.lineno), default=wait.lineno)
+
     def is_joined(self) -> bool:
         """Return whether something waits for the side stream afterwards, or an event is recorded on it that others can
         wait for."""
@@ -167,6 +198,12 @@ class _Side:
                 break
             text = self._aliases[text]
         return text
+
+
+def _method_of(call: ast.Call, receiver: str, text: Callable[[ast.expr], str]) -> str:
+    """Return the method that a call calls on a receiver, or nothing."""
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) and text(function.value) == receiver else ""
 
 
 def _methods(calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:

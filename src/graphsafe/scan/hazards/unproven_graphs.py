@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place, with_statements
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.hazards.kept_outputs import makes_graphs
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted
 
@@ -22,6 +23,8 @@ def lines(found: Tables) -> Iterator[tuple[str, str, ast.expr]]:
     for name, function, _ in found.functions:
         for item in _never_replayed(function):
             yield name, "never-replayed", item
+        for call in _discarded(function):
+            yield name, "discarded", call
     for table in found.all:
         for name in sorted(table.capturing & table.replaying):
             if TEST.search(name):
@@ -50,6 +53,15 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
         if isinstance(graph, ast.Name) and graph.id in made:
             named = [node for node in inside(function, ast.Name) if node.id == graph.id]
             if sum(isinstance(node.ctx, ast.Load) for node in named) == 1:
+                yield call
+
+
+def _discarded(function: Function) -> Iterator[ast.Call]:
+    """Yield the calls that make a graphed callable which a statement drops."""
+    for _, node in own_nodes(function):
+        value = node.value if isinstance(node, ast.Expr) else None
+        for call in value.elts if isinstance(value, ast.Tuple) else [value]:
+            if isinstance(call, ast.Call) and makes_graphs(call):
                 yield call
 
 

@@ -341,7 +341,7 @@ class _Words(dict[str, str]):
 def _needs_replay(event: Event) -> bool:
     """Return whether an event is a fault only inside a graph, so that in host code around graphs its confidence is at
     most `possible`."""
-    if event.how in ("input-rebound", "output-kept", "refilled", "read-early"):
+    if event.how in ("input-rebound", "output-kept", "refilled", "read-early", "given-early"):
         return False
     return event.kind in ("AttrWrite", "Rng") or event.how in (
         "appended",

@@ -22,7 +22,7 @@ from graphsafe.scan.roots.assumed_roots import (
     UNCALLED,
     WAY,
 )
-from graphsafe.scan.roots.hot_roots import FORWARD, HOT_PATH_AROUND
+from graphsafe.scan.roots.hot_roots import BY_LIBRARY, FORWARD, HOT_PATH_AROUND
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
@@ -66,7 +66,7 @@ class Regions:
             if ref not in replaying
             # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
             # class may be a module or the engine around a module. Metrics are updated after a step.
-            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP)
+            and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
             and not (why == PUBLIC and self._package(ref) in with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
             and not (why == CALLABLE and _GENERATORS.search(ref))

@@ -55,6 +55,8 @@ _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data")
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Names of files that test modules, or make other formats of them."
 FORWARD = "forward of a torch module"
+BY_LIBRARY = "a method that a base calls in every step, around graphs"
+"The reason for hooks of trainers and environments."
 COLD_PATHS = "cold-paths names it"
 HOT_PATH = "named in hot-paths"
 HOT_PATH_AROUND = "named in hot-paths, around graphs"
@@ -177,28 +179,32 @@ def roots_of(
         receiver = Instance(f"{file.path}::{facts.owner}", declared=True) if facts.owner is not None else None
         if paths.is_cold(file.path, file.module, facts):
             continue
-        if why := paths.hot_because(file.path, file.module, facts):
+        if (why := paths.hot_because(file.path, file.module, facts)) or (
+            why := _entered_because(engine, ref, facts.name, entry_points, methods)
+        ):
             yield ref, receiver, why
-        elif region := _region_of_entry_point(engine, ref, facts.name, entry_points, methods):
-            yield ref, receiver, ENTRY_POINT if region == "captured" else AROUND_GRAPHS
         elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
             yield ref, receiver, f"{COMPILED} that captures"
 
 
-def _region_of_entry_point(
+def _entered_because(
     engine: Engine,
     ref: str,
     qualified: str,
     entry_points: Mapping[str, Region],
     methods: Mapping[str, Seq[tuple[str, str, str]]],
-) -> Region | None:
-    """Return the region of an entry point, or None for another function."""
-    name = qualified.rpartition(".")[2]
-    if name in entry_points:
-        return entry_points[name]
-    for pattern, parameter, entry in methods.get(name, ()):
-        if fnmatchcase(qualified, pattern) and (not parameter or parameter in _parameters(engine, ref)):
-            return entry_points[entry]
+) -> str | None:
+    """Return why an entry point is hot, by its name or by that of a base's method, or None for another function."""
+    owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
+    entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
+    bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
+    inherited = [f"{re.split(r'::|[.]', base)[-1]}.{name}" for base in bases]
+    for pattern, parameter, entry in entries:
+        is_own = name == pattern or fnmatchcase(qualified, pattern)
+        if not is_own and not any(fnmatchcase(one, pattern) for one in inherited):
+            continue
+        if not parameter or parameter in _parameters(engine, ref):
+            return ENTRY_POINT if entry_points[entry] == "captured" else AROUND_GRAPHS if is_own else BY_LIBRARY
     return None
 
 

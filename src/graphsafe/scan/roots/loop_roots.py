@@ -208,11 +208,11 @@ def _names_length(text: str) -> bool:
 
 
 def _turning(body: Body) -> Iterator[int]:
-    """Yield the first lines of a function's `while` loops that are in no other loop."""
+    """Yield the first lines of the outer loops of a function that is told its length: `while`, and `for` over it."""
     waiting: list[ast.AST] = [*body.body]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.While):
+        if isinstance(node, ast.While) or (isinstance(node, ast.For) and _names_length(ast.unparse(node.iter))):
             yield node.lineno
         elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.For, ast.AsyncFor)):
             waiting += ast.iter_child_nodes(node)

@@ -20,6 +20,8 @@ _TABLE = re.compile(rb"\n[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{")
 _REGISTERING = re.compile(rb"\n@[\w.]*register")
 _DECORATOR = re.compile(rb"\n@(\w+)")
 _DEFINED = re.compile(rb"\ndef (\w+)")
+_PATCHES = re.compile(rb"\n[ \t]*([A-Za-z_]\w*)[\w.]*\.\w+ = ([A-Za-z_]\w*)(?=[ \t\r]*(?:\n|#|$))")
+"Matches a function that code puts in place of another one: `modeling_llama.apply_rotary_pos_emb = apply_rotary`."
 _FILLS = frozenset(("update", "append", "setdefault", "add"))
 
 
@@ -28,9 +30,16 @@ def may_register(data: bytes) -> bool:
     if b"torch" not in data:
         return False
     data = b"\n" + data
-    if _TABLE.search(data) is not None or _REGISTERING.search(data) is not None:
+    if _TABLE.search(data) is not None or _REGISTERING.search(data) is not None or any(_patched(data)):
         return True
     return not set(_DECORATOR.findall(data)).isdisjoint(_DEFINED.findall(data))
+
+
+def _patched(data: bytes) -> Iterator[tuple[str, str]]:
+    """Yield each function of a file's text that is assigned to an attribute, after the first name of its owner."""
+    defined = set(_DEFINED.findall(data))
+    found = _PATCHES.finditer(data) if defined else ()
+    return ((match[1].decode(), match[2].decode()) for match in found if match[2] in defined)
 
 
 def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
@@ -43,7 +52,12 @@ def operators_of(file: FileIndex, data: bytes) -> Iterator[str]:
 
 
 def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
-    """Yield the functions of a file that a decorator registers, or that are in a table at the file's module level."""
+    """Yield the functions of a file that a decorator registers, that are in a table at the file's module level, or that
+    take the place of a library's function."""
+    for owner, name in _patched(b"\n" + (project.files.data(file.path) or b"")):
+        binding = project.resolve(file, owner) if owner in file.imports and name in file.functions else None
+        if binding is not None and binding.kind == "lib" and not binding.name.startswith("torch."):
+            yield name
     for facts in file.functions.values():
         if facts.owner is None and any(_enters(project, file, decorator) for decorator in facts.decorators):
             yield facts.name

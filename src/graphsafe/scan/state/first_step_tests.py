@@ -17,8 +17,10 @@ _SELDOM = re.compile(
 "Names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
 "Names of what a test of a loop compares with: `step - last >= config.interval`."
-_COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter)(_|$)")
-"Names of what counts steps: `self.step % 100 == 0`."
+_COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
+"Names of what counts steps: `self.step % 100 == 0`, `batch_idx == 0`."
+_ROUND = re.compile(r"^(i|t|it|idx|token)$")
+"Names of what counts the rounds of a loop: `token == 0`."
 _LONG = 10
 "The least interval of something that is done from time to time."
 _CALLED_SELDOM = re.compile(
@@ -38,10 +40,19 @@ def asks_remainder(test: ast.expr) -> bool:
     """Return whether a test is `step % 100 == 0`, perhaps with more conditions, so that few iterations of a loop pass
     the test."""
     return asks_by_name(test) or any(
-        (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
+        _is_first(inner, _ROUND)
+        or (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
         or (isinstance(inner, ast.Compare) and any(map(_is_interval, inner.comparators)))
         for inner in ast.walk(test)
     )
+
+
+def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
+    """Return whether an expression is `step == 0` for a counter of such a name."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
+        return False
+    name = (dotted(node.left) or "").rpartition(".")[2]
+    return counter.search(name) is not None and ast.unparse(node.comparators[0]) == "0"
 
 
 def _is_interval(node: ast.expr) -> bool:
@@ -64,11 +75,14 @@ def asked_for_tensor(test: ast.expr) -> ast.expr | None:
 
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether a test asks, by its name, for a step that logs, saves or evaluates: `every_n_steps(state, 10)`."""
+    """Return whether a test asks, by its name, for a step that logs, saves or evaluates, or for the first one:
+    `every_n_steps(state, 10)`, `batch_idx == 0`."""
     if isinstance(test, ast.BoolOp):
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
+    if _is_first(test, _COUNTER):
+        return True
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
         names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
         interval = test.left.right
