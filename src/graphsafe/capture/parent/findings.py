@@ -216,8 +216,7 @@ class _Writer:
             code = "GS504" if wanted == "random" else "GS702"
             span = first.span if first.frames else None
             expr = None if first.frames else f"a value handed to {readable(first.op)}"
-            how = "departed" if first.frames else None
-            self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=how)
+            self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=None if expr else "departed")
 
     def horizon(self) -> None:
         """Add a finding if Python decides differently in a later step.
@@ -230,11 +229,8 @@ class _Writer:
         blamed = blamed_for(departure, self._told[Ran].host_calls, self._probes.state.changed or ())
         frames, here = blamed.frames or departure.frames or self._entry, what_departed(departure)
         if not blamed.is_told(frames, self.table.found):
-            # Without a line that changes state, the expression is the place where a later step differs.
-            how = None if blamed.frames or blamed.expr else "departed"
-            self.add(
-                blamed.code, frames, blamed.span, expr=blamed.expr, level="error", data=blamed.data, here=here, how=how
-            )
+            code, span, expr, how, data = blamed.code, blamed.span, blamed.expr, blamed.how, blamed.data
+            self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
         """Return whether the long run also found the tensor replaced, with the line that replaces it between

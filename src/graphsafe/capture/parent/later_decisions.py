@@ -34,6 +34,11 @@ class Blamed:
     expr: str | None
     data: Mapping[str, Any]
 
+    @property
+    def how(self) -> str | None:
+        """The word by which the rule tells that the line is only the place where a later step differs, or None."""
+        return None if self.frames or self.expr else "departed"
+
     def is_told(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
         """Return whether findings tell the cause: the line grows, or, if no change of the host is known, a value of the
         device decides on the host."""
