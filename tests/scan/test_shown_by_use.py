@@ -96,3 +96,12 @@ def test_sizes_tell_how_many_dimensions_there_are(scan: Scan, shape: str, codes:
     """A number of the host is no copy as an index, a row is."""
     loop = f"for row in torch.zeros(8, dtype=torch.long).{shape}:\n    x = x + x[row]"
     assert [code for code, _ in scan(module(loop))] == codes
+
+
+def test_a_list_of_tensors_does_not_decide_where_a_new_tensor_lies(scan: Scan) -> None:
+    """`torch.tensor([a, b])` reads each element and lies on the host; `torch.tensor(a)` lies beside `a`."""
+    ends = "ends = torch.tensor([row[0] for row in x])"
+    found = scan(module(f"{ends}\nreturn [row + int(end) for row, end in zip(x, ends)]"))
+    assert found == [("GS101", ends)]
+    found = scan(module("end = torch.tensor(x[0])\nreturn x + int(end)"))
+    assert ("GS101", "return x + int(end)") in found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -227,3 +228,24 @@ def test_zeros_of_a_backward_lie_on_the_device_under_another_mode_too(sim: SimDe
         with _PassesOn():
             (gradient,) = torch.autograd.grad(losses[losses > losses.mean()].mean(), weight)
         assert gradient.device.type == "cuda"
+
+
+def _coo(device: str) -> torch.Tensor:
+    return torch.sparse_coo_tensor(torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.ones(3), (3, 3), device=device)
+
+
+def _csr(device: str) -> torch.Tensor:
+    rows, columns = torch.tensor([0, 1, 2, 3]), torch.tensor([2, 0, 1])
+    return torch.sparse_csr_tensor(rows, columns, torch.ones(3), (3, 3), device=device)
+
+
+@pytest.mark.parametrize("make", [_coo, _csr], ids=["coo", "csr"])
+def test_a_sparse_tensor_of_host_tensors_lies_where_it_is_asked_for(
+    sim: SimDevice, make: Callable[[str], torch.Tensor]
+) -> None:
+    with sim.entered():
+        made = make("cuda:1")
+        product = made @ torch.ones(3, 2, device="cuda:1")
+        assert (made.device.index, product.device.index) == (1, 1)
+        assert make("cpu").device.type == "cpu"
+        assert product.cpu().tolist() == [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]

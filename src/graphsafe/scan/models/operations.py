@@ -155,8 +155,9 @@ class _Called:
         named = device_named(given)
         if named is not None:
             return "device" if named.where == "any" else named.where
-        if op.placement == "argument" and (not self.tensors or op.is_factory):
-            # A tensor among the sizes does not decide where the result is.
+        lists_values = bool(self._values) and type(self._values[0]) is Sequence
+        if op.placement == "argument" and (not self.tensors or op.is_factory or lists_values):
+            # A tensor among the sizes or the values does not decide where the result is.
             return self._default_placement()
         if self.tensors:
             return together(self.tensors)

@@ -265,6 +265,20 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
     return made.requires_grad_() if requires_grad else made
 
 
+def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Handle `torch.sparse_coo_tensor(indices, values, device=...)` and the like: tensors are copied to the device
+    before."""
+    device = kwargs.get("device") or placement.default_device()
+    place = HOST if device is None else placed(device)
+
+    def there(data: Any) -> Any:
+        return self.move(func, data, place) if isinstance(data, torch.Tensor) and played(data) != place else data
+
+    if place != HOST and any(isinstance(data, torch.Tensor) for data in args):
+        args, kwargs["device"] = [there(data) for data in args], CPU
+    return self.call(func, args, kwargs)
+
+
 def _numpy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     index = played(args[0])
     if index == HOST:
@@ -350,6 +364,10 @@ HANDLERS: dict[Any, Handler] = {
     torch.as_tensor: _literal,
     torch.asarray: _literal,
     torch.Tensor.new_tensor: _literal,
+    torch.sparse_coo_tensor: _sparse,
+    torch.sparse_csr_tensor: _sparse,
+    torch.sparse_csc_tensor: _sparse,
+    torch.sparse_compressed_tensor: _sparse,
     torch.Tensor.new: _from_legacy,
     torch.Tensor.numpy: _numpy,
     torch.Tensor.tolist: _tolist,
