@@ -100,7 +100,7 @@ def test_a_number_that_a_caller_gives_stays_that_of_the_capture(scan: Scan) -> N
     assert scan(source) == [("GS702", "self.limit = limit")]
 
 
-@pytest.mark.parametrize(("test", "found"), [("token == 0", False), ("token >= 0", True)])
+@pytest.mark.parametrize(("test", "found"), [("token == 0", False), ("token >= 0", True), ("acc_step == 0", True)])
 def test_the_first_round_of_a_loop_is_no_step(scan: Scan, test: str, found: bool) -> None:
     source = f"""
         class Speaker:

@@ -19,6 +19,8 @@ _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
 "Names of what a test of a loop compares with: `step - last >= config.interval`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
 "Names of what counts steps: `self.step % 100 == 0`, `batch_idx == 0`."
+_BEGINS_AGAIN = re.compile(r"acc|micro|sub")
+"Names of counters that return to 0, in every step of the optimizer: `acc_step == 0`."
 _ROUND = re.compile(r"^(i|t|it|idx|token)$")
 "Names of what counts the rounds of a loop: `token == 0`."
 _LONG = 10
@@ -52,7 +54,8 @@ def _is_first(node: ast.AST, counter: re.Pattern[str]) -> bool:
     if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Eq):
         return False
     name = (dotted(node.left) or "").rpartition(".")[2]
-    return counter.search(name) is not None and ast.unparse(node.comparators[0]) == "0"
+    counts = counter.search(name) is not None and _BEGINS_AGAIN.search(name) is None
+    return counts and ast.unparse(node.comparators[0]) == "0"
 
 
 def _is_interval(node: ast.expr) -> bool:
