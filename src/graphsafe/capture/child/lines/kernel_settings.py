@@ -8,39 +8,44 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 _PRODUCTS = re.compile(r"aten\.(_?addmm|addmv|addbmm|baddbmm|bmm|mm|mv|matmul|linear)\b")
 _CONVOLUTIONS = re.compile(r"aten\.(cudnn_)?_?(convolution|conv\d|thnn_conv|rnn|lstm|gru)|aten\._cudnn_rnn")
-_OF_PRODUCTS = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
-_OF_CONVOLUTIONS = ("enabled", "deterministic")
 
 
 def settings_for(operation: str) -> Iterator[str]:
     """Yield the settings, with their present values, by which the kernel of an operation is chosen."""
-    for name, read in _readers(operation):
-        yield f"{name}={read()}"
+    for setting in _settings(operation):
+        yield f"{setting}={_value(setting)}"
 
 
 @functools.cache
-def _readers(operation: str) -> tuple[tuple[str, Callable[[], Any]], ...]:
+def _settings(operation: str) -> tuple[str, ...]:
     if _PRODUCTS.match(operation):
-        return _all("torch.backends.cuda.matmul", torch.backends.cuda.matmul, _OF_PRODUCTS)
+        of_all = "torch.backends.cuda.matmul"
+        half = (f"{of_all}.allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16"))
+        return (_precision(of_all, of_all), *half)
     if _CONVOLUTIONS.match(operation):
-        return _all("torch.backends.cudnn", torch.backends.cudnn, _OF_CONVOLUTIONS)
+        of_all = "torch.backends.cudnn"
+        return (_precision(f"{of_all}.conv", of_all), f"{of_all}.enabled", f"{of_all}.deterministic")
     return ()
 
 
-def _all(path: str, backend: Any, names: tuple[str, ...]) -> tuple[tuple[str, Callable[[], Any]], ...]:
-    # From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which follows `allow_tf32` (torch 2.13).
-    of_float32 = getattr(backend, "conv", backend)
-    precision = "fp32_precision" if hasattr(of_float32, "fp32_precision") else "allow_tf32"
-    if precision == "allow_tf32":
-        of_float32 = backend
-    return (
-        (f"{path}.{precision}", functools.partial(getattr, of_float32, precision)),
-        *((f"{path}.{name}", functools.partial(getattr, backend, name)) for name in names),
-    )
+def _precision(own: str, of_all: str) -> str:
+    """Return the setting of float32.
+
+    From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which follows `allow_tf32` (torch 2.13).
+    """
+    try:
+        _value(f"{own}.fp32_precision")
+    except AttributeError:
+        return f"{of_all}.allow_tf32"
+    return f"{own}.fp32_precision"
+
+
+def _value(setting: str) -> Any:
+    return functools.reduce(getattr, setting.split(".")[1:], torch)
