@@ -228,12 +228,11 @@ def _memory(tensor: Tensor) -> Mapping[str, str]:
 
 def _type(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
     first = arguments.get(0, "dtype")
-    if first is None or type(first) is DeviceValue:
+    if first is None:
         # `a.type(b.type())`: the type names the device as well.
-        place = DeviceValue(tensor.where, maybe_host=tensor.maybe_host)
-        return (
-            place if type(first) is not DeviceValue else _moved(frame, node, replace(tensor, dtype=None), first, None)
-        )
+        return DeviceValue(tensor.where, maybe_host=tensor.maybe_host)
+    if type(first) is DeviceValue:
+        return _moved(frame, node, replace(tensor, dtype=None), first, None)
     name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
     if isinstance(name, str):
         # torch.FloatTensor is a type of the host, torch.cuda.FloatTensor one of the device.

@@ -28,13 +28,9 @@ def is_a(value: Value, wanted: set[str]) -> bool | None:
         type(value).__name__
     )
     if kinds is not None:
-        return (
-            True
-            if kinds & wanted
-            else False
-            if wanted <= {"Tensor", "ndarray", "int", "float", "str", "bool"}
-            else None
-        )
+        if kinds & wanted:
+            return True
+        return False if wanted <= {"Tensor", "ndarray", "int", "float", "str", "bool"} else None
     return None
 
 

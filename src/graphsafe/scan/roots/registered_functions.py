@@ -20,7 +20,7 @@ _TABLE = re.compile(rb"\n[A-Z][A-Z0-9_]*[^\n=]*=[ \t]*\{")
 _REGISTERING = re.compile(rb"\n@[\w.]*register")
 _DECORATOR = re.compile(rb"\n@(\w+)")
 _DEFINED = re.compile(rb"\ndef (\w+)")
-_PATCHES = re.compile(rb"\n[ \t]*([A-Za-z_]\w*)[\w.]*\.\w+ = ([A-Za-z_]\w*)(?=[ \t\r]*(?:\n|#|$))")
+_PATCHES = re.compile(rb"\n[ \t]*([A-Za-z_]\w*)(?:\.\w+)+ = ([A-Za-z_]\w*)(?=[ \t\r]*(?:\n|#|$))")
 "Matches a function that code puts in place of another one: `modeling_llama.apply_rotary_pos_emb = apply_rotary`."
 _FILLS = frozenset(("update", "append", "setdefault", "add"))
 
