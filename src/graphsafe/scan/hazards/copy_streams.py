@@ -21,6 +21,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.key_names import parameters
 from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
@@ -161,13 +162,13 @@ def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
 
     A caller that knows nothing of the stream makes the values on another one.
     """
-    parameters = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)} - {"self"}
+    given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]
     entered = block.items if isinstance(block, ast.With) else []
-    if not any(map(is_plain_replay, calls)) or any(_roots(item.context_expr) & parameters for item in entered):
+    if not any(map(is_plain_replay, calls)) or any(_roots(item.context_expr) & given for item in entered):
         return
     for call in calls:
-        if called_name(call) == "copy_" and call.args and place(call.args[0]) in parameters:
+        if called_name(call) == "copy_" and call.args and place(call.args[0]) in given:
             yield call
 
 

@@ -38,6 +38,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
+from graphsafe.scan.hazards.key_names import parameters
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
@@ -139,8 +140,8 @@ class _Site:
         loops = [node for node in self._own if isinstance(node, ast.For) and "." not in ast.unparse(node.iter)]
         self._items = {name.id for loop in loops for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
         made = [pair for node in self._own if isinstance(node, ast.Assign) for pair in bindings(node)]
-        annotated = [one for one in ast.walk(function.args) if isinstance(one, ast.arg) and one.annotation is not None]
-        given = {one.arg for one in annotated if _NUMBER.fullmatch(ast.unparse(one.annotation or one))}
+        annotated = [(one.arg, one.annotation) for one in parameters(function) if one.annotation is not None]
+        given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
         self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
@@ -122,14 +122,14 @@ class _Side:
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or a call may make it
         wait."""
-        own = any(name in WAITS and self._text(receiver) == self._stream for name, receiver in _methods(self._before))
-        return own or self._handed_over(self._before) or any(name in WAITS for name, _ in _methods(self._inside))
+        own = any(self._calls(WAITS, self._stream))
+        return own or self._handed_over(self._before) or any(name in WAITS for _, name, _ in _methods(self._inside))
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
         """Yield the assignments, with their names, of values that the block reads and that are made on the step's
         stream after the point for which the side stream waits."""
-        order = [(call, name) for call in self._before if (name := _method_of(call, self._stream, self._text)) in WAITS]
-        if any(name in WAITS for name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
+        order = [*self._calls(WAITS, self._stream)]
+        if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
         points = [self._recorded_at(call) if name == "wait_event" else call.lineno for call, name in order]
         read = {one.id for one in ast.walk(self._block) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)}
@@ -143,8 +143,14 @@ class _Side:
     def _recorded_at(self, wait: ast.Call) -> int:
         """Return the last line before a wait that records the event, or the wait's own line if none does."""
         event = self._text(wait.args[0])
-        lines = [call.lineno for call in self._before if _method_of(call, event, self._text) in RECORDS]
+        lines = (call.lineno for call, _ in self._calls(RECORDS, event))
         return max((line for line in lines if line < wait.lineno), default=wait.lineno)
+
+    def _calls(self, names: Container[str], receiver: str) -> Iterator[tuple[ast.Call, str]]:
+        """Yield the calls before the block of methods with these names, on this receiver."""
+        return (
+            (call, name) for call, name, on in _methods(self._before) if name in names and self._text(on) == receiver
+        )
 
     def is_joined(self) -> bool:
         """Return whether something waits for the side stream afterwards, or an event is recorded on it that others can
@@ -159,7 +165,7 @@ class _Side:
                 return True
         return self._handed_over(self._after) or any(
             name in RECORDS and self._text(event) not in early
-            for name, event in _methods([*self._inside, *self._after])
+            for _, name, event in _methods([*self._inside, *self._after])
         )
 
     def _recorded_early(self) -> Iterator[ast.expr]:
@@ -168,7 +174,7 @@ class _Side:
             call = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "record":
                 further = [inner for later in self._block.body[i + 1 :] for inner in ast.walk(later)]
-                names = {name for name, _ in _methods([inner for inner in further if isinstance(inner, ast.Call)])}
+                names = {name for _, name, _ in _methods([inner for inner in further if isinstance(inner, ast.Call)])}
                 if names - WAITS - RECORDS or any(isinstance(inner, ast.BinOp) for inner in further):
                     yield call.func.value
 
@@ -200,13 +206,8 @@ class _Side:
         return text
 
 
-def _method_of(call: ast.Call, receiver: str, text: Callable[[ast.expr], str]) -> str:
-    """Return the method that a call calls on a receiver, or nothing."""
-    function = call.func
-    return function.attr if isinstance(function, ast.Attribute) and text(function.value) == receiver else ""
-
-
-def _methods(calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:
+def _methods(calls: list[ast.Call]) -> Iterator[tuple[ast.Call, str, ast.expr]]:
+    """Yield the calls of methods, with the method's name and its receiver."""
     for call in calls:
         if isinstance(call.func, ast.Attribute):
-            yield call.func.attr, call.func.value
+            yield call, call.func.attr, call.func.value
