@@ -7,7 +7,7 @@ imports every other file indirectly, so only the nearest roots count.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os.path import commonpath
 
@@ -81,18 +81,19 @@ class _ImportGraph:
         followed only where few roots are near."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
-        level = {path: None for path in (*callers, *self._above(given)) if path not in seen}
+
+        def unseen(paths: Iterable[str]) -> list[str]:
+            return [path for path in dict.fromkeys(paths) if path not in seen]
+
+        level = unseen([*callers, *self._above(given)])
         while level and len(starts) < MAX_NEAREST:
-            seen.update(level)
+            seen.update(dict.fromkeys(level))
             rooted = {path for path in level if holds_root(self._sources[path])}
             starts += sorted(rooted, key=lambda path: (-len(commonpath([path, given[0]])), path))
-            level = self._unseen([path for path in level if path not in rooted], seen) or self._unseen(starts, seen)
+            level = unseen(self._above([path for path in level if path not in rooted])) or unseen(self._above(starts))
         scope = frozenset(seen).difference(starts[MAX_NEAREST:])
         between = sorted(scope.difference(given, starts))
         return ReadingPlan((*given, *starts[:MAX_NEAREST], *between), scope, False)
-
-    def _unseen(self, level: Sequence[str], seen: Container[str]) -> dict[str, None]:
-        return dict.fromkeys(path for path in self._above(level) if path not in seen)
 
     def _above(self, level: Sequence[str]) -> Iterator[str]:
         names = self._files.names
