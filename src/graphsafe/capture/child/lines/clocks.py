@@ -87,29 +87,21 @@ class _Calendar:
 
 
 _TIME = (datetime.datetime,)
-_DATE = (datetime.date,)
-"The true classes, inside tuples, so that these references are not replaced."
+"The true class, inside a tuple, so that this reference is not replaced."
 
 
-class _OfTimes(type):
-    """The class of a class that counts true times as its instances."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, _TIME[0])
-
-
-class _OfDates(type):
-    """The class of a class that counts true dates as its instances."""
+class _OfBase(type):
+    """The class of a class that counts the instances of its base as its own."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, _DATE[0])
+        return isinstance(instance, cls.__base__ or object)
 
 
 def _dates_ahead(seconds: float) -> dict[int, type]:
     """Return what replaces the classes `date` and `datetime`, by their ids."""
     ahead = datetime.timedelta(seconds=seconds)
 
-    class LaterTime(datetime.datetime, metaclass=_OfTimes):
+    class LaterTime(datetime.datetime, metaclass=_OfBase):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
             return _TIME[0].now(tz) + ahead
@@ -122,7 +114,7 @@ def _dates_ahead(seconds: float) -> dict[int, type]:
         def today(cls) -> Any:
             return _TIME[0].today() + ahead
 
-    class LaterDate(datetime.date, metaclass=_OfDates):
+    class LaterDate(datetime.date, metaclass=_OfBase):
         @classmethod
         def today(cls) -> Any:
             return (_TIME[0].today() + ahead).date()

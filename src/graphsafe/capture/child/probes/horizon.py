@@ -65,7 +65,7 @@ class _Ahead:
             self._alive = self._on_device(reach.tensors)
             self._cached = self._on_device(cached)
             "These are kept alive, so that no other tensor gets their addresses."
-            self._lasting = _addresses({**self._cached, **self._alive})
+            self._lasting = _addresses({**self._alive, **self._cached})
         self._expected: list[tuple[Operation, Place]] = []
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed between the first steps."
