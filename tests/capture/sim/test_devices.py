@@ -239,7 +239,12 @@ def _csr(device: str) -> torch.Tensor:
     return torch.sparse_csr_tensor(rows, columns, torch.ones(3), (3, 3), device=device)
 
 
-@pytest.mark.parametrize("make", [_coo, _csr], ids=["coo", "csr"])
+def _by_names(device: str) -> torch.Tensor:
+    indices, values = torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.ones(3)
+    return torch.sparse_coo_tensor(indices=indices, values=values, size=(3, 3), device=device)
+
+
+@pytest.mark.parametrize("make", [_coo, _csr, _by_names])
 def test_a_sparse_tensor_of_host_tensors_lies_where_it_is_asked_for(
     sim: SimDevice, make: Callable[[str], torch.Tensor]
 ) -> None:

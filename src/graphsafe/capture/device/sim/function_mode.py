@@ -274,8 +274,9 @@ def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
     def there(data: Any) -> Any:
         return self.move(func, data, place) if isinstance(data, torch.Tensor) and played(data) != place else data
 
-    if place != HOST and any(isinstance(data, torch.Tensor) for data in args):
-        args, kwargs["device"] = [there(data) for data in args], CPU
+    if place != HOST and any(isinstance(data, torch.Tensor) for data in (*args, *kwargs.values())):
+        args = [there(data) for data in args]
+        kwargs = {name: there(data) for name, data in kwargs.items()} | {"device": CPU}
     return self.call(func, args, kwargs)
 
 
