@@ -57,6 +57,10 @@ def test_options_of_a_scan(project: Path) -> None:
         graphsafe.scan("hot.py", select=["GS9999"])
     with pytest.raises(graphsafe.RequestError, match="--diff"):
         graphsafe.scan("hot.py", diff="main")
+    assert not graphsafe.scan("hot.py", select="GS2", exclude="other.py").findings
+    for wrong in ({"region": "capture"}, {"confidence": "x"}, {"fail_level": "bad"}):
+        with pytest.raises(graphsafe.RequestError, match="is none of"):
+            graphsafe.scan("hot.py", **wrong)
 
 
 def test_scan_of_what_is_not_saved(project: Path) -> None:
@@ -73,6 +77,9 @@ def test_capture_says_what_the_command_says(project: Path) -> None:
     assert (report.verdict, report.evidence) == ("not-ready", "predicted")
     assert [finding.code for finding in report.findings] == ["GS101"]
     assert not (project / "graphsafe-report.json").exists()
+    for wrong in ({"warmup": -1}, {"replays": 0}, {"nproc": 1}, {"timeout": 0}):
+        with pytest.raises(graphsafe.RequestError, match="capture: "):
+            graphsafe.capture("hot.py:build", **wrong)
     with pytest.raises(graphsafe.RequestError, match="expected cuda"):
         graphsafe.capture("hot.py:build", device="gpu")
 

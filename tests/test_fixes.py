@@ -227,6 +227,19 @@ def test_fixes_that_overlap_are_made_one_after_the_other(file: Path) -> None:
     assert fix(file, "--unsafe-fixes") == after
 
 
+def test_a_buffer_gets_a_name_that_no_base_class_has(file: Path) -> None:
+    text = TWO.replace("        y = x *", "        type = torch.tensor([5.0], device=x.device)\n        y = x * type +")
+    file.write_text(text, encoding="utf-8")
+    after = fix(file, "--unsafe-fixes")
+    assert "type = self.type_literal\n" in after and "y = x * type + self.literal" in after
+
+
+def test_a_literal_with_a_comment_stays(file: Path) -> None:
+    file.write_text(TWO.replace("[1.0, 2.0],", "[1.0, 2.0],  # from the paper\n           "), encoding="utf-8")
+    after = fix(file, "--unsafe-fixes")
+    assert after.count("# from the paper") == 1 and after.count("register_buffer") == 1
+
+
 def test_edits_that_touch_each_other_are_told_apart() -> None:
     def one(*spans: tuple[int, int, int, int]) -> Finding:
         return replace(FINDING, edits=tuple(Edit(*span, "x") for span in spans))

@@ -60,6 +60,14 @@ def test_codes_in_lower_case(capsys: pytest.CaptureFixture[str]) -> None:
         ("  # noqa: E501", ["GS101", "GS201"]),
         ("  # noqa", ["GS101", "GS201"]),
         ("  # noqa: GS201 not here", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore[gs101] once a request", ["GS201"]),
+        ("  # GRAPHSAFE: Ignore[GS101] once a request", ["GS201"]),
+        ("  # graphsafe: ignore [GS101] once a request", ["GS201"]),
+        ("  # graphsafe: ignore [GS201] not here", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore[GS999] no such rule", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore[scalar-read] by its name", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore[] everything", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignored since May", ["GS101", "GS901", "GS201"]),
     ],
 )
 def test_noqa_with_codes(comment: str, found: list[str], capsys: pytest.CaptureFixture[str]) -> None:

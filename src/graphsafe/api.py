@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.report.model import Confidence, Level, Limit, Region, Report
+from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS, Confidence, Level, Limit, Region, Report
 
 if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
@@ -46,8 +46,15 @@ def scan(
     from graphsafe.scan_request.request import ScanRequest, joined, refusal_of, run_scan
     from graphsafe.scan_request.settings import Asked
 
+    for name, value, known in (
+        ("region", region, (None, *REGIONS)),
+        ("confidence", confidence, CONFIDENCES),
+        ("fail_level", fail_level, (None, *LEVELS)),
+    ):
+        if value not in known:
+            raise RequestError(f"scan: {name}={value!r} is none of {', '.join(map(repr, known))}")
     held = {with_real_folder(path): _encoded(text) for path, text in (buffers or {}).items()}
-    each = [one for path in paths for one in ((path,) if isinstance(path, (str, os.PathLike)) else path)]
+    each = [one for path in paths for one in _many(path)]
     given = tuple(map(Path, each)) or tuple(held) or (Path(),)
     for path in given:
         refusal = refusal_of(path) if with_real_folder(path) not in held else None
@@ -55,7 +62,7 @@ def scan(
             raise RequestError(refusal)
     request = ScanRequest(
         paths=given,
-        asked=Asked(tuple(select), tuple(extend_select), tuple(ignore), tuple(exclude), fail_level, region),
+        asked=Asked(_many(select), _many(extend_select), _many(ignore), _many(exclude), fail_level, region),
         confidence=confidence,
         baseline=None if baseline is None else Path(baseline),
         diff=diff,
@@ -64,6 +71,11 @@ def scan(
         with_edits=True,
     )
     return joined([report for _, report in run_scan(request, buffers=held)])
+
+
+def _many(value: Any) -> tuple[Any, ...]:
+    """Return the values of a list; a single text, path or number counts as a list of one."""
+    return (value,) if isinstance(value, (str, os.PathLike, int, float)) else tuple(value)
 
 
 def _encoded(text: str | bytes) -> bytes:
@@ -108,11 +120,16 @@ def capture(
     from graphsafe.capture.given import written
     from graphsafe.capture.request import parse_device, parse_input
 
-    devices = (device,) if isinstance(device, str) else tuple(device)
+    for name, number, least in (("warmup", warmup, 0), ("replays", replays, 1), ("nproc", nproc, 2)):
+        if number is not None and number < least:
+            raise RequestError(f"capture: {name}={number} is less than {least}")
+    if timeout <= 0:
+        raise RequestError(f"capture: timeout={timeout} leaves no time")
+    devices = _many(device)
     options = {
         "devices": tuple(map(parse_device, devices)),
-        "buckets": {axis: tuple(values) for axis, values in (buckets or {}).items()},
-        "inputs": tuple(map(parse_input, inputs)),
+        "buckets": {axis: _many(values) for axis, values in (buckets or {}).items()},
+        "inputs": tuple(map(parse_input, _many(inputs))),
         "warmup": warmup,
         "timeout": timeout,
         "replays": replays,

@@ -285,11 +285,14 @@ def _prove(
 
 def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
     """Say on stderr what only the terminal form shows: that no GPU was found, and why a verdict is inconclusive."""
+    from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
     if not any(request.devices for request in requests) and any(one.evidence == "predicted" for one in reports):
         complain("no GPU here: predicted on the simulated device; only a run on a GPU measures")
     for report in reports:
+        if any(limit.kind == BAD_TARGET for limit in report.limits):
+            continue  # `_capture_code` says why the request is wrong
         judged = [judge(device.probes) for device in report.devices or ()]
         reasons = [one.reasons for one in judged if one.verdict == "inconclusive" and one.reasons]
         if report.verdict == "inconclusive" and reasons:

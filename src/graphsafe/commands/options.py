@@ -1,4 +1,4 @@
-"""Reports of requests to `graphsafe capture` that are refused before anything runs."""
+"""Options that several commands share, and the outputs that they name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from graphsafe.errors import RequestError
+from graphsafe.errors import RequestError, nearest
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -79,6 +79,8 @@ class _Output(click.ParamType[Output]):
         form, equals, file = value.partition("=")
         if form in FORMS and not equals:
             return Output(None, form)
+        if file and form.isidentifier() and form not in FORMS and (hint := nearest(form, FORMS)):
+            self.fail(f"{form!r} is no form{hint}; ./{value} names a file.", param, ctx)
         named = form in FORMS and bool(file)
         path = file if named else value
         return Output(None if path == "-" else Path(path), form if named else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 
 from graphsafe.fixes.code import Code, Definition, Fix, dotted, is_literal
@@ -18,7 +19,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
     Not safe: the buffer follows the module to its device and floating dtype, and all steps share it.
     """
     for node in code.at(finding.location):
-        found = _constants(code, node)
+        found = _constants(code, node) if "#" not in code.text(node) else None  # a comment has no place there
         owner = code.owner(node)
         start = _after_super(owner) if owner is not None else None
         method = code.function(node)
@@ -28,8 +29,8 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
         outer = code.parent(place)
         name = "literal"
         if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
-            name = outer.targets[0].id
-            if _is_changed(method, name):
+            name = f"{outer.targets[0].id}_literal"
+            if _is_changed(method, outer.targets[0].id):
                 return None
         name = _unused(code, name)
         me = method.args.args[0].arg
@@ -116,7 +117,7 @@ def _is_changed(method: Definition, name: str) -> bool:
 
 
 def _unused(code: Code, name: str) -> str:
-    """Return a name that no attribute in the file has."""
-    text = "\n".join(code.lines)
-    names = [name, *(f"{name}_{number}" for number in range(2, 100))]
-    return next(each for each in names if not re.search(rf"\.{each}\b|[\"']{each}[\"']", text))
+    """Return a name that does not occur in the file. Base classes of other files may have any name, so a local's name
+    alone (`c`, `type`) is never taken."""
+    words = set(re.findall(r"\w+", "\n".join(code.lines)))
+    return next(each for each in (name, *(f"{name}_{number}" for number in itertools.count(2))) if each not in words)

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from lsprotocol import types
 from pygls.lsp.server import LanguageServer
@@ -68,7 +69,7 @@ class Session:
     async def _scan(self, uri: str) -> None:
         self._waiting.pop(uri, None)
         path = _path_of(uri)
-        document = self._server.workspace.text_documents.get(uri)
+        document = self._document(uri)
         if path is None or document is None:
             return
         buffers = dict(self._unsaved())
@@ -81,17 +82,22 @@ class Session:
         except Exception as error:  # one document must not end the service for the others
             answer = Answer(document.version, ())
             self._say(f"{path} cannot be scanned: {type(error).__name__}: {error}")
-        now = self._server.workspace.text_documents.get(uri)
+        now = self._document(uri)
         if now is None or now.version != answer.version:
             return
         self._answers[uri] = answer
         lines = shapes.lines_of(now.source)
         self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
 
+    def _document(self, uri: str) -> Any | None:
+        """Return an open document: pygls 2.1 keeps it under the URI without percent-encoding, older ones as it came."""
+        documents = self._server.workspace.text_documents
+        return documents.get(uri) or documents.get(unquote(uri))
+
     def _unsaved(self) -> Iterator[tuple[str, bytes]]:
         """Yield the editor's contents that differ from the saved files: a scan of saved files uses the cache."""
-        for uri, document in self._server.workspace.text_documents.items():
-            path = _path_of(uri)
+        for document in self._server.workspace.text_documents.values():
+            path = _path_of(document.uri)
             if path is None or not path.endswith(".py"):
                 continue
             data = encoded(document.source)
@@ -141,7 +147,7 @@ class Session:
         """Yield the findings of a document's current version, with their spans and its lines; none while it is being
         changed."""
         answer = self._answers.get(uri)
-        document = self._server.workspace.text_documents.get(uri)
+        document = self._document(uri)
         if answer is None or document is None or document.version != answer.version:
             return
         lines = shapes.lines_of(document.source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphsafe.report.model import Declared, DeviceResult, Plan, Proven, Report, Support, Verdict
+from graphsafe.report.model import Declared, DeviceResult, Plan, Proven, Report, Support, Verdict, unsuppressed
 from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import PROBES, Probes
@@ -104,6 +104,15 @@ def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
     version."""
     judgement = judge(probes, plan)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
+
+
+def verdict_text(report: Report) -> str:
+    """Return `target: verdict` in one line, with the reason where no finding gives it."""
+    text = f"{report.target}: {report.verdict}"
+    if report.verdict == "ready" or unsuppressed(report):
+        return text
+    parts = [part for device in report.devices or () for part in device.parts if part.verdict == report.verdict]
+    return text + (_then(parts[0].probes, report.plan, parts[0].verdict) if parts else "")
 
 
 def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, width: int, paint: Paint) -> list[str]:

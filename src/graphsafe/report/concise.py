@@ -12,7 +12,10 @@ from graphsafe.report.text import printable
 
 
 def render_concise(reports: Sequence[Report]) -> str:
-    """Return unsuppressed findings; a capture's verdict follows them, as `target: verdict`."""
+    """Return unsuppressed findings; a capture's verdict follows them, as `target: verdict`, with the reason if there
+    is no finding."""
+    from graphsafe.report.capture_text import verdict_text
+
     lines = []
     for report in reports:
         for finding in unsuppressed(report):
@@ -21,5 +24,5 @@ def render_concise(reports: Sequence[Report]) -> str:
             level = "" if finding.level == "error" else f"{finding.level}: "
             lines.append(f"{at.path}:{at.line}:{at.column}: {finding.code} {level}{finding.message}")
         if report.verdict is not None:
-            lines.append(f"{report.target}: {report.verdict}")
+            lines.append(verdict_text(report))
     return "".join(f"{printable(line)}\n" for line in dict.fromkeys(lines))

@@ -25,14 +25,14 @@ _VERDICT_COMMANDS: Mapping[Verdict, str] = {
 
 def render_github(reports: Sequence[Report]) -> str:
     """Return one command per line; a capture's verdict follows its findings. The last line counts them."""
+    from graphsafe.report.capture_text import verdict_text
+
     lines: list[str] = []
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
         if report.verdict is not None:
             title = _property("graphsafe capture")
-            lines.append(
-                f"::{_VERDICT_COMMANDS[report.verdict]} title={title}::{_data(f'{report.target}: {report.verdict}')}"
-            )
+            lines.append(f"::{_VERDICT_COMMANDS[report.verdict]} title={title}::{_data(verdict_text(report))}")
     lines += [f"graphsafe {report.command}: {_counted(report)}" for report in reports]
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 

@@ -294,9 +294,10 @@ class Linter:
             result.append(finding)
         for note in notes:
             for named in note.names:
-                ran = any(code.startswith(named) for code in self._selection.codes)
+                is_known = any(code.upper().startswith(named) for code in self._rulebook.rules)
+                ran = any(code.upper().startswith(named) for code in self._selection.codes)
                 is_unused = (note.line, named) not in used and ran and self._is_whole
-                if (is_unused or not note.understood) and self._enabled("GS901", path):
+                if (is_unused or not is_known or not note.understood) and self._enabled("GS901", path):
                     text = note.text if len(note.names) == 1 else f"{named} in {note.text}"
                     result.append(self._about(path, note, "GS901", text))
                     break

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from graphsafe.scan.sources.source import Source
 
-_COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)$")
+_COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\]]*\w[^\]]*)\]|(?!\s*\[|\w))(?P<reason>.*)$", re.I)
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
 """The comment form of other linters, which is read but never written.
 
@@ -31,7 +31,7 @@ class Comment:
     "The column, from 1, in code points."
     text: str
     codes: tuple[str, ...]
-    "The codes; empty, for every code, if the brackets are missing."
+    "The codes in capital letters; empty, for every code, if the brackets are missing."
     reason: str | None
     understood: bool = True
     "False if the comment does not have the form `ignore[...]`; it then suppresses nothing."
@@ -44,7 +44,7 @@ class Comment:
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
         """Return the comment's line, with each of its names that is the beginning of `code`."""
-        return ((self.line, name) for name in self.names if self.understood and code.startswith(name))
+        return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def covers(self, code: str) -> bool:
         return any(self.covering(code))
@@ -83,7 +83,7 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
         meant = _MEANT.search(text)
         own = "" if meant is None else meant[0].rstrip()
         return Comment(line, column + meant.start(), own, (), None, False) if meant is not None else None
-    codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
+    codes = tuple(code.strip() for code in (match["codes"] or "").upper().split(",") if code.strip())
     reason = _NEXT.split(match["reason"], maxsplit=1)[0]
     own = text[match.start() : match.start("reason") + len(reason)].rstrip()
     return Comment(line, column + match.start(), own, codes, reason.strip() or None)
