@@ -20,9 +20,14 @@ LATE = {
     "reloaded": 12,
     "evicted": 13,
     "exact_later": 11,
+    "transposed": 13,
+    "packed": 24,
 }
-CLOCKS = ("until", "injected_clock", "date", "raw_clock", "local_time", "day")
-SOUND = ("logged", "ring", "dropout", "alternating", "kept", "never_exact")
+CLOCKS = (
+    *("until", "injected_clock", "date", "raw_clock", "local_time", "day"),
+    *("clock_in_closure", "clock_by_default", "stamp", "day_text"),
+)
+SOUND = ("logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base")
 LINES = {"counter": 30, "swap": 118}
 
 

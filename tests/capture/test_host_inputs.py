@@ -6,7 +6,18 @@ import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
-UNSOUND = ("divided", "as_float", "flag", "threshold", "array", "list", "rarely_binding", "lagged_flag", "namespace")
+UNSOUND = (
+    "divided",
+    "as_float",
+    "flag",
+    "threshold",
+    "array",
+    "buffers",
+    "list",
+    "rarely_binding",
+    "lagged_flag",
+    "namespace",
+)
 IN_OBJECTS = ("settings",)
 SOUND = ("sigma", "guidance", "logged_flag", "request")
 

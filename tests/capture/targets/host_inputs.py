@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,6 +31,12 @@ def build_threshold(device: torch.device) -> Built:
 
 def build_array(device: torch.device) -> Built:
     return lambda x, a: x * float(a[1]), (torch.randn(8, device=device), numpy.array([1.0, 2.0, 3.0]))
+
+
+def build_buffers(device: torch.device) -> Built:
+    """An array of Python's own and bytes, as a tokenizer or a socket gives them."""
+    lengths, flags = array("i", [3, 5]), bytearray([1, 0])
+    return lambda x, n, f: x[: n[0]].sum() * f[0] + x[: n[1]].sum(), (torch.randn(8, device=device), lengths, flags)
 
 
 def build_list(device: torch.device) -> Built:

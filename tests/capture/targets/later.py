@@ -274,3 +274,89 @@ def build_alternating(device: torch.device) -> Built:
         weight.add_(added[0])
 
     return graphsafe.Step(lambda x: x @ weight, (_x(device),), refresh=refresh)
+
+
+def build_transposed(device: torch.device) -> Built:
+    """The refresh gives a square weight other strides in every twelfth round: its address and shape stay."""
+    weight = torch.randn(8, 8, device=device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8, generator=torch.Generator().manual_seed(k)))
+        if k % 12 == 11:
+            weight.t_()
+
+    return graphsafe.Step(lambda x: weight @ x, (_x(device),), refresh=refresh)
+
+
+class Staging:
+    def __init__(self, device: torch.device) -> None:
+        self.host = torch.ones(8).pin_memory() if device.type == "cuda" else torch.ones(8)
+        self.knobs = torch.ones(8, device=device)
+        self.calls = 0
+
+
+def build_packed(device: torch.device) -> Built:
+    """The step itself writes the host memory from which it copies, in every 23rd round."""
+    staging = Staging(device)
+    bytes_of_host = memoryview(staging.host.numpy())
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        staging.calls += 1
+        if staging.calls % 23 == 0:
+            bytes_of_host[0] = float(staging.calls)
+        staging.knobs.copy_(staging.host, non_blocking=True)
+        return x * staging.knobs
+
+    return step, (_x(device),)
+
+
+def build_packed_outside(device: torch.device) -> Built:
+    """Sound: the refresh writes that memory, between steps."""
+    staging = Staging(device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8, generator=torch.Generator().manual_seed(k)))
+        staging.host[k % 8] = float(k)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        staging.knobs.copy_(staging.host, non_blocking=True)
+        return x * staging.knobs
+
+    return graphsafe.Step(step, (_x(device),), refresh=refresh)
+
+
+def build_grown_base(device: torch.device) -> Built:
+    """Sound: the refresh makes the tensor that the step takes a part of larger, within its memory; the part stays."""
+    rows = torch.randn(64, 8, device=device)
+    rows.resize_(16, 8)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8, generator=torch.Generator().manual_seed(k)))
+        rows.resize_(32 if k % 12 == 11 else 16, 8)
+
+    return graphsafe.Step(lambda x: rows[:4] @ x, (_x(device),), refresh=refresh)
+
+
+def build_clock_in_closure(device: torch.device) -> Built:
+    clock = time.perf_counter
+    until = clock() + 1_000
+    return lambda x: x * 2 if clock() < until else x * 3, (_x(device),)
+
+
+def build_clock_by_default(device: torch.device) -> Built:
+    until = time.monotonic() + 1_000
+
+    def is_late(clock: Any = time.monotonic) -> bool:
+        return bool(clock() > until)
+
+    return lambda x: x * 3 if is_late() else x * 2, (_x(device),)
+
+
+def build_stamp(device: torch.device) -> Built:
+    until = numpy.datetime64("now") + numpy.timedelta64(1_000, "s")
+    return lambda x: x * 2 if numpy.datetime64("now") < until else x * 3, (_x(device),)
+
+
+def build_day_text(device: torch.device) -> Built:
+    today = time.strftime("%Y-%m-%d")
+    return lambda x: x * 2 if time.strftime("%Y-%m-%d") == today else x * 3, (_x(device),)

@@ -1,17 +1,21 @@
 """Sets host clocks ahead, to test code that depends on the time.
 
 The functions are replaced wherever the user's code refers to them: in the module `time`, in variables of modules and
-classes, and in attributes (`from time import monotonic`, `self.clock = time.time`). A reference inside a tuple (a
-default argument) keeps the true clock.
+classes, in attributes (`from time import monotonic`, `self.clock = time.time`), in closures and in default arguments. A
+reference inside another tuple keeps the true clock.
 """
 
 from __future__ import annotations
 
 import datetime
 import gc
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from types import CellType, FunctionType
 from typing import Any
 
 A_DAY = 90_061.0
@@ -24,16 +28,27 @@ _CALENDARS = ("localtime", "gmtime", "ctime")
 @contextmanager
 def clocks_ahead(seconds: float) -> Iterator[None]:
     """Let the clocks of `time` and `datetime` run `seconds` ahead inside."""
-    replaced: list[tuple[dict[Any, Any], Any, Any]] = []
+    put_back: list[Callable[[], object]] = []
     nanoseconds = int(seconds * 1_000_000_000)
     ahead: dict[int, Any] = {
         id(clock): _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds) for clock in _clocks()
     }
     ahead |= {id(calendar): _Calendar(calendar, time.time, seconds) for calendar in _calendars()}
+    ahead |= {id(time.strftime): _Text(seconds), id(os.times): _Times(seconds)}
     dates = _dates_ahead(seconds)
     gc.unfreeze()  # also search objects that were frozen before the fork
-    # A single search finds all clocks, because a search visits every live object.
-    for holder in gc.get_referrers(*_clocks(), *_calendars(), datetime.datetime, datetime.date):
+    # A single search finds all clocks, because a search visits every live object; a second one finds the functions.
+    holders = gc.get_referrers(*_clocks(), *_calendars(), time.strftime, os.times, *_date_classes())
+    tuples = [holder for holder in holders if type(holder) is tuple]
+    for function in gc.get_referrers(*tuples):
+        defaults = function.__defaults__ if type(function) is FunctionType else None
+        if defaults is not None:
+            put_back.append(partial(setattr, function, "__defaults__", defaults))
+            function.__defaults__ = tuple(ahead.get(id(value), value) for value in defaults)
+    for holder in holders:
+        if type(holder) is CellType and id(holder.cell_contents) in ahead:
+            put_back.append(partial(setattr, holder, "cell_contents", holder.cell_contents))
+            holder.cell_contents = ahead[id(holder.cell_contents)]
         names = holder if type(holder) is dict else getattr(holder, "__dict__", None)
         if type(names) is not dict:
             continue
@@ -44,12 +59,12 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
                 new = dates.get(id(value), new)
             if new is not None:
                 names[name] = new
-                replaced.append((names, name, value))
+                put_back.append(partial(names.__setitem__, name, value))
     try:
         yield
     finally:
-        for names, name, original in reversed(replaced):
-            names[name] = original
+        for undo in reversed(put_back):
+            undo()
 
 
 def _clocks() -> list[Callable[[], Any]]:
@@ -58,6 +73,11 @@ def _clocks() -> list[Callable[[], Any]]:
 
 def _calendars() -> list[Callable[..., Any]]:
     return [getattr(time, name) for name in _CALENDARS]
+
+
+def _date_classes() -> tuple[type, ...]:
+    numpy: Any = sys.modules.get("numpy")
+    return (datetime.datetime, datetime.date, *([] if numpy is None else [numpy.datetime64]))
 
 
 class _Clock:
@@ -84,6 +104,30 @@ class _Calendar:
     def __call__(self, seconds: float | None = None) -> Any:
         form, now = self._read
         return form(now() + self._ahead if seconds is None else seconds)
+
+
+class _Text:
+    """`time.strftime`, ahead."""
+
+    def __init__(self, ahead: float) -> None:
+        self._read = (time.strftime, time.localtime, time.time)
+        self._ahead = ahead
+
+    def __call__(self, form: str, parts: Any = None) -> str:
+        text, calendar, now = self._read
+        return text(form, calendar(now() + self._ahead) if parts is None else parts)
+
+
+class _Times:
+    """`os.times`, ahead."""
+
+    def __init__(self, ahead: float) -> None:
+        self._read = (os.times,)
+        self._ahead = ahead
+
+    def __call__(self) -> Any:
+        now = self._read[0]()
+        return type(now)([part + self._ahead for part in now])
 
 
 _TIME = (datetime.datetime,)
@@ -119,4 +163,20 @@ def _dates_ahead(seconds: float) -> dict[int, type]:
         def today(cls) -> Any:
             return (_TIME[0].today() + ahead).date()
 
-    return {id(datetime.datetime): LaterTime, id(datetime.date): LaterDate}
+    later = (LaterTime, LaterDate, *(_numpy_times_ahead(one, seconds) for one in _date_classes()[2:]))
+    return {id(original): new for original, new in zip(_date_classes(), later, strict=True)}
+
+
+def _numpy_times_ahead(original: Any, seconds: float) -> type:
+    ahead = sys.modules["numpy"].timedelta64(int(seconds), "s")
+
+    class OfOriginal(type):
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, original)
+
+    class LaterStamp(metaclass=OfOriginal):
+        def __new__(cls, *given: Any) -> Any:
+            stamp = original(*given)
+            return stamp + ahead if given and given[0] in ("now", "today") else stamp
+
+    return LaterStamp

@@ -30,12 +30,17 @@ class Operation:
     kernel."""
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
-    "For a tensor over memory from before the steps: its path, and its offset in that memory."
+    """For a tensor over memory from before the steps: its path, and its offset in that memory. Of memory on the host
+    only the source of a copy counts, since a replay reads it again."""
+    view: tuple[str, ...] = ()
+    "For a view, which runs nothing on the device: the layout and memory of its results, on which later calls depend."
 
     def differs(self, other: Operation) -> Aspect | None:
         """Return the first aspect in which the calls differ, or None."""
         if self.name != other.name:
             return "operation"
+        if self.view and self.view == other.view:
+            return None
         if self.shapes != other.shapes:
             return "shape"
         if self.numbers != other.numbers:
@@ -69,9 +74,24 @@ def _name(func: Any) -> str:
     return str(func)
 
 
+def _layout(tensor: torch.Tensor) -> str:
+    try:
+        return _layout_text(tensor.dtype, tensor.shape, tensor.stride(), tensor.is_conj(), tensor.is_neg())
+    except (RuntimeError, NotImplementedError):  # a sparse tensor has no strides
+        return f"{tensor.dtype} {list(tensor.shape)}"
+
+
 @functools.lru_cache(maxsize=4096)
-def _shape_text(dtype: torch.dtype, shape: torch.Size) -> str:
-    return f"{dtype} {list(shape)}"
+def _layout_text(dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...], is_conj: bool, is_neg: bool) -> str:
+    """Return the dtype and shape, with all else that decides which elements of its memory a kernel reads, and how."""
+    text = f"{dtype} {list(shape)}"
+    dense = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != dense:
+            text += f" with strides {list(strides)}"
+            break
+        dense *= size
+    return text + (" conjugated" if is_conj else "") + (" negated" if is_neg else "")
 
 
 class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
@@ -87,10 +107,13 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         self._on_device = on_device
         self.host_written: dict[int, torch.Tensor] = {}
         "Host tensors that operations of the device wrote, by address."
+        self.copied: torch.Tensor | None = None
+        "The host tensor that the present operation copies to the device."
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
         values = [*args, *(kwargs or {}).values()]
         seen, name = _Arguments(), _name(func)
+        self.copied = None
         with torch._C.DisableTorchFunction():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
@@ -98,9 +121,15 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
             with torch._C.DisableTorchFunction():
                 seen.on_device = any(self._on_device(tensor) for tensor in tensors_in(result))
         if seen.on_device:
-            self._sink(Operation(name, (*seen.numbers, *settings_for(name)), tuple(seen.shapes), tuple(seen.memory)))
-            if isinstance(func, torch._ops.OpOverload) and func._schema.is_mutable:
-                self._note_written(func, args, kwargs or {})
+            view: tuple[str, ...] = ()
+            if isinstance(func, torch._ops.OpOverload):
+                if func.is_view:
+                    with torch._C.DisableTorchFunction():
+                        view = tuple(f"{_layout(tensor)} {self._place(tensor)}" for tensor in tensors_in(result))
+                elif func._schema.is_mutable:
+                    self._note_written(func, args, kwargs or {})
+            numbers = (*seen.numbers, *settings_for(name))
+            self._sink(Operation(name, numbers, tuple(seen.shapes), tuple(seen.memory), view))
         return result
 
     def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
@@ -108,10 +137,12 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
             if isinstance(value, torch.Tensor):
                 on_device = self._on_device(value)
                 seen.on_device = seen.on_device or on_device
-                seen.shapes.append(_shape_text(value.dtype, value.shape))
-                seen.memory.append(self._place(value))
+                seen.shapes.append(_layout(value))
+                seen.memory.append(self._place(value) if on_device or copies else "")
                 # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
-                if value.numel() == 1 and type(value) is torch.Tensor and not copies and self._is_readable(value):
+                if copies and type(value) is torch.Tensor and self._is_readable(value):
+                    self.copied = value.detach()
+                elif value.numel() == 1 and type(value) is torch.Tensor and self._is_readable(value):
                     with outside_modes():
                         seen.numbers.append(f"{value.item()} on the host")
             elif isinstance(value, (list, tuple)):
@@ -134,4 +165,5 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
             path = self._lasting.get(memory_key(tensor))
         except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
             return ""
-        return "" if path is None else f"{path} from element {tensor.storage_offset()}"
+        offset = tensor.storage_offset()
+        return f"{path} from element {offset}" if path is not None else f"element {offset} of its memory" * bool(offset)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
 from graphsafe.capture.child.session import Session
@@ -35,7 +36,11 @@ _EARLY = 3
 _SEED = 50_000
 _CLOCK_STEPS = 2
 _MOST_PROPOSALS = 8
+_MOST_BYTES = 64 * 2**20
+"Number of bytes of host memory up to which a copy's source is compared; larger ones are weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
+_LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
+"A replay copies from host memory, but does not run the Python code that writes it."
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
@@ -63,9 +68,9 @@ class _Ahead:
         }
         with outside_modes():
             self._alive = self._on_device(reach.tensors)
-            self._cached = self._on_device(cached)
+            self._kept = {**reach.tensors, **cached}
             "These are kept alive, so that no other tensor gets their addresses."
-            self._lasting = _addresses({**self._alive, **self._cached})
+            self._lasting = _addresses(self._kept)
         self._expected: list[tuple[Operation, Place]] = []
         self._may_vary: set[int] = set()
         "Indices of operations whose numbers or memory changed between the first steps."
@@ -78,6 +83,10 @@ class _Ahead:
         "Host memory, and the values that it gets before a step."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
+        self._seen: OperationsSeen | None = None
+        "The step that runs."
+        self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
+        "Host memory that the recorded step copied to the device, by address, with the copying operation."
 
     def _on_device(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         device = self._session.device
@@ -192,12 +201,16 @@ class _Ahead:
         for path, values in self._put_back.items():
             self._session.device.store(self._alive[path], values)
         self._at = 0
-        self._step(self._compare)
+        found = self._step(self._compare)
         if self._departure is None and self._at < len(self._expected):
             missing, place = self._expected[self._at]
             self._depart("count", missing.name, f"{len(self._expected)} operations", f"{self._at} operations", place)
+        for address, (source, op, place) in self._sources.items():
+            if self._departure is None and not difference(found[address], source).equal:
+                self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
-    def _step(self, sink: Callable[[Operation], None]) -> None:
+    def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
+        """Run a step, and return the values that the sources of its copies had before it."""
         session = self._session
         # Only a refresh may act differently in a later round; without one, new values of inputs would decide nothing
         # here.
@@ -205,17 +218,28 @@ class _Ahead:
         session.put_inputs(round_of_inputs, seed=_SEED + self._number)
         for tensor, values in self._given.values():
             session.device.store(tensor, values)
+        with outside_modes():
+            found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         with OperationsSeen(sink, self._lasting, self._is_on_gpu) as seen:
+            self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())
+        for address in seen.host_written:
+            self._sources.pop(address, None)  # a replay writes it too
+        return found
 
     def _is_on_gpu(self, tensor: torch.Tensor) -> bool:
         device = self._session.device
         return device.is_on_device(tensor) or device.is_on_another(tensor)
 
     def _record(self, operation: Operation) -> None:
-        if not self._left_out():
-            self._expected.append((operation, user_frames()))
+        if self._left_out():
+            return
+        place = user_frames()
+        self._expected.append((operation, place))
+        copied = self._seen.copied if self._seen is not None else None
+        if copied is not None and copied.nbytes <= _MOST_BYTES:
+            self._sources.setdefault(copied.data_ptr(), (copied, operation.name, place))
 
     def _compare(self, operation: Operation) -> None:
         if self._left_out():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
+from array import array
 from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import is_dataclass
@@ -17,9 +19,12 @@ from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
 from graphsafe.capture.child.targets import Subject
 
+_BUFFERS = (array, bytearray, memoryview, ctypes.Array)
+"Numbers in memory of the host that Python reads and a caller overwrites. None of them can grow while it is an input."
+
 
 def inputs_of(subject: Subject) -> dict[str, torch.Tensor]:
-    """Return the tensors of the step's arguments, and its NumPy arrays as tensors that share their memory.
+    """Return the tensors of the step's arguments, and its NumPy arrays and buffers as tensors that share their memory.
 
     They are looked for in tuples, lists, dicts, dataclasses and simple namespaces. A tensor inside any other object (a
     cache, a module) is state, and so is a parameter. If there is no other input, the tensors of plain objects of the
@@ -35,14 +40,14 @@ def with_objects(subject: Subject) -> dict[str, torch.Tensor]:
 
 def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
     inside = Walk()
-    numpy: Any = sys.modules.get("numpy")
+    numpy: Any = sys.modules.get("numpy")  # a target with arrays has imported it
     with torch._C.DisableTorchFunction():
         for path, value in _arguments(subject, in_objects):
             kind = type(value)
             if issubclass(kind, torch.Tensor):
                 if not (issubclass(kind, torch.nn.Parameter) or (attributes_of(value) or {}).get("_is_param")):
                     inside.take_tensor(path, value)
-            elif numpy is not None and kind is numpy.ndarray and value.flags.writeable and value.dtype.kind in "biuf":
+            elif (numpy is not None and kind is numpy.ndarray) or issubclass(kind, _BUFFERS):
                 shared = _shared(value)
                 if shared is not None:
                     inside.reach.tensors[path] = shared
@@ -71,7 +76,7 @@ def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if issubclass(kind, (dict, list, tuple)):
+        if issubclass(kind, (dict, list, tuple, deque)):
             todo.extend(elements_of(path, value))
         elif _holds_fields(kind) or (in_objects and _is_plain_object(kind)):
             todo.extend(stored_in(path, value))
@@ -90,8 +95,12 @@ def _is_plain_object(kind: type) -> bool:
 
 
 def _shared(array: Any) -> torch.Tensor | None:
-    """Return a tensor over an array's memory; None if torch has no such dtype or layout."""
+    """Return a tensor over an array's or a buffer's memory; None if it cannot be written to, or torch has no such
+    dtype or layout."""
     try:
-        return torch.from_numpy(array)
-    except (TypeError, ValueError):
+        import numpy
+
+        there = numpy.asarray(array if type(array) is numpy.ndarray else memoryview(array))
+        return torch.from_numpy(there) if there.flags.writeable and there.dtype.kind in "biuf" else None
+    except (ImportError, TypeError, ValueError):
         return None
