@@ -21,6 +21,7 @@ LATE = {
     "evicted": 13,
     "exact_later": 11,
     "transposed": 13,
+    "other_random_state": 13,
     "packed": 24,
 }
 CLOCKS = (

@@ -19,6 +19,7 @@ from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
+from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
@@ -81,6 +82,8 @@ class _Ahead:
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Host memory, and the values that it gets before a step."
+        self._random_source = session.device.random_source()
+        "The state that a capture registers."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
         self._seen: OperationsSeen | None = None
@@ -220,7 +223,9 @@ class _Ahead:
             session.device.store(tensor, values)
         with outside_modes():
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
-        with OperationsSeen(sink, self._lasting, self._is_on_gpu) as seen:
+        is_same = share_state(self._random_source, session.device.random_source())
+        source = "the default generator's state" if is_same else "another state of the default generator"
+        with OperationsSeen(sink, self._lasting, self._is_on_gpu, source) as seen:
             self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())
