@@ -372,3 +372,14 @@ def build_other_random_state(device: torch.device) -> Built:
         generator.graphsafe_set_state(other if k % 12 == 11 else own)
 
     return graphsafe.Step(lambda x: x + torch.randn_like(x), (_x(device),), refresh=refresh)
+
+
+def build_uptime(device: torch.device) -> Built:
+    """A file of the system decides, which changes by itself and cannot be changed here."""
+
+    def up() -> float:
+        with open("/proc/uptime", encoding="ascii") as file:
+            return float(file.read().split()[0])
+
+    until = up() + 1_000
+    return lambda x: x * 2 if up() < until else x * 3, (_x(device),)

@@ -44,6 +44,8 @@ class Horizon(Probe):
     steps: int | None = None
     "Number of further steps that ran the same operations."
     departure: Departure | None = None
+    system_files: tuple[str, ...] = unreported(())
+    "Files of the system that the steps read (`/proc/uptime`), whose contents could not be changed."
 
     def text(self) -> str:
         """Return the first departure, else the number of steps that stayed the same."""

@@ -11,12 +11,14 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
+from graphsafe.capture.child.lines.system_files import system_files_seen
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
 from graphsafe.capture.child.state.generators import share_state
@@ -52,7 +54,9 @@ def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -
     Operations that run while `left_out()` is true are not compared.
     """
     try:
-        return _Ahead(session, left_out).run()
+        with system_files_seen() as read:
+            found = _Ahead(session, left_out).run()
+        return replace(found, system_files=tuple(sorted(read)))
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
