@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     Function,
     Line,
     called_name,
@@ -19,6 +20,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     head,
     is_capture,
     is_plain_replay,
+    loop_around,
     own_nodes,
     parents_in,
     place,
@@ -29,7 +31,6 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Functions = Mapping[str, Function]
 
 
@@ -342,14 +343,14 @@ def _gives_number(value: ast.expr, given: Set[str]) -> bool:
 def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
     """Yield captures that each iteration of a loop makes for its own replay."""
     parents = parents_in(function)
-    for loop in [node for node in parents if isinstance(node, _LOOPS)]:
+    for loop in [node for node in parents if isinstance(node, LOOPS)]:
         for statement in loop.body:
             made = _made_here(statement, capturing)
             if made is None:
                 continue
             later = loop.body[loop.body.index(statement) + 1 :]
             replays = [call for call in calls_in([statement, *later]) if is_plain_replay(call)]
-            if any(_loop_around(call, parents) is loop for call in replays):
+            if any(loop_around(call, parents) is loop for call in replays):
                 yield Line(name, "captured-again", made, ast.unparse(made))
 
 
@@ -360,11 +361,3 @@ def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
         return item.context_expr if item is not None else None
     value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
     return value if isinstance(value, ast.Call) and called_name(value) in capturing else None
-
-
-def _loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
-    while node in parents:
-        node = parents[node]
-        if isinstance(node, _LOOPS):
-            return node
-    return None

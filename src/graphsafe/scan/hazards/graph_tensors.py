@@ -29,7 +29,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 Code = CaptureBlock | Function | ast.Lambda
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
@@ -277,18 +277,13 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
 
 def _is_part(target: ast.Subscript) -> bool:
     """Return whether a target is a part of a tensor, by a slice, and no entry of a table."""
-    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-    return any(isinstance(part, ast.Slice) for part in parts)
+    return any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
     """Yield the targets of an assignment, those of a tuple one by one."""
     for target in node.targets if isinstance(node, ast.Assign) else ():
         yield from elements(target)
-
-
-def elements(target: ast.expr) -> Sequence[ast.expr]:
-    return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:

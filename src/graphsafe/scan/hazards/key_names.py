@@ -7,8 +7,7 @@ import builtins
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.graph_syntax import Function, head, own_nodes, place
-from graphsafe.scan.hazards.graph_tensors import elements
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 ALL = ".*"
 "The suffix for an object of which an expression may contain every attribute."

@@ -12,17 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.hazards import kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     Function,
     Line,
-    in_loop,
     is_host,
     is_plain_replay,
+    loop_around,
     own_nodes,
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, elements
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, targets
 from graphsafe.scan.hazards.key_names import matched
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 VIEWS = frozenset(
@@ -82,7 +84,7 @@ def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
     return (
         isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
         and all(replay.lineno < touch.node.lineno for replay in replays)
-        and not in_loop(touch.node, parents)
+        and loop_around(touch.node, parents) is None
         and not any(block in parents for block in table.blocks)
     )
 
@@ -183,7 +185,6 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         parents = parents_in(table.functions[function])
         for block in [block for block in table.blocks if block in parents]:
             rest = _following(block, parents)
-            outputs = {name for name in table.outputs if _binds(block, name)}
             for statement in rest:
                 if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in ast.walk(statement)):
                     break
@@ -192,10 +193,12 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
                     for inner in ast.walk(statement)
                 ):
                     break
-                read = _used(statement, outputs)
+                read = _used(statement, table.outputs)
                 if read is not None:
                     # Engines that capture on made-up inputs do not use the returned value.
-                    plain = isinstance(statement, ast.Return) and read is statement.value and place(read) in outputs
+                    plain = (
+                        isinstance(statement, ast.Return) and read is statement.value and place(read) in table.outputs
+                    )
                     yield Line(function, "not-replayed", read, ast.unparse(read), "possible" if plain else "likely")
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
@@ -211,20 +214,9 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
             statements = getattr(around, name, None)
             if isinstance(statements, list) and child in statements:
                 yield from statements[statements.index(child) + 1 :]
-        if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
+        if isinstance(around, LOOPS):
             return
         child = around
-
-
-def _binds(block: ast.With | ast.AsyncWith, name: str) -> bool:
-    targets = (
-        target
-        for statement in block.body
-        for inner in ast.walk(statement)
-        if isinstance(inner, ast.Assign)
-        for target in inner.targets
-    )
-    return any(place(element) == name for target in targets for element in elements(target))
 
 
 def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
@@ -248,7 +240,7 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
                 continue
             given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
             read = {text for value in given if (text := place(value)) is not None}
-            for target in [element for bound in statement.targets for element in elements(bound)]:
+            for target in targets(statement):
                 text = place(target)
                 if (
                     text is None
@@ -257,7 +249,7 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
                     or _bound_within(block, statement, text)
                 ):
                     continue
-                owner = next((name for name, node in table.functions.items() if _holds(node, block)), None)
+                owner = next((name for name, node in table.functions.items() if block in parents_in(node)), None)
                 if owner is not None and (isinstance(target, ast.Subscript) or _is_replayed_in_loop(table, owner)):
                     yield Line(owner, "rebound", statement, text)
 
@@ -265,11 +257,9 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
 def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:
     """Return whether the block itself has bound the name before: a chain of layers, `x = a(x); x = b(x)`."""
     return any(
-        isinstance(inner, ast.Assign)
-        and inner.lineno < before.lineno
-        and any(place(element) == text for target in inner.targets for element in elements(target))
+        inner.lineno < before.lineno and text in map(place, targets(inner))
         for statement in block.body
-        for inner in ast.walk(statement)
+        for inner in inside(statement, ast.Assign)
     )
 
 
@@ -277,7 +267,7 @@ def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
     """Return whether the function that captures replays in a loop without filling the tensor that the name held
     before."""
     node = table.functions[function]
-    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)))
+    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
     for loop in loops:
         inner = [*ast.walk(loop)]
         replays = any(isinstance(call, ast.Call) and is_plain_replay(call) for call in inner)
@@ -285,7 +275,3 @@ def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
         if replays and not fills:
             return True
     return False
-
-
-def _holds(node: ast.AST, block: ast.AST) -> bool:
-    return any(child is block for _, child in own_nodes(node))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_r
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.hazards.kept_outputs import makes_graphs
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted
+from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted, elements
 
 TEST = re.compile(r"(^|\.)test_\w*$")
 COMPARES = re.compile(r"(^|[._])(assert_close|assert_equal|assertEqual|assert_allclose|allclose|equal)$")
@@ -60,7 +60,7 @@ def _discarded(function: Function) -> Iterator[ast.Call]:
     """Yield the calls that make a graphed callable which a statement drops."""
     for _, node in own_nodes(function):
         value = node.value if isinstance(node, ast.Expr) else None
-        for call in value.elts if isinstance(value, ast.Tuple) else [value]:
+        for call in elements(value) if value is not None else ():
             if isinstance(call, ast.Call) and makes_graphs(call):
                 yield call
 

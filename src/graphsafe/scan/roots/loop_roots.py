@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
     MEASURES,
+    ancestors,
     called_name,
     calls_in,
     is_capture,
@@ -273,12 +274,6 @@ def _is_beside_steps(name: str, replays: bool = False) -> bool:
     return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
 
-def _ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    while node in parents:
-        node = parents[node]
-        yield node
-
-
 class _File:
     """The loops of one file."""
 
@@ -343,9 +338,7 @@ class _File:
         blocks = [
             one for one in parents if isinstance(one, (ast.With, ast.AsyncWith)) and any(map(is_capture, one.items))
         ]
-        around = [
-            next((one for one in _ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks
-        ]
+        around = [next((one for one in ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks]
         captured = {inner for branch in around if branch for one in branch.body for inner in ast.walk(one)}
         replays = [call for call in parents if isinstance(call, ast.Call) and is_plain_replay(call)]
         return not blocks or None in around or all(call in captured for call in replays)

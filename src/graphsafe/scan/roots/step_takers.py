@@ -11,7 +11,7 @@ from typing import Literal
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import is_replay, is_short, own_nodes, parents_in
+from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
 from graphsafe.scan.roots.step_names import StepNames, may_take_step
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
@@ -30,7 +30,6 @@ Parents = Mapping[ast.AST, ast.AST]
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
 _MODEL_CALL = re.compile(rf"(?:self\.)?(?:{MODEL})(?:\.forward)?")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
-_LOOPS = ast.For, ast.AsyncFor, ast.While
 _CALLS_BETWEEN = 2
 "The largest number of files between a loop and the function that takes its step."
 
@@ -358,7 +357,7 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
     child: ast.AST = call
     while child in parents:
         around = parents[child]
-        if isinstance(around, _LOOPS) and child is not getattr(around, "iter", None):
+        if isinstance(around, LOOPS) and child is not getattr(around, "iter", None):
             target = getattr(around, "target", None)
             turned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else ()
             if receiver not in turned:

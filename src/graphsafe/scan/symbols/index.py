@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Protocol
@@ -235,6 +235,11 @@ def dotted(node: ast.expr) -> str | None:
 def is_none(node: ast.AST) -> bool:
     """Return whether an expression is the literal `None`."""
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def elements(node: ast.expr) -> Sequence[ast.expr]:
+    """Return the elements of a tuple or list, or else the expression alone."""
+    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
 def decorator_name(node: ast.expr) -> str | None:
