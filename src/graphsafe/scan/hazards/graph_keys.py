@@ -188,9 +188,7 @@ def _frozen(
         text = place(value)
         if text is None:
             continue
-        if _only_counts_rounds(parameter.arg, made):
-            found.pop(text, None)
-        elif parameter.arg in taken or _is_number_here(value, parameter, fields):
+        if parameter.arg in taken or _is_number_here(value, parameter, fields):
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
             # A key must contain `request.size` itself; `request` would not do.
             found[text] = {
@@ -199,14 +197,6 @@ def _frozen(
         elif text in given:
             found.update((f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & fields)
     return {text: sources for text, sources in found.items() if sources}
-
-
-def _only_counts_rounds(parameter: str, made: Function) -> bool:
-    """Return whether a function uses a parameter only as the number of a loop's iterations: `for _ in
-    range(n_warmups):`."""
-    rounds = [inner for loop in ast.walk(made) if isinstance(loop, ast.For) for inner in ast.walk(loop.iter)]
-    uses = [node for node in ast.walk(made) if isinstance(node, ast.Name) and node.id == parameter]
-    return bool(uses) and all(use in rounds for use in uses)
 
 
 def _number_parameters(function: Function) -> Set[str]:
@@ -318,12 +308,10 @@ def _read_by_captures(table: GraphTensors) -> set[str]:
 
 
 def _numbers(table: GraphTensors) -> set[str]:
-    """Return the attributes whose first value is a number: `self.span = 8`, or a field `span: int = 8`."""
+    """Return the attributes whose first value is a number: `self.span = 8`."""
     found: set[str] = set()
     for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _names_number(node.annotation):
-            found.add(f"self.{node.target.id}")
-        elif isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
+        if isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
             given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg) and _is_number(one)}
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Assign) and _gives_number(inner.value, given):

@@ -199,7 +199,7 @@ def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) 
     while waiting:
         for call in inside(waiting.pop(), ast.Call):
             function = known.pop(dotted(call.func) or "", None)
-            if function is not None and not any(map(_captures_or_replays, ast.walk(function))):
+            if function is not None:
                 waiting.append(function)
                 yield function
 
@@ -217,12 +217,6 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Ite
         call = node.value if isinstance(node, ast.Assign) else None
         if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in returning:
             yield from filter(None, map(place, _bound_by(node)))
-
-
-def _captures_or_replays(node: ast.AST) -> bool:
-    if isinstance(node, CaptureBlock):
-        return captures(node)
-    return isinstance(node, ast.Call) and is_plain_replay(node)
 
 
 def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
@@ -346,12 +340,11 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
             if text in known and is_filling and text not in hidden:
                 found.touches.setdefault(text or "", []).append(Touch(function, inner, "filled"))
         if isinstance(inner, ast.Assign):
-            bound = [text for target in inner.targets for element in elements(target) if (text := place(element))]
-            # Replacing an object also replaces its tensors: `self.state = State(h)`.
-            inside_new = [
-                name for text in bound if _makes_object(inner.value) for name in known if name.startswith(f"{text}.")
-            ]
-            for text in (*bound, *inside_new):
+            bound = [*filter(None, map(place, targets(inner)))]
+            if _makes_object(inner.value):
+                # Replacing an object also replaces its tensors: `self.state = State(h)`.
+                bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
+            for text in bound:
                 if text in known and not is_view_of(inner.value, text):
                     found.touches.setdefault(text, []).append(Touch(function, inner, "bound"))
         if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Load):

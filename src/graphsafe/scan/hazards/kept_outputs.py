@@ -250,10 +250,6 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
     around = parents.get(parent) if isinstance(parent, ast.comprehension) else parent
     if isinstance(around, (ast.ListComp, ast.SetComp)) and isinstance(parent, ast.comprehension):
         return any(viewed(value) in _bound(parent.target, part) for value in elements(around.elt))
-    if isinstance(parent, (ast.For, ast.AsyncFor)) and parent.iter is call:
-        names = _bound(parent.target, part)
-        lines = [put(inner) for statement in parent.body for inner in ast.walk(statement)]
-        return any(viewed(value) in names for _, held in lines for one in held for value in elements(one))
     return False
 
 
@@ -274,20 +270,12 @@ def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.As
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
-    if isinstance(parent, ast.DictComp):
-        return call if parent.value is call else None
     if isinstance(parent, ast.Assign):
         names = given.names(parent.targets[0])
         if names:
             return _keeps_name(parent, names, parents) or _carries(parent, names, parents)
-    is_looped = loop_around(call, parents) is not None
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-        keeps = parent.func.attr in KEEPS and call in parent.args and is_looped
-    else:
-        target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-        is_entry = isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple))
-        keeps = is_entry and is_looped
-    return call if keeps else None
+    _, held = put(parent) if parent is not None else (None, ())
+    return call if call in held and loop_around(call, parents) is not None else None
 
 
 def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:

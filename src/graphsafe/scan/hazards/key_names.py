@@ -94,9 +94,7 @@ def _through(
     found: set[str] = set()
     for name in inside:
         first, rest = head(name), name[len(head(name)) :]
-        if first == "self":
-            found.add(name)
-        elif first in given:
+        if first in given:
             text = place(given[first])
             found |= {text + rest} if text is not None else names_in(given[first], function, functions, outer)
         elif spread is not None and first == options:

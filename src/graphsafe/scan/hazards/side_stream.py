@@ -34,8 +34,6 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         return
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument)
-        if side.is_captures_own(frame):
-            return
         if side.is_forked() and side.is_joined():
             for made, name in side.made_after_fork():
                 tensor, certain = as_tensor(frame.env.get(name, NONE))
@@ -109,15 +107,6 @@ class _Side:
         self._before = [call for call in calls if call.lineno < first]
         self._inside = [call for call in calls if first <= call.lineno <= last]
         self._after = [call for call in calls if call.lineno > last]
-
-    def is_captures_own(self, frame: Frame) -> bool:
-        """Return whether the side stream is the capture's own stream."""
-        return any(
-            keyword.arg == "stream" and self._text(keyword.value) == self._stream
-            for call in frame.entered
-            if isinstance(call, ast.Call)
-            for keyword in call.keywords
-        )
 
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or a call may make it

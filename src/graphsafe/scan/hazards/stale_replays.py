@@ -85,7 +85,6 @@ def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
         isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
         and all(replay.lineno < touch.node.lineno for replay in replays)
         and loop_around(touch.node, parents) is None
-        and not any(block in parents for block in table.blocks)
     )
 
 
@@ -102,12 +101,7 @@ def _derived_before(
 
     `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
     """
-    refreshed = {
-        name
-        for seen in known
-        for name in seen.touches
-        if seen.is_refreshed(name) or (seen is table and _refilled(table, name, function))
-    }
+    refreshed = {name for seen in known for name in seen.touches if seen.is_refreshed(name)}
     for name in sorted(table.inputs - refreshed):
         bound = [touch for touch in table.of(name, "bound") if touch.function == function]
         for touch in bound:
@@ -118,14 +112,6 @@ def _derived_before(
             source = next((text for text in sorted(refreshed) if _computes_from(value, text, makers)), None)
             if source is not None:
                 yield Line(function, "derived", touch.node, name)
-
-
-def _refilled(table: GraphTensors, name: str, function: str) -> bool:
-    """Return whether the function that captures fills an input after the capture, for a replay of its own."""
-    last = max((block.end_lineno or block.lineno for block in table.blocks), default=0)
-    return function in table.replaying and any(
-        touch.function == function and touch.node.lineno > last for touch in table.of(name, "filled")
-    )
 
 
 def _is_remade(table: GraphTensors, name: str, made: ast.Assign) -> bool:
@@ -187,11 +173,6 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
             rest = _following(block, parents)
             for statement in rest:
                 if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in ast.walk(statement)):
-                    break
-                if any(
-                    isinstance(inner, ast.Call) and "capture" in (dotted(inner.func) or "")
-                    for inner in ast.walk(statement)
-                ):
                     break
                 read = _used(statement, table.outputs)
                 if read is not None:

@@ -101,10 +101,6 @@ def constant(name: str) -> Value:
         return number(False)
     elif name == "os.environ":
         return RuntimeObject("environment")
-    elif name == "builtins.__debug__":
-        return BOOL
-    elif name == "builtins.NotImplemented":
-        return UNKNOWN
     return Lib(name)
 
 

@@ -44,8 +44,6 @@ _COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
 def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of a function or class of torch that has no handler of its own."""
     op = frame.ops.python(name)
-    if op is None and name.startswith("torch.functional."):
-        op = frame.ops.python("torch." + name.rpartition(".")[2])
     if op is not None:
         return operations.by_table(frame, node, op, name, None, arguments)
     if name.startswith("torch.ops."):

@@ -118,12 +118,7 @@ class LoopRoots:
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
         """Return whether a method of a module, by which it is called, generates a whole result."""
-        if _RUNS_ONCE.search(ref) is None:
-            return False
-        facts = file.functions.get(ref.partition("::")[2])
-        source = self._takers.engine.project.source(file.path)
-        lines = source.lines_of(facts.line, facts.end_line) if facts is not None else ()
-        return any(".scheduler.step(" in line for line in lines) or ref in self.generating(file)
+        return _RUNS_ONCE.search(ref) is not None and ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress or are told how long to go on, and calls of pipelines: each takes

@@ -80,14 +80,6 @@ def is_made_before_loops(frame: Frame, name: str) -> bool:
     return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
 
 
-def names_own(frame: Frame, name: str) -> bool:
-    """Return whether a local name stands for a part of the function's own object: `state = self.state`."""
-    bound = _assignments(frame.node).get(name, ()) if frame.node is not None else ()
-    return bool(bound) and all(
-        isinstance(node.value, ast.Attribute) and (dotted(node.value) or "").startswith("self.") for node in bound
-    )
-
-
 def is_handed_on(frame: Frame, name: str) -> bool:
     """Return whether a local name is a parameter that the function never reassigns."""
     if frame.node is None or name in _assignments(frame.node):
@@ -114,11 +106,8 @@ def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str
     return frozenset(filter(None, found))
 
 
-def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
-    """Return whether a write runs only if a test finds its target missing.
-
-    `item` is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
-    """
+def is_lazy(frame: Frame, text: str) -> bool:
+    """Return whether a write runs only if a test finds its target missing."""
     base = text.partition("[")[0]
     owner, _, name = base.rpartition(".")
     for test in frame.lazy:
@@ -126,8 +115,6 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
             return True
         if "." in test.target:
             continue
-        if isinstance(item, ast.Name) and test.target == item.id:
-            return True
         bound = bound_to(frame, test)
         if owner and bound is not None and name in ast.unparse(bound):
             return True
@@ -139,9 +126,14 @@ def is_made_along(frame: Frame, text: str) -> bool:
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
-        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _looked_up(bound, owner))
+        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _owner_asked(bound) == owner)
         for test in frame.lazy
     )
+
+
+def _owner_asked(node: ast.expr) -> str:
+    """Return the object in whose table an expression looks an entry up: `self` of `self.tables[key]`."""
+    return (first_step.table_of(node) or "").rpartition(".")[0]
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
@@ -150,16 +142,6 @@ def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
     name.lineno = test.line
     bound = bound_expression(frame, name)
     return None if bound is name else bound
-
-
-def _looked_up(node: ast.expr, owner: str) -> bool:
-    """Return whether an expression looks up an entry in a table of `owner`: `self.tables[key]`,
-    `self.tables.get(key)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        node = node.func.value
-    elif isinstance(node, ast.Subscript):
-        node = node.value
-    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
 @memoize_on_node

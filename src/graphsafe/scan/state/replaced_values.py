@@ -80,13 +80,6 @@ def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
     )
 
 
-def keeps_largest(node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression is like `max(n, self.limit)`, which most steps leave unchanged."""
-    return node is not None and any(
-        dotted(inner.func) == "max" and mentions(inner, text) for inner in inside(node, ast.Call)
-    )
-
-
 def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
     """Return whether an expression has `getattr(owner, name)` in it."""
     wanted = source_text(owner), source_text(name)
@@ -116,12 +109,6 @@ def puts_back(node: ast.expr | None, text: str) -> bool:
     """Return whether an attribute gets back a value that was read from it: `was = self.mode; …; self.mode = was`."""
     parts = elements(node) if node is not None else ()
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
-
-
-def constructs(node: ast.expr | None) -> bool:
-    """Return whether an expression makes an object: `Kernel(x, y)`, which may use only the shapes of its arguments."""
-    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
-    return name[:1].isupper()
 
 
 def converts(node: ast.expr | None, text: str) -> bool:

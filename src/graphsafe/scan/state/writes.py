@@ -36,15 +36,12 @@ from graphsafe.scan.state.provenance import (
     is_put_back,
     is_rare,
     is_remade,
-    names_own,
     sources,
 )
 from graphsafe.scan.state.replaced_values import (
-    constructs,
     converts,
     fills_if_missing,
     grows,
-    keeps_largest,
     keeps_what_is_there,
     puts_back,
     reads_by_name,
@@ -131,7 +128,6 @@ def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     return (
         root == "self"
         or frame.attributes.is_module(owner.ref)
-        or names_own(frame, root)
         or is_handed_on(frame, root)
         or is_made_before_loops(frame, root)
     )
@@ -268,7 +264,7 @@ def write(
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = (
-        is_lazy(frame, text, written if keyed else None)
+        is_lazy(frame, text)
         or keeps_what_is_there(assigned, text)
         or (reads_self and fills_if_missing(frame, assigned, text))
     )
@@ -299,11 +295,10 @@ def write(
             or is_put_back(frame, text),
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
-            rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
+            rare=is_rare(frame) and not reads_self,
             remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
-            constructed=constructs(assigned),
             replaces=replaces,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),
