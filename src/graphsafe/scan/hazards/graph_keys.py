@@ -17,6 +17,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     called_name,
     calls_in,
     captures_in,
+    functions_in,
     head,
     is_capture,
     is_plain_replay,
@@ -222,8 +223,7 @@ def _number_names(tree: ast.Module) -> Set[str]:
         for node in cls.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
-    functions: list[Function] = [*inside(tree, ast.FunctionDef), *inside(tree, ast.AsyncFunctionDef)]
-    for function in functions:
+    for function in functions_in(tree):
         numbers = _number_parameters(function)
         declared += [
             (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation

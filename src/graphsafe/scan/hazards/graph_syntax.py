@@ -54,6 +54,11 @@ def with_statements(node: ast.AST) -> list[CaptureBlock]:
     return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]
 
 
+def functions_in(node: ast.AST) -> list[Function]:
+    """Return the functions in a node, at any depth, those that are not `async` first."""
+    return [*inside(node, ast.FunctionDef), *inside(node, ast.AsyncFunctionDef)]
+
+
 def captures(block: CaptureBlock) -> bool:
     return any(map(is_capture, block.items))
 

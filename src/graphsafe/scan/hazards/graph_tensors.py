@@ -17,6 +17,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     captures,
     entry,
+    functions_in,
     head,
     is_plain_replay,
     is_view_of,
@@ -206,10 +207,9 @@ def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
     """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
-    functions: list[Function] = [*inside(scope, ast.FunctionDef), *inside(scope, ast.AsyncFunctionDef)]
     returning = {
         node.name
-        for node in functions
+        for node in functions_in(scope)
         for _, inner in own_nodes(node)
         if isinstance(inner, ast.Return) and any(block.body[-1] is inner for block in blocks)
     }

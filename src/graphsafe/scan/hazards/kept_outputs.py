@@ -134,7 +134,9 @@ def _is_stored(node: ast.AST, name: str | None = None) -> bool:
 
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
     """Map a called name's last part to the full name of the function that gives outputs."""
-    names = {_end(name): name for name in giving if name.startswith(_GRAPHED) or _is_unique(found, _end(name))}
+    names = {
+        _end(name): name for name in giving if name.startswith(_GRAPHED) or found.functions_called(_end(name)) == 1
+    }
     names.update(called_objects(found, giving))
     return names
 
@@ -170,11 +172,6 @@ def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[st
 
 def _end(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _is_unique(found: Tables, name: str) -> bool:
-    """Return whether only one function of the file has the name, so that a call must mean this function."""
-    return found.functions_called(name) == 1
 
 
 # graphs that PyTorch makes
@@ -219,7 +216,7 @@ def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, 
     yielding: dict[str, tuple[str, int | None]] = {}
     for function, node, _ in found.functions:
         first = next(_yielded(function, node, outputs, names), None)
-        if first is not None and _is_unique(found, _end(function)):
+        if first is not None and found.functions_called(_end(function)) == 1:
             yielding[_end(function)] = first
     for function, node, _ in found.functions if yielding else ():
         parents = parents_in(node)

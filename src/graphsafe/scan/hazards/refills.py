@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
+from graphsafe.scan.hazards.graph_tensors import tables
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
@@ -72,17 +73,7 @@ def _waits(tree: ast.Module, function: str) -> bool:
 
 @memoize_on_node
 def _functions(tree: ast.Module) -> Mapping[str, Function]:
-    found: dict[str, Function] = {}
-
-    def note(body: list[ast.stmt], prefix: str) -> None:
-        for node in body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found[f"{prefix}{node.name}"] = node
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                note(node.body, f"{prefix}{node.name}.")
-
-    note(tree.body, "")
-    return found
+    return {name: node for name, node, _ in tables(tree).functions}
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import captures_in, own_nodes
+from graphsafe.scan.hazards.graph_syntax import captures_in, functions_in, own_nodes
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 
@@ -73,12 +73,11 @@ def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunction
 def _beside_captures(text: str) -> frozenset[int]:
     """Return the lines of capturing functions outside of their captured blocks."""
     found: set[int] = set()
-    for function in ast.walk(parse(text)):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            blocks = captures_in(function)
-            if blocks:
-                found |= _span(function)
-                found -= set().union(*map(_span, blocks))
+    for function in functions_in(parse(text)):
+        blocks = captures_in(function)
+        if blocks:
+            found |= _span(function)
+            found -= set().union(*map(_span, blocks))
     return frozenset(found)
 
 

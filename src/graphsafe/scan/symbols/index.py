@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Protocol
 
 from graphsafe.scan.sources.source import Source
 from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
@@ -32,19 +31,6 @@ GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put something into a container."
-
-
-class Module(Protocol):
-    """A module's file, as `Project` finds it by the module's name."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def module(self) -> str: ...
-
-    @property
-    def is_package(self) -> bool: ...
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from sys import intern
 from typing import Literal
 
 from graphsafe.scan.sources.source import Source, Unreadable
-from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts, Module
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
@@ -66,7 +66,7 @@ class Project:
     def paths(self) -> Iterable[str]:
         return self.files.paths
 
-    def file(self, path: str) -> Module | None:
+    def file(self, path: str) -> FileIndex | None:
         """Return a file, or None if it cannot be read."""
         return self.files.index(path)
 
@@ -81,7 +81,7 @@ class Project:
 
     # names
 
-    def module(self, name: str, importer: str) -> Module | None:
+    def module(self, name: str, importer: str) -> FileIndex | None:
         """Return the file that `import name` in `importer` means; of several, the file nearest to the importer."""
         candidates = self._modules.get(name)
         if candidates is None:
@@ -94,7 +94,7 @@ class Project:
             self.asked_bytes += len(self.files.held.get(path, b""))
         return self.file(path)
 
-    def resolve(self, file: Module, name: str, depth: int = 0) -> Binding | None:
+    def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
         """Return what the global `name` means in `file`; None for a builtin or a name bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
