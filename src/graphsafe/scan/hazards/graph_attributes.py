@@ -123,9 +123,8 @@ def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
-        method = project.find_method(ref, name) if name not in seen else None
+        node = project.method_node(ref, name) if name not in seen else None
         seen.add(name)
-        node = project.function_node(method) if method is not None else None
         if node is not None:
             note_captured(table, node)
             waiting += captured_names(node)

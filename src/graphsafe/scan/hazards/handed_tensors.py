@@ -20,8 +20,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_code, note_uses
-from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
 Helpers = Mapping[str, Function]

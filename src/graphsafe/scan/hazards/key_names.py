@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.graph_syntax import Function, head, own_nodes, place
+from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
 
 ALL = ".*"
@@ -54,20 +55,6 @@ def is_told(name: str, told: set[str]) -> bool:
         return True
     whole = [one for one in told if one != head(one)] if name != head(name) else []
     return any(f"{one}.".startswith(f"{name}.") or name.startswith((f"{one}.", f"{one}[")) for one in whole)
-
-
-def parameters(function: Function) -> list[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-
-
-def matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]]:
-    """Yield the arguments of a call with the parameters that take them."""
-    positional = [*made.args.posonlyargs, *made.args.args]
-    if positional and positional[0].arg in ("self", "cls"):
-        positional = positional[1:]
-    yield from zip(call.args, positional, strict=False)
-    named = {one.arg: one for one in (*positional, *made.args.kwonlyargs)}
-    yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)
 
 
 def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:

@@ -40,9 +40,9 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
-from graphsafe.scan.hazards.key_names import parameters
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted, elements
 from graphsafe.scan.symbols.project import Project
 

@@ -23,8 +23,8 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, targets
-from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted
 
 VIEWS = frozenset(

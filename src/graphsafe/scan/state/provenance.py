@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.domain.summary import StepInput
-from graphsafe.scan.domain.values import as_tensor
+from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
-from graphsafe.scan.symbols.blocks import statements_within
+from graphsafe.scan.symbols.blocks import parameters, statements_within
 from graphsafe.scan.symbols.index import dotted
 
 CAPACITY = "capacity of "
@@ -84,8 +84,14 @@ def is_handed_on(frame: Frame, name: str) -> bool:
     """Return whether a local name is a parameter that the function never reassigns."""
     if frame.node is None or name in _assignments(frame.node):
         return False
-    spec = frame.node.args
-    return any(one.arg == name for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+    return any(one.arg == name for one in parameters(frame.node))
+
+
+def is_module(frame: Frame, value: Value) -> bool:
+    """Return whether a value is a module of PyTorch or of the project."""
+    if type(value) is Instance:
+        return frame.attributes.is_module(value.ref)
+    return type(value) is RuntimeObject and value.kind == "module"
 
 
 def is_put_back(frame: Frame, text: str) -> bool:

@@ -10,6 +10,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import bound_expression, has_alternative
+from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted, elements
 
 CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
@@ -71,9 +72,7 @@ def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
     function = frame.project.function_node(called.ref) if type(called) is Function else None
     if function is None or not isinstance(node, ast.Call):
         return False
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    given = [*zip(names, node.args, strict=False), *((word.arg, word.value) for word in node.keywords)]
-    kept = {name for name, value in given if source_text(value) == text}
+    kept = {parameter.arg for value, parameter in matched(node, function) if source_text(value) == text}
     return any(
         not kept.isdisjoint(first_step.lazy_tests(test.test, True)) and not has_alternative(test.test)
         for test in inside(function, ast.If)

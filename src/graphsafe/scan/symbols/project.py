@@ -235,6 +235,11 @@ class Project:
         node = self.statement(ref.partition("::")[0], facts.line, facts.end_line)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
+    def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the definition of the method that `name` means on an instance of a class."""
+        method = self.find_method(ref, name) if ref is not None else None
+        return self.function_node(method) if method is not None else None
+
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases: project classes as refs, others as dotted names."""
         if ref not in self._mros:
