@@ -41,8 +41,8 @@ class Touch:
     """A line that uses a tensor which captures also use."""
 
     function: str
-    node: ast.Assign | ast.Call | ast.Return | ast.expr
-    kind: Literal["bound", "filled", "read"]
+    node: ast.Assign | ast.Call
+    kind: Literal["bound", "filled"]
 
 
 @dataclass(slots=True)
@@ -347,10 +347,6 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
             for text in bound:
                 if text in known and not is_view_of(inner.value, text):
                     found.touches.setdefault(text, []).append(Touch(function, inner, "bound"))
-        if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Load):
-            read = place(inner)
-            if read in known and read not in hidden:
-                found.touches.setdefault(read or "", []).append(Touch(function, inner, "read"))
 
 
 def _makes_object(value: ast.expr) -> bool:

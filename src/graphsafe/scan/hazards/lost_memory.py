@@ -120,6 +120,4 @@ def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[s
     parent = parents[node]
     if isinstance(parent, ast.Attribute) and isinstance(parents.get(parents[parent]), ast.AugAssign):
         return True  # `mask /= mask.sum()`
-    if isinstance(parent, (ast.BinOp, ast.keyword)):
-        return isinstance(parent, ast.BinOp) or _is_given(parent, parents, captured)
     return isinstance(parent, ast.Call) and ast.unparse(parent.func) in captured

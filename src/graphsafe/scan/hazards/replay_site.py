@@ -172,7 +172,7 @@ class _Site:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in self._items:
             holder, held = target.value, [node.value]  # type: ignore[union-attr]
-        if holder is None or (isinstance(node, ast.Assign) and len(node.targets) > 1):
+        if holder is None:
             return
         function = node.func if isinstance(node, ast.Call) else None
         is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT

@@ -115,7 +115,7 @@ def _derived_before(
 
 
 def _is_remade(table: GraphTensors, name: str, made: ast.Assign) -> bool:
-    return any(touch.kind != "read" and touch.node is not made for touch in table.touches[name])
+    return any(touch.node is not made for touch in table.touches[name])
 
 
 def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -> bool:
@@ -176,11 +176,7 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
                     break
                 read = _used(statement, table.outputs)
                 if read is not None:
-                    # Engines that capture on made-up inputs do not use the returned value.
-                    plain = (
-                        isinstance(statement, ast.Return) and read is statement.value and place(read) in table.outputs
-                    )
-                    yield Line(function, "not-replayed", read, ast.unparse(read), "possible" if plain else "likely")
+                    yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
@@ -201,9 +197,10 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
 
 
 def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that uses an output, or the output that it returns alone."""
-    if isinstance(statement, ast.Return) and statement.value is not None and place(statement.value) in outputs:
-        return statement.value
+    """Return the expression of a statement that uses an output.
+
+    Engines that capture on made-up inputs may return an output that nobody uses.
+    """
     for inner in ast.walk(statement):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and place(inner.func.value) in outputs:
             if inner.func.attr not in VIEWS - {"clone", "to"}:

@@ -146,10 +146,6 @@ def sequential(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Sequence("tuple", None if arguments.open else tuple(arguments.positional), join_all(arguments.positional))
 
 
-def from_numpy(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return Tensor(where="host")
-
-
 def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "model")
     mode = const_of(arguments.keywords.get("mode"))
@@ -195,10 +191,6 @@ def root_of(engine: Engine, value: Value | None, why: str) -> None:
 
 
 def checkpoint(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return _apply_first(frame, node, arguments)
-
-
-def _apply_first(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return unknown_result(arguments)
     return frame.call_value(node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:]))
@@ -240,10 +232,6 @@ def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         # Attributes that are assigned on the copy are not state of the original object.
         return replace(value, made=value.made or frame.hot)
     return replace(value, fresh=True, attr=None) if type(value) is Tensor else value
-
-
-def available(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return number(True)
 
 
 def is_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -101,7 +101,7 @@ def write_attribute(
         written,
         augmented=augmented,
         borrowed=_is_passing(owner),
-        lasting=_outlasts(frame, owner, holder),
+        lasting=outlasts(frame, owner, holder),
         made=owner.made,
     )
 
@@ -118,12 +118,8 @@ def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, writ
             write(frame, key, f"{text}.{keyword.arg}", value, None, node, keyword.value, augmented=True)
 
 
-def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:
+def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     """Return whether an object that the code calls `holder` is the same in all steps."""
-    return _outlasts(frame, owner, dotted(holder) or "")
-
-
-def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     root = holder.partition(".")[0]
     return (
         root == "self"
@@ -160,7 +156,7 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
                 node,
                 getattr(node, "value", None),
                 borrowed=_is_passing(option),
-                lasting=outlasts(frame, option, held.value),
+                lasting=outlasts(frame, option, dotted(held.value) or ""),
             )
             return
 
