@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal
 
 from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
@@ -36,15 +35,6 @@ Code = CaptureBlock | Function | ast.Lambda
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """A line that uses a tensor which captures also use."""
-
-    function: str
-    node: ast.Assign | ast.Call
-    kind: Literal["bound", "filled"]
-
-
 @dataclass(slots=True)
 class GraphTensors:
     """The tensors that the captures of one owner see, by their names in the code: `x`, `self.x`,
@@ -64,8 +54,10 @@ class GraphTensors:
     "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
     "The functions that share the names, by qualified name."
-    touches: dict[str, list[Touch]] = field(default_factory=dict)
-    "Name -> the lines outside of captures that use it, in the order of the code."
+    bound: dict[str, list[tuple[str, ast.Assign]]] = field(default_factory=dict)
+    "Name -> the assignments to it outside of captures, each with its function, in the order of the code."
+    filled: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    "Name -> the functions and the lines that write into it outside of captures."
     capturing: set[str] = field(default_factory=set)
     "The functions that hold a capture."
     replaying: set[str] = field(default_factory=set)
@@ -77,12 +69,9 @@ class GraphTensors:
         """The tensors that every replay overwrites."""
         return self.outputs | self.updated
 
-    def of(self, name: str, kind: str) -> Sequence[Touch]:
-        return [touch for touch in self.touches.get(name, ()) if touch.kind == kind]
-
     def is_refreshed(self, name: str) -> bool:
         """Return whether some function writes new values into an input in place."""
-        return any(touch.function not in self.preparing - self.replaying for touch in self.of(name, "filled"))
+        return any(function not in self.preparing - self.replaying for function, _ in self.filled.get(name, ()))
 
 
 @dataclass(slots=True)
@@ -338,7 +327,7 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
             text = place(base) if base is not None else None
             is_filling = isinstance(inner, ast.Call) or base is not target
             if text in known and is_filling and text not in hidden:
-                found.touches.setdefault(text or "", []).append(Touch(function, inner, "filled"))
+                found.filled.setdefault(text or "", []).append((function, inner.lineno))
         if isinstance(inner, ast.Assign):
             bound = [*filter(None, map(place, targets(inner)))]
             if _makes_object(inner.value):
@@ -346,7 +335,7 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
                 bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
             for text in bound:
                 if text in known and not is_view_of(inner.value, text):
-                    found.touches.setdefault(text, []).append(Touch(function, inner, "bound"))
+                    found.bound.setdefault(text, []).append((function, inner))
 
 
 def _makes_object(value: ast.expr) -> bool:

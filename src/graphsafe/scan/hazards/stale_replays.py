@@ -22,7 +22,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, targets
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted
@@ -57,34 +57,29 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
         # For a module, a number or a configuration only constructors bind the name, or no line fills it.
         if not table.is_refreshed(name) and not name.startswith("self."):
             continue
-        for touch in table.of(name, "bound"):
-            apart = touch.function not in table.preparing and touch.function not in table.replaying
-            if (
-                (apart or _is_for_the_next(table, touch))
-                and isinstance(touch.node, ast.Assign)
-                and not is_host(touch.node.value)
-            ):
-                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value) or _is_beside_fill(table, touch)
-                yield Line(touch.function, "input-rebound", touch.node, name, "likely" if certain else "possible")
+        for function, made in table.bound.get(name, ()):
+            apart = function not in table.preparing and function not in table.replaying
+            if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
+                certain = table.is_refreshed(name) or _makes_tensor(made.value) or _fills_one(table, function)
+                yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
 
 
-def _is_beside_fill(table: GraphTensors, touch: Touch) -> bool:
-    """Return whether the function fills another input of the graph in place, so that it surely provides inputs."""
-    return any(one.function == touch.function for name in table.inputs for one in table.of(name, "filled"))
+def _fills_one(table: GraphTensors, function: str) -> bool:
+    """Return whether a function fills an input of the graph in place, so that it surely provides inputs."""
+    return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
-def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
+def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bool:
     """Return whether a method assigns an attribute after its last replay, so that the next call replays on the old
     tensor."""
-    if touch.function in table.capturing or touch.function not in table.replaying:
+    if function in table.capturing or function not in table.replaying:
         return False
-    parents = parents_in(table.functions[touch.function])
+    parents = parents_in(table.functions[function])
     replays = [node for node in parents if isinstance(node, ast.Call) and is_plain_replay(node)]
-    body = parents.get(touch.node)
     return (
-        isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
-        and all(replay.lineno < touch.node.lineno for replay in replays)
-        and loop_around(touch.node, parents) is None
+        isinstance(parents.get(made), (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
+        and all(replay.lineno < made.lineno for replay in replays)
+        and loop_around(made, parents) is None
     )
 
 
@@ -101,21 +96,15 @@ def _derived_before(
 
     `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
     """
-    refreshed = {name for seen in known for name in seen.touches if seen.is_refreshed(name)}
+    refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)}
     for name in sorted(table.inputs - refreshed):
-        bound = [touch for touch in table.of(name, "bound") if touch.function == function]
-        for touch in bound:
-            block = next((block for block in table.blocks if block.lineno > touch.node.lineno), None)
-            if block is None or not isinstance(touch.node, ast.Assign) or _is_remade(table, name, touch.node):
-                continue
-            value = touch.node.value
-            source = next((text for text in sorted(refreshed) if _computes_from(value, text, makers)), None)
-            if source is not None:
-                yield Line(function, "derived", touch.node, name)
-
-
-def _is_remade(table: GraphTensors, name: str, made: ast.Assign) -> bool:
-    return any(touch.node is not made for touch in table.touches[name])
+        bound = table.bound.get(name, ())
+        if len(bound) != 1 or bound[0][0] != function or name in table.filled:
+            continue
+        _, made = bound[0]
+        precedes = any(made.lineno < block.lineno for block in table.blocks)
+        if precedes and any(_computes_from(made.value, text, makers) for text in refreshed):
+            yield Line(function, "derived", made, name)
 
 
 def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -> bool:

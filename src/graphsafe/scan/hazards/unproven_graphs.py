@@ -76,7 +76,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
     # A call that receives an input after the capture may fill it, as may a call that changes a whole model.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
-    is_filled = any(touch.node.lineno > end for name in table.inputs for touch in table.of(name, "filled"))
+    is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(
         isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_") and not call.func.attr.endswith("__")
         for call in later
@@ -89,5 +89,5 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
 
 def _is_made_here(table: GraphTensors, name: str) -> bool:
     """Return whether an input is a tensor that the code makes: `x = torch.randn(4, 8)`."""
-    values = (touch.node.value for touch in table.of(name, "bound") if isinstance(touch.node, ast.Assign))
+    values = (made.value for _, made in table.bound.get(name, ()))
     return any(isinstance(value, ast.Call) and MAKES.fullmatch(dotted(value.func) or "") for value in values)
