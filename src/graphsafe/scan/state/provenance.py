@@ -112,8 +112,11 @@ def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str
     return frozenset(filter(None, found))
 
 
-def is_lazy(frame: Frame, text: str) -> bool:
-    """Return whether a write runs only if a test finds its target missing."""
+def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
+    """Return whether a write runs only if a test finds its target missing.
+
+    `item` is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
+    """
     base = text.partition("[")[0]
     owner, _, name = base.rpartition(".")
     for test in frame.lazy:
@@ -121,6 +124,8 @@ def is_lazy(frame: Frame, text: str) -> bool:
             return True
         if "." in test.target:
             continue
+        if isinstance(item, ast.Name) and test.target == item.id:
+            return True
         bound = bound_to(frame, test)
         if owner and bound is not None and name in ast.unparse(bound):
             return True

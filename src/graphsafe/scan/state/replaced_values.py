@@ -79,6 +79,13 @@ def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
     )
 
 
+def keeps_largest(node: ast.expr | None, text: str) -> bool:
+    """Return whether an expression is like `max(n, self.limit)`, which most steps leave unchanged."""
+    return node is not None and any(
+        dotted(inner.func) == "max" and mentions(inner, text) for inner in inside(node, ast.Call)
+    )
+
+
 def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
     """Return whether an expression has `getattr(owner, name)` in it."""
     wanted = source_text(owner), source_text(name)

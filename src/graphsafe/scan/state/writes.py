@@ -42,6 +42,7 @@ from graphsafe.scan.state.replaced_values import (
     converts,
     fills_if_missing,
     grows,
+    keeps_largest,
     keeps_what_is_there,
     puts_back,
     reads_by_name,
@@ -260,7 +261,7 @@ def write(
     reads_self = augmented or (assigned is not None and reads_old(frame, assigned, text))
     base = text.partition("[")[0]
     lazy = (
-        is_lazy(frame, text)
+        is_lazy(frame, text, written if keyed else None)
         or keeps_what_is_there(assigned, text)
         or (reads_self and fills_if_missing(frame, assigned, text))
     )
@@ -291,7 +292,7 @@ def write(
             or is_put_back(frame, text),
             lasting=lasting,
             alone=all(test.alone for test in frame.lazy),
-            rare=is_rare(frame) and not reads_self,
+            rare=is_rare(frame) and (not reads_self or keeps_largest(assigned, text)),
             remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
