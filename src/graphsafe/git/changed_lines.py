@@ -156,8 +156,7 @@ def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
 
 
 def _with_line_feeds(data: bytes) -> bytes:
-    """Return the content with line feeds as line ends, as git stores it, so that a work tree's line ends are no
-    change."""
+    """Return the content with line feeds as line ends, as git stores it."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 
