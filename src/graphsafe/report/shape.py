@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from graphsafe.errors import RequestError
 from graphsafe.report.text import printable, without_commands
@@ -39,16 +39,10 @@ class ReportError(RequestError):
         super().__init__(without_commands(printable(line)))
 
 
-def check_report(saved: Any, where: str) -> None:
-    """Raise ReportError if `saved`, the parsed JSON from `where`, is not a report; it names the first wrong place."""
+def check(saved: Any, kind: Literal["report", "ledger"], where: str) -> None:
+    """Raise ReportError, with the first wrong place, if `saved`, the parsed JSON from `where`, is not of this kind."""
     _check_values(saved, 0)
-    _check(saved, _definition("report"), where)
-
-
-def check_ledger(saved: Any, where: str) -> None:
-    """Raise ReportError if `saved`, the parsed JSON from `where`, is not a ledger; it names the first wrong place."""
-    _check_values(saved, 0)
-    _check(saved, _definition("ledger"), where)
+    _check(saved, _definition(kind), where)
 
 
 def _check_values(value: Any, depth: int) -> None:

@@ -15,9 +15,9 @@ from typing import TypeVar
 from graphsafe.files import read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
+"""Returns the lines of a file by a location's path, or None if it cannot be read."""
 T = TypeVar("T")
 _MOST_KEPT = 256
-"""Returns the lines of a file by a location's path, or None if it cannot be read."""
 _MOST = 16_000_000
 """The largest number of bytes of a file whose lines are shown."""
 

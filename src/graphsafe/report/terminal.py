@@ -115,12 +115,9 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
         blocks = [_finding(same, source, width, paint, printed) for same in _by_place(main)]
     else:
         blocks = [_lines(main, width, paint), _advice(main, width, paint)]
-    if notes:
-        blocks.append(_lines(notes, width, paint))
-    if folded:
-        blocks.append(_files(folded, width, paint))
-    if report.limits:
-        blocks.append(_limits(report.limits, width, paint))
+    blocks += [_lines(notes, width, paint)] if notes else []
+    blocks += [_files(folded, width, paint)] if folded else []
+    blocks += [_limits(report.limits, width, paint)] if report.limits else []
     if report.devices is not None:
         from graphsafe.report.capture_text import capture_blocks  # imports all probes, of which a scan has none
 
@@ -132,11 +129,8 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
 
 def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
     """Group equal findings of several devices, which are shown once."""
-
-    def place(finding: Finding) -> tuple[object, ...]:
-        return (finding.location, finding.code, finding.level, finding.message)
-
-    return [list(same) for _, same in groupby(findings, place)]
+    groups = groupby(findings, lambda one: (one.location, one.code, one.level, one.message))
+    return [list(same) for _, same in groups]
 
 
 @dataclass(slots=True)
@@ -204,15 +198,14 @@ def _chain(finding: Finding, width: int) -> list[str]:
     called hot."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
-    if finding.source != "scan":
-        return chained([*calls, f"here{further}"], width, "  called by: ", "      ") if calls else []
+    title = "  hot because: " if finding.source == "scan" else "  called by: "
     if calls:
-        return chained([*calls, f"here{further}"], width, "  hot because: ", "      ")
+        return chained([*calls, f"here{further}"], width, title, "      ")
     root = finding.data.get("root")
-    if root is None:
+    if root is None or finding.source != "scan":
         return []
     text = f"{finding.location.function or 'module level'} begins a step: {root}{further}"
-    return wrapped(text, width, "  hot because: ", "      ")
+    return wrapped(text, width, title, "      ")
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
@@ -260,12 +253,8 @@ def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
     lines = [paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:
         at = finding.location
-        lines += _pointed(
-            printable(f"{at.path}:{at.line}:{at.column}"),
-            f"{finding.code} {finding.level}, reached from {count(finding.further_roots + 1, 'root')}",
-            width,
-            paint,
-        )
+        text = f"{finding.code} {finding.level}, reached from {count(finding.further_roots + 1, 'root')}"
+        lines += _pointed(printable(f"{at.path}:{at.line}:{at.column}"), text, width, paint)
     return lines
 
 

@@ -113,10 +113,10 @@ def _against(probes: Probes) -> tuple[str, ...]:
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
     """Yield sentences on how replays, and the path of captures, differ from the reference."""
     wrong = list(wrong)
-    replays = [check.name for check in wrong if not _of_path(check)]
+    replays = [check.name for check in wrong if check.compares != "plain eager"]
     if replays:
         yield f"replay differs from the reference in {listed(replays, most=3)}"
-    elsewhere = [check.name for check in wrong if _of_path(check)]
+    elsewhere = [check.name for check in wrong if check.compares == "plain eager"]
     if elsewhere:
         yield f"the step computes something else than an eager step does: {listed(elsewhere, most=3)}"
 
@@ -173,12 +173,13 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
         reasons.append(f"the replay {_ended(replay)}{_because(replay)}")
         return tuple(reasons)
     reasons += _doubts_of_comparison(replay, twin)
-    if twin.status in ("crashed", "timeout"):
-        reasons.append(f"the comparison with a second capture {_ended(twin)}")
-    if probes.order.status in ("crashed", "timeout"):
-        reasons.append(f"the search for races {_ended(probes.order)}")
-    if probes.horizon.status in ("crashed", "timeout"):
-        reasons.append(f"the check of further steps {_ended(probes.horizon)}")
+    for what, probe in (
+        ("the comparison with a second capture", twin),
+        ("the search for races", probes.order),
+        ("the check of further steps", probes.horizon),
+    ):
+        if probe.status in ("crashed", "timeout"):
+            reasons.append(f"{what} {_ended(probe)}")
     if replay.rng_law not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.first_step in ("crashed", "timeout"):
@@ -207,10 +208,6 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"
-
-
-def _of_path(check: Check) -> bool:
-    return check.compares == "plain eager"
 
 
 def _covered(plan: Plan | None) -> float:

@@ -29,10 +29,8 @@ def render_github(reports: Sequence[Report]) -> str:
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
         if report.verdict is not None:
-            title = _property("graphsafe capture")
-            lines.append(
-                f"::{_VERDICT_COMMANDS[report.verdict]} title={title}::{_data(f'{report.target}: {report.verdict}')}"
-            )
+            said = _data(f"{report.target}: {report.verdict}")
+            lines.append(f"::{_VERDICT_COMMANDS[report.verdict]} title=graphsafe capture::{said}")
     lines += [f"graphsafe {report.command}: {_counted(report)}" for report in reports]
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 

@@ -62,12 +62,8 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
                 _add(case, "skipped", message=f"{verdict}: {why}" if why else verdict)
     if not report.devices:
         case = _case(suite, report.target or "capture", "capture")
-        _add(
-            case,
-            "error",
-            type="inconclusive",
-            message="; ".join(f"{limit.what}: {limit.why}" for limit in report.limits),
-        )
+        why = "; ".join(f"{limit.what}: {limit.why}" for limit in report.limits)
+        _add(case, "error", type="inconclusive", message=why)
 
 
 def _case(suite: xml.Element, classname: str, name: str) -> xml.Element:

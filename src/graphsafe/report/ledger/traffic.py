@@ -40,8 +40,7 @@ def rows(data: Mapping[str, Any]) -> list[Row]:
         known = f"captured, {count(replays.get(size, 0), 'replay')}" if replays else "captured"
         without = f"no graph, {count(eager.get(size, 0), 'step')}"
         here = [known] * (size in data["captured_sizes"]) + [without] * (size in eager)
-        text = "; ".join(here)
-        found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), text))
+        found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), "; ".join(here)))
     return found
 
 
