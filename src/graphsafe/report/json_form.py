@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Saved = TypeVar("Saved")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate, from a file name that is not UTF-8. It cannot be encoded, but JSON has an escape for it."""
+"""A lone surrogate, from a file name that is not UTF-8: it cannot be encoded, but JSON has an escape for it."""
 
 
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
@@ -47,8 +47,7 @@ def escaped(text: str) -> str:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values: every key present, findings in order, NaN and infinity (which JSON lacks) as
-    null."""
+    """Return the report as JSON values: every key present, findings in order, NaN and infinity as null."""
     written: dict[str, Any] = plain(replace(report, findings=tuple(in_order(report.findings))))
     return written
 
@@ -59,10 +58,8 @@ def _lazily(report: Report) -> dict[str, Any]:
 
 
 def read_reports(path: Path) -> Report | tuple[Report, ...]:
-    """Return the report in a file, or the reports of `capture --all`.
-
-    Raises `ReportError` with one line that names the file and the first place where it is not a report.
-    """
+    """Return the report in a file, or the reports of `capture --all`. Raises ReportError with one line that names the
+    file and the first place where it is not a report."""
     return _of_file(path, parse_reports)
 
 

@@ -75,10 +75,8 @@ class NotCaptured:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All ready buckets of a device captured in one pool, the largest first, and replayed in mixed order.
-
-    Its fields are the keys of `pool` in a report.
-    """
+    """All ready buckets of a device captured in one pool, the largest first, and replayed in mixed order. Its fields
+    are the keys of `pool` in a report."""
 
     status: ProbeStatus
     reason: str | None

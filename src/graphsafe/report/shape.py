@@ -118,8 +118,7 @@ def _conditions(members: Mapping[str, Any], part: Part) -> Iterator[Part]:
 
 
 def _may_lack(part: Part, name: str) -> bool:
-    """Return whether an older report may lack a key: it has a default, or is nullable in an object that may hold more
-    keys."""
+    """Return whether an older report may lack a key: it has a default, or is nullable in an open object."""
     member = _followed(part["properties"][name])
     return "default" in member or (part.get("additionalProperties", True) is True and _takes_null(member))
 

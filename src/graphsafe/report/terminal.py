@@ -17,11 +17,8 @@ _CUT = "..."
 
 
 def code_frame(location: Location, lines: Sequence[str] | None, width: int, paint: Paint, style: str) -> list[str]:
-    """Return lines of at most `width` cells. Of a span of several lines, the first is shown. The result is empty if the
-    line does not exist.
-
-    A line that is too long loses its indentation, then the parts far from the span.
-    """
+    """Return the first line of a span and its carets, at most `width` cells wide; nothing if the line does not exist. A
+    line that is too long loses its indentation, then the parts far from the span."""
     if lines is None or not 0 < location.line <= len(lines):
         return []
     gutter = f"{location.line} | "
@@ -65,8 +62,8 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 
 
 def _window(start: int, end: int, room: int) -> int:
-    """Return the first cell to show of a line that is too long: 0 if the span is visible from there, else a little
-    before the span."""
+    """Return the first cell to show of a line that is too long: 0 if that shows the span, else a little before the
+    span."""
     if end + len(_CUT) <= room:
         return 0
     near = max(start - room // 4, 0)
@@ -194,8 +191,7 @@ def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
 
 
 def _chain(finding: Finding, width: int) -> list[str]:
-    """Describe how a step reaches the finding. A line that capture saw may have run in a constructor, so it is not
-    called hot."""
+    """Describe how a step reaches the finding; a line that capture saw is not called hot: a constructor may run it."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
     title = "  hot because: " if finding.source == "scan" else "  called by: "

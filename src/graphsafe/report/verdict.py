@@ -29,8 +29,7 @@ _SHAPES_ALONE = "nothing stands in the way, as far as shapes tell: values were n
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and its reasons: one plain sentence per reason, without a full stop, the most important reason
-    first."""
+    """A verdict and its reasons, the most important first, each a plain sentence without a full stop."""
 
     verdict: Verdict
     reasons: tuple[str, ...]

@@ -19,8 +19,7 @@ _FEW = 3
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return findings in order, with filters on top. Fresh buffers, of which a step may have hundreds, are folded if
-    they are notes."""
+    """Return findings in order, with filters on top. Many fresh buffers are folded if they are notes."""
     fresh = [finding for finding in shown if _is_fresh_note(finding)]
     folded = fresh if len(fresh) > _FEW else []
     first = [finding for finding in shown if not (folded and _is_fresh_note(finding))]

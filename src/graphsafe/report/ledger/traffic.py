@@ -50,8 +50,7 @@ def left_out(data: Mapping[str, Any]) -> int:
 
 
 def advice(sizes: Sequence[int] | None, waste: float | None) -> str:
-    """Say which further sizes would cover all steps, and how much padding would waste then; empty if this is not
-    known."""
+    """Say which further sizes would cover all steps, and how much padding would waste then; empty if not known."""
     if sizes is None or waste is None:
         return ""
     padding = f"; padding would be {100 * waste:.2g} % of their work" if waste else ", without padding"

@@ -139,8 +139,7 @@ class Memory(Probe):
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return a sentence on a step's memory and a sentence on its graph's memory, with the largest lines if these
-        differ."""
+        """Return a sentence each on a step's and on its graph's memory, with the largest lines if these differ."""
         texts = []
         if self.step is not None and self.step.bytes:
             texts.append(f"a step takes {bytes_text(self.step.bytes)} at once{_at(self.step, 'bytes')}")
@@ -156,8 +155,8 @@ class Memory(Probe):
         return texts
 
     def tables(self) -> Sequence[Table]:
-        """Return the lines, each with its share of the peak, its total, its number of allocations, and the bytes that
-        it keeps."""
+        """Return the lines, each with its share of the peak, its total, its allocations, and the bytes that it
+        keeps."""
         heads = ("line", "at once", "in all", "allocations", "kept")
         titles = (("Memory that a step takes", self.step), ("Memory that the graph uses", self.pool))
         return [
