@@ -7,7 +7,8 @@ On the simulated device a step is identified by the first operation of its captu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -54,10 +55,6 @@ class _Eager:
     count: int = 0
     replays: int = 0
     "How often graphs of the same step had been replayed when these shapes last ran."
-
-    @property
-    def place(self) -> CallSite | None:
-        return self.frames[-1] if self.frames else None
 
 
 @dataclass(slots=True)
@@ -170,35 +167,37 @@ class Steps:
         """Return the facts of each step that ran eagerly at a size that was not captured."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
-            sizes: dict[int, int] = {}
-            most = 0
-            place: CallSite | None = None
             known = dict(seen.captured)  # copied, because another thread may capture meanwhile
             axes = _axes(known)
-            for shapes, eager in list(seen.eager.items()):
-                size = _size(shapes, known, axes) if shapes not in known else None
-                if size is not None and self._is_beside_replays(seen, eager):
-                    sizes[size] = sizes.get(size, 0) + eager.count
-                    if eager.count > most:
-                        most, place = eager.count, eager.place
-            captured: dict[int, list[int]] = {}
-            off: dict[int, int] = {}
-            place_of_size = _axis_of_sizes(axes, known, list(seen.eager))
-            for shapes, graphs in known.items():
-                for at, axis in place_of_size:
-                    captured.setdefault(shapes[at][axis], []).extend(graphs)
+            sized = [
+                (_size(shapes, known, axes), one) for shapes, one in list(seen.eager.items()) if shapes not in known
+            ]
+            eager = [(size, one) for size, one in sized if size is not None and self._is_beside_replays(seen, one)]
+            most = max((one for _, one in eager), key=lambda one: one.count, default=None)
+            sizes: Counter[int] = Counter()
+            captured: defaultdict[int, list[int]] = defaultdict(list)
+            off: Counter[int] = Counter()
+            for size, one in eager:
+                sizes[size] += one.count
+            for at, axis in _axis_of_sizes(axes, known, list(seen.eager)):
+                for shapes, graphs in known.items():
+                    captured[shapes[at][axis]] += graphs
                     if shapes in seen.off:
-                        off[shapes[at][axis]] = off.get(shapes[at][axis], 0) + seen.off[shapes].count
+                        off[shapes[at][axis]] += seen.off[shapes].count
             found.append(
                 {
-                    "place": [] if place is None else sites([place]),
-                    "sizes": {str(size): sizes[size] for size in sorted(sizes)},
-                    "captured": {str(size): captured[size] for size in sorted(captured)},
-                    "off": {str(size): off[size] for size in sorted(off)},
-                    "off_at": sites([one.place for one in seen.off.values() if one.place is not None][:1]),
+                    "place": sites(most.frames[-1:] if most is not None else ()),
+                    "sizes": _by_size(sizes),
+                    "captured": _by_size(captured),
+                    "off": _by_size(off),
+                    "off_at": sites([one.frames[-1] for one in seen.off.values() if one.frames][:1]),
                 }
             )
         return found
+
+
+def _by_size(found: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(size): found[size] for size in sorted(found)}
 
 
 def _graphs(seen: _Seen) -> list[int]:

@@ -14,7 +14,10 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.failure import in_one_line
@@ -42,7 +45,8 @@ def begin() -> None:
     folder, token = os.environ.get(part.FOLDER), os.environ.get(part.PARENT)
     if current is not None or not folder or not token or not Path(folder).is_dir():
         return
-    token = _own(token, Path(folder))
+    if token.partition("-")[0] != str(os.getpid()):  # graphsafe was not loaded by `entry/sitecustomize.py`
+        token = _new_token(token, Path(folder))
     options = Options.parse(os.environ.get(part.OPTIONS, "{}"))
     try:
         watch = current = Watch(options, Path(folder), token)
@@ -53,12 +57,6 @@ def begin() -> None:
     atexit.register(watch.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=watch.before_fork, after_in_child=watch.fork)
-
-
-def _own(token: str, folder: Path) -> str:
-    """Return the token that `entry/sitecustomize.py` gave this process; or a new token if graphsafe was loaded in
-    another way."""
-    return token if token.partition("-")[0] == str(os.getpid()) else _new_token(token, folder)
 
 
 def _new_token(parent: str, folder: Path) -> str:
@@ -84,15 +82,12 @@ class Watch:
         self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
         sight.watch_moves(self.book.memories.leaving, self.book.memories.losing)
-        for register in (
-            torch.nn.modules.module.register_module_parameter_registration_hook,
-            torch.nn.modules.module.register_module_buffer_registration_hook,
+        for hooked_in in (
+            register_module_parameter_registration_hook(self.book.registering),
+            register_module_buffer_registration_hook(self.book.registering),
+            register_optimizer_step_pre_hook(lambda one, *_: self.book.safely(self.book.stepping, one)),
         ):
-            self._entered.callback(register(self.book.registering).remove)
-        stepping = register_optimizer_step_pre_hook(
-            lambda optimizer, *_: self.book.safely(self.book.stepping, optimizer)
-        )
-        self._entered.callback(stepping.remove)
+            self._entered.callback(hooked_in.remove)
         self._entered.enter_context(watch_loads(self.book.memories.leaving))
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)

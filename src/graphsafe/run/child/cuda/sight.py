@@ -38,7 +38,7 @@ from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
-from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
+from graphsafe.run.child.cuda.stacks import SHARED, active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.names import Name, Place, storage_number
 from graphsafe.run.child.refills import Frames
@@ -51,8 +51,6 @@ _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduc
 "Matches kernels that communicate between GPUs: NCCL's and the engines' own."
 PoolOf = Callable[[int], "Pool | None"]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_SHARED = (0, 0)
-"The id of the allocator's ordinary pool, which belongs to no graph."
 
 
 class CudaSight(Sight):
@@ -330,12 +328,12 @@ def _touches(
     kernels = {word for node in nodes if node.kind == "kernel" for word in node.words}
     known = _known(tensors)
     ends = _within(words, known)
-    if any(pool_of(word) == _SHARED for word in words - ends.keys()):
+    if any(pool_of(word) == SHARED for word in words - ends.keys()):
         known = _known(_all_tensors())
         ends = _within(words, known)
     found: dict[int, list[int]] = {}
     for word, at in ends.items():
-        if pool_of(word) in (None, _SHARED):
+        if pool_of(word) in (None, SHARED):
             found.setdefault(at, []).append(word)
     touches = []
     for at, inside in found.items():

@@ -13,7 +13,7 @@ from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
-_SHARED = (0, 0)
+SHARED = (0, 0)
 "The id of the allocator's ordinary pool, which belongs to no graph."
 
 
@@ -41,7 +41,7 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
     found: dict[CallSite, int] = {}
     for pool, block in _blocks(devices):
         line = _line(block)
-        if pool != _SHARED and line is not None:
+        if pool != SHARED and line is not None:
             found[line] = found.get(line, 0) + int(block["size"])
     ordered = sorted(found.items(), key=lambda item: -item[1])
     return [{**asdict(one), "bytes": size} for one, size in ordered]

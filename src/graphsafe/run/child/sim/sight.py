@@ -103,18 +103,13 @@ class SimSight(Sight):
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
-        self._aliases[graph] = Counter(
-            number for one in aliases.values() if (number := storage_number(one)) is not None
-        )
+        held = map(storage_number, aliases.values())
+        self._aliases[graph] = Counter(number for number in held if number is not None)
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
-        own = storage_numbers(
-            one
-            for node in graph.nodes
-            if node.kind != "none"
-            for one in (*node.outputs, *node.written)
-            if born_in(one, graph.captured_in)
-        )
+        working = [node for node in graph.nodes if node.kind != "none"]
+        made = [one for node in working for one in (*node.outputs, *node.written)]
+        own = storage_numbers(one for one in made if born_in(one, graph.captured_in))
         is_temporary = not own <= storage_numbers(outputs)
         self._pooled[graph] = min((number for number, _ in self._pooled.values()), default=0) - 1, is_temporary
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
@@ -313,18 +308,12 @@ def _same_result(args: Sequence[Any]) -> object | None:
 
     None if they differ, or if either requires a gradient: `x - x.detach()` is written on purpose.
     """
-    first, second = (*args, None, None)[:2]
-    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+    both = [one for one in args[:2] if isinstance(one, torch.Tensor) and not one.requires_grad]
+    numbers = {storage_number(one) for one in both}
+    if len(both) < 2 or len(numbers) > 1 or None in numbers:
         return None
-    if (
-        first.requires_grad
-        or second.requires_grad
-        or storage_number(first) is None
-        or storage_number(first) != storage_number(second)
-    ):
-        return None
-    places = [(one.storage_offset(), one.shape, one.stride()) for one in (first, second)]
-    tag = tag_of(first)
+    places = [(one.storage_offset(), one.shape, one.stride()) for one in both]
+    tag = tag_of(both[0])
     return None if tag is None or places[0] != places[1] else tag.session
 
 
