@@ -72,8 +72,7 @@ def slot_of(number: int) -> int:
 
 
 def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
-    """Read the counts that a process left, and the order; zeros if the file is missing, too short or not a regular
-    file."""
+    """Read the counts that a process left, and the order; zeros if the file is missing, short or not regular."""
     words = memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q")
     counts = [Count(*words[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
     return counts, _order(words)

@@ -10,10 +10,7 @@ import os
 
 
 def enter() -> None:
-    """Watch this process if it belongs to a run and is not watched yet.
-
-    It is registered for `vllm.general_plugins` and `sglang.srt.plugins`.
-    """
+    """Watch this process if it belongs to a run; the entry point `vllm.general_plugins` and `sglang.srt.plugins`."""
     if os.environ.get("GRAPHSAFE_RUN"):
         from graphsafe.run.child.watch import begin
 

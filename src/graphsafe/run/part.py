@@ -69,10 +69,8 @@ class Part:
     started: int
     "The start in nanoseconds since 1970."
     facts: Mapping[str, Any] | None
-    """The facts in the form of `Watch.write`.
-
-    They contain only `fault` if the process could not be watched. A process that has not imported torch has None.
-    """
+    """The facts of `Watch.write`; only `fault` if the process could not be watched, None if it has not imported
+    torch."""
     counts: tuple[Count, ...]
     order: Order
     outlives: bool = False

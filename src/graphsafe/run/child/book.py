@@ -86,8 +86,7 @@ class Book:
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph; `handled`:
-        see `GraphRecord`."""
+        """Record that a capture begins; `earlier` is the record of an earlier capture into the same graph."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -116,10 +115,7 @@ class Book:
         return self._streams.setdefault(self.sight.stream(), f"side stream {len(self._streams)}")
 
     def _is_wanted(self, what: str) -> bool:
-        """Return whether the current device is recorded.
-
-        If it is not, a limit says that it has `what` (captures or waits).
-        """
+        """Return whether the current device is recorded; if it is not, a limit says that it has `what`."""
         device = self.sight.device()
         if self._only and device not in self._only:
             why = "not recorded: other devices were asked for"
@@ -192,11 +188,8 @@ class Book:
         self._tell(False)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay.
-
-        On a real GPU this happens before its first replays, and then so seldom that the checks take a small share of
-        the time.
-        """
+        """Check the memory that a graph uses, before a replay; on a real GPU before the first replays, and then so
+        seldom that the checks take a small share of the time."""
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self.replayed_by(record)
@@ -296,10 +289,8 @@ class Book:
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:
-        """Record that the running line reads storages by an eager operation.
-
-        The storages are computed only if a read matters.
-        """
+        """Record that the running line reads storages by an eager operation; they are computed only if a read
+        matters."""
         frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
         if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
@@ -378,8 +369,7 @@ class Book:
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph, or has
-        changed a number of an optimizer."""
+        """Return whether this is the first replay for which the program has another value than the graph."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)

@@ -160,10 +160,8 @@ class GraphRecord:
         return {"names": [name.text for name in names], "at": None if line is None else asdict(line)}
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether both graphs do the same work except that one input tensor, of equal size, is another.
-
-        The tensor must be a function's variable: graphs of two layers also differ only in weights.
-        """
+        """Return whether both graphs do the same work except that one input tensor, of equal size, is another. It must
+        be a function's variable: graphs of two layers also differ only in weights."""
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]

@@ -106,11 +106,8 @@ class Refills:
         return before is not None and self._host.get(before.stream, 0) < before.count
 
     def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs or streams copy.
-
-        Earlier replays and copies must have been waited for; a later replay reads the new values. `frames` returns the
-        calls that wrote.
-        """
+        """Record that the host wrote to its own memory, from which graphs or streams copy; earlier replays and copies
+        must have been waited for. `frames` returns the calls that wrote."""
         for storage in storages:
             if self.is_read(storage):
                 self._tell(storage, frames(), self._reads[storage].frames)
@@ -130,7 +127,7 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[tuple[Frames, Frames, int]]:
-        """Return for each storage the first pair of a write and a replay (or a copy) that nothing orders, by their
+        """Return the first pairs of a write and a replay (or a copy) of one storage that nothing orders, by their
         lines."""
         return list(self._found.values())
 

@@ -49,8 +49,7 @@ def _numbers(names: Mapping[int, Sequence[Name]]) -> dict[str, int]:
 
 
 def _state(name: Name) -> tuple[int | None, int | None]:
-    """Return the storage that a name means now, and the number of writes to it outside of graphs, where they are
-    counted."""
+    """Return the storage that a name means now, and the number of eager writes to it, where they are counted."""
     tensor = name.now()
     if tensor is None:
         return None, None

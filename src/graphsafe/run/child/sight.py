@@ -108,8 +108,8 @@ class Sight(Protocol):
         """Read a graph whose capture has ended. `names` holds the tensors that the program knows, by storage."""
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
-        """Return the function to call before each replay with the storages that the graph uses, or None if the order is
-        not watched."""
+        """Return the function to call before each replay with the storages that it uses; None if the order is not
+        watched."""
         return None
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
@@ -120,8 +120,7 @@ class Sight(Protocol):
         """Return each write and replay of one storage that nothing orders, by their lines."""
 
     def outdated(self) -> Sequence[Outdated]:
-        """Return the tensors that graphs read although their source tensors have been written since they were
-        computed."""
+        """Return the tensors that graphs read although the tensors from which they were computed have changed."""
         return ()
 
     def growing(self) -> Sequence[Facts]:
@@ -143,11 +142,8 @@ class Sight(Protocol):
         return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` or `lost` with the number of a storage.
-
-        `moving` is called when a tensor leaves a storage that stays alive, `lost` when a storage's memory is freed
-        although its address stays.
-        """
+        """Call `moving` with the number of a storage that a tensor leaves and that stays alive, `lost` with one whose
+        memory is freed although its address stays."""
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when the program compares one of its results with itself, and `read` for each

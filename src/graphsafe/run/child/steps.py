@@ -142,10 +142,8 @@ class Steps:
         return not is_in_loop(eager.frames) or any(same_loop(eager.frames, stack) for stack in stacks)
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
-        """Count an eager step of a captured size.
-
-        It only counts in the loop that replayed, and after many such steps without a replay.
-        """
+        """Count an eager step of a captured size, in the loop that replayed, and after many such steps without a
+        replay."""
         graphs = seen.captured[shapes]
         replays = sum(map(played.replays, graphs))
         row = seen.rows.get(shapes)

@@ -105,10 +105,7 @@ class Watch:
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:
-        """Record that unwritten facts exist.
-
-        A thread writes them soon; with `at_once`, before a possible end of the process, this call writes them.
-        """
+        """Record that unwritten facts exist. A thread writes them soon, or this call if the process may end."""
         if self._folder is None:
             return
         if at_once:
@@ -121,10 +118,7 @@ class Watch:
                 self._writer.start()
 
     def write(self) -> None:
-        """Write the current state.
-
-        Nothing is written after the end, because a slow thread would overwrite the last state by an older one.
-        """
+        """Write the current state; nothing after the end, because a slow thread would overwrite the last state."""
         if self._folder is None:
             return
         with self._writing:
@@ -159,7 +153,7 @@ class Watch:
                 part.write_part(self._folder, self._token, self._facts(ended))
 
     def before_fork(self) -> None:
-        """Prepare for a fork: processes of `multiprocessing` end without running `atexit`, so they must end the watch
+        """Prepare for a fork: processes of `multiprocessing` do not run `atexit`, so they must end the watch
         themselves."""
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not self._is_finalized:

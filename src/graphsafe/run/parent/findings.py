@@ -74,8 +74,8 @@ class _Findings(Writer):
             self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
 
     def generators(self) -> None:
-        """Add generators that were replaced after the capture or registered on the wrong device, and seeds that are set
-        before each replay."""
+        """Add generators that were replaced after the capture or registered elsewhere, and seeds set before each
+        replay."""
         told = [(one, one.facts["generators"]) for one in self.process.graphs]
         misplaced = [(graph, one["misplaced"]) for graph, one in told if one["misplaced"]]
         for (graph, frames), *_ in grouped(misplaced, lambda pair: line_key(pair[1])):
@@ -208,8 +208,7 @@ class _Findings(Writer):
                 self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
 
     def overwritten(self) -> None:
-        """Add reads of a result that another replay (of the same graph, or of a graph of the same pool) had
-        overwritten."""
+        """Add reads of a result that another replay, of this graph or of one of its pool, had overwritten."""
         graphs = {graph.facts["number"]: graph for graph in self.process.graphs}
         for graph in self.process.graphs:
             held = graph.facts["held_outputs"]
@@ -276,12 +275,8 @@ class _Findings(Writer):
             self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-        """Return whether an unreplayed graph is one of several for the same work, which ran seldom so far, and some of
-        it by the others.
-
-        At most one input of its size went to another of them. Graphs do the same work if the same calls led to their
-        captures or if they have the same nodes.
-        """
+        """Return whether an unreplayed graph is one of several for the same work (the same calls or nodes), which ran
+        seldom so far, and some of it by the others. At most one input of its size went to another of them."""
         calls, nodes = graph.facts["frames"], graph.facts["nodes"]
         like = [one for one in siblings if one.facts["frames"] == calls or one.facts["nodes"] == nodes]
         numbers, replays = {one.facts["number"] for one in like}, sum(one.count.replays for one in like)

@@ -42,10 +42,7 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_present(devices: Sequence[str]) -> None:
-    """Raise RequestError for a named GPU that does not exist.
-
-    If a GPU is named, this imports torch, which takes seconds.
-    """
+    """Raise RequestError for a named GPU that does not exist; to find out, torch is imported, which takes seconds."""
     named = [device for device in devices if device.startswith("cuda:")]
     if not named:
         return

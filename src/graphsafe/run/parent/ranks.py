@@ -39,10 +39,8 @@ class Parting:
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     """Compare the ranks that one process started: first their graphs with collectives and, if these agree in order, all
-    graphs. Of several partings only the earliest is returned.
-
-    Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
-    """
+    graphs. Of several partings only the earliest is returned. Ranks that captured other graphs, or on several threads,
+    are not compared; the limits say so."""
     known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []
     for ranks in grouped(known, lambda one: one.started_by):
@@ -98,11 +96,8 @@ def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
 
 
 def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
-    """Return the number of the first differing replay, from 1, and its two graphs.
-
-    If one order is the beginning of the other, they do not differ: the program may have been ended while one rank was
-    ahead.
-    """
+    """Return the number of the first differing replay, from 1, and its two graphs. One order may be the beginning of
+    the other: the program may have been ended while one rank was ahead."""
     rest = [(run for run in runs if run[1]) for runs in (one, other)]
     mine, theirs = next(rest[0], None), next(rest[1], None)
     done = 0

@@ -36,9 +36,7 @@ _UNKNOWN: Act = ("hidden-sync", None, {})
 
 def raised_by(error: BaseException) -> StepEvent | None:
     """Return the event that raised a capture's first error, or None if the program raised it or its line is unknown.
-
-    The kind of an event without an operation is unknown.
-    """
+    The kind of an event without an operation is unknown."""
     frames, span = traceback_frames(error.__traceback__)
     found = _innermost(error)
     if not frames or found is None or not isinstance(error, RuntimeError) or _REPEATED in message_of(error):
@@ -145,10 +143,8 @@ def _is_mask(value: Any) -> bool:
 
 
 def _called(function: ast.expr, scope: Scope) -> str | None:
-    """Return the name of the torch function that is called, as the op table spells it.
-
-    A method of an unknown object counts as a tensor's method: one of the program's own methods would have a frame.
-    """
+    """Return the name of the torch function that is called, as the op table spells it. A method of an unknown object
+    counts as a tensor's: one of the program's own methods would have a frame."""
     value = scope.origin(function).value
     if isinstance(function, ast.Name):
         name = getattr(value, "__name__", None)

@@ -137,11 +137,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 
 def _calls(names: frozenset[str]) -> Frames:
-    """Return the running calls.
-
-    A version only tells that a write came before. So if a single statement of the running block writes to these names,
-    the last call is moved to its line.
-    """
+    """Return the running calls. A version only tells that a write came before, so if a single statement of the running
+    block writes to these names, the last call is moved to its line."""
     frames, _ = user_frames()
     if not frames:
         return frames
@@ -152,11 +149,8 @@ def _calls(names: frozenset[str]) -> Frames:
 
 @functools.lru_cache(maxsize=256)
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
-    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`.
-
-    Only statements up to `line` count, or all if the block begins on `line`, since Python ends a `with` on its first
-    line.
-    """
+    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`: up
+    to `line`, or all if the block begins there, since Python ends a `with` on its first line."""
     block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():

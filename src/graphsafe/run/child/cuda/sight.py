@@ -57,10 +57,7 @@ class CudaSight(Sight):
     evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
-        """Make the watch.
-
-        With `stacks`, allocations are noted with their lines, on these devices (on all if none is given).
-        """
+        """Note allocations with their lines, given `stacks`, on these devices (on all if none is given)."""
         self.graph = torch.cuda.CUDAGraph
         self._stacks = stacks
         self._devices = devices
@@ -74,9 +71,8 @@ class CudaSight(Sight):
         self._order: CudaOrder | None = None
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
-        """The memory that had a name when the capture began, kept until the nodes are read.
-
-        Captured code may let go of it, and the graph still reads it."""
+        """The memory that had a name when the capture began: captured code may let go of it, and the graph still reads
+        it."""
         self._before: frozenset[int] = frozenset()
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
@@ -185,11 +181,8 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized.
-
-        Nothing else is told: a graph holds no storage on a GPU, so a storage without its tensor dies unless the program
-        holds it, and a storage that `resize_` has moved has another address.
-        """
+        """Call `moving` for each storage that is resized. Nothing else is told: a graph holds no storage on a GPU, so
+        one without its tensor dies unless the program holds it, and one that has moved has another address."""
         original = torch.UntypedStorage.resize_
 
         def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
@@ -279,11 +272,8 @@ def _current_gpu() -> list[str]:
 def _overwriters(
     earlier: Iterable[tuple[weakref.ref[Any], Sequence[int]]], outputs: Sequence[torch.Tensor]
 ) -> list[tuple[Any, int]]:
-    """Return the earlier graphs of a pool that use an address inside a new output.
-
-    The output did not exist when they were captured, so the address is their temporary memory, and their replays
-    overwrite the output.
-    """
+    """Return the earlier graphs of a pool that use an address inside a new output: it did not exist when they were
+    captured, so this is their temporary memory, and their replays overwrite the output."""
     found = []
     for reference, words in earlier:
         graph = reference()

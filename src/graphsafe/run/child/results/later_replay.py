@@ -72,11 +72,9 @@ class _Stale:
 
 
 class Results:
-    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled.
-
-    If eager operations cannot be seen (`is_reading_told` is false), a result counts as read if one of the next
-    statements of the block in which the later replay runs reads it.
-    """
+    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled. If eager
+    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements of the block in
+    which the later replay runs reads it."""
 
     def __init__(self, is_reading_told: bool) -> None:
         self._is_reading_told = is_reading_told
@@ -89,10 +87,8 @@ class Results:
         return bool(self._stale)
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note which variables the replay will assign, and which earlier results it overwrites.
-
-        Return whether one of them is known to be read later.
-        """
+        """Note the variables that the replay will assign; return whether it overwrites a result that is known to be
+        read later."""
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record] = self._given.get(record, []), given
         again = {(one.frame, one.name) for one in given}
@@ -147,8 +143,7 @@ class Results:
                     yield _Stale(variable, owner, sites, record, at, beside)
 
     def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
-        """Record that an operation under `frames` reads storages; return whether this is the first read of an
-        overwritten result."""
+        """Record that an operation reads storages; return whether it is the first read of an overwritten result."""
         for one in self._stale:
             for frame in frames:
                 path, line = frame.f_code.co_filename, frame.f_lineno
@@ -197,18 +192,15 @@ def _stores(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _next_read(path: str, line: int, name: str) -> int | None:
-    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value.
-
-    Only statements without a block of their own count, because they surely run.
-    """
+    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value,
+    among statements without a block of their own: these surely run."""
     plain = (one for one in _after(path, line) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
     return next((at for one in plain for read, at in reads_in(one) if read == name), None)
 
 
 @functools.lru_cache(maxsize=1024)
 def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | None:
-    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`, as two
-    results."""
+    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`."""
     for one in _after(path, line):
         if isinstance(one, ast.Return) and isinstance(one.value, (ast.Tuple, ast.List)):
             names = {element.id for element in one.value.elts if isinstance(element, ast.Name)}

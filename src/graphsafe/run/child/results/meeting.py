@@ -34,8 +34,8 @@ class Meetings:
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note the replay; return whether it writes over a result that waits for its own. Call it with torch functions
-        disabled."""
+        """Note the replay, with torch functions disabled; return whether it writes over a result that waits for its
+        own."""
         before, self._first[record] = self._first.get(record, {}), {}
         held = record.outputs.holders()
         for frame in frames:

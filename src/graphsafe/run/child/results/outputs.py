@@ -35,10 +35,7 @@ _ENOUGH_TIMES = 2
 
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
     """Return the statement that repeatedly puts tensors of these storages into a container: one of the running
-    functions, or a method of an object that these have in a variable.
-
-    `frames` are the user's, innermost first. Call it with torch functions disabled.
-    """
+    functions, or a method of an object that these have in a variable. Call it with torch functions disabled."""
 
     def keeps(container: Any) -> bool:
         return _held(container, storages) >= _ENOUGH_TIMES
@@ -86,10 +83,8 @@ def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
 _MOST = 8
 "The largest number of a graph's outputs that are watched."
 _ENOUGH = 3
-"""Results count as collected if this many replays after the first each add a holder.
-
-A variable for the last result, and one for the result before, are fewer.
-"""
+"""Results count as collected if this many replays after the first each add a holder: variables for the last results are
+fewer."""
 _ENOUGH_IN_CONTAINER = 2
 "The same, if a container is known that holds the same results twice."
 
@@ -124,8 +119,8 @@ class Outputs:
         "The first read of a result after another replay has overwritten it."
 
     def look(self) -> bool:
-        """Count the holders of the outputs, before a replay; return whether this is the first collection to report.
-        Call it with torch functions disabled."""
+        """Count the holders of the outputs, with torch functions disabled; return whether there is a first collection
+        to report."""
         if self.collected or not self._tensors:
             return False
         held = self.holders()

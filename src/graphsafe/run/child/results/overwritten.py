@@ -53,10 +53,7 @@ class _Watched:
 
 
 class Reads:
-    """Watches a process's results.
-
-    `replays` returns how often the graph of this number was replayed; `tell` is called when a read is found.
-    """
+    """Watches a process's results; `replays` counts a graph's replays, `tell` is called when a read is found."""
 
     def __init__(self, replays: Callable[[int], int], tell: Callable[[], None]) -> None:
         self._replays = replays

@@ -49,9 +49,8 @@ class Derived:
     them although their source tensors were written later.
 
     A tensor counts if a graph only reads it, if it was computed only from other attributes of its object (its sources),
-    and if the graph uses no source. A copy is meant to keep old values, and so is a tensor that is updated in place. A
-    tensor that the program computes again at any time after the capture is left out: the program chooses when to
-    refresh it.
+    and if the graph uses no source. Copies and tensors that are updated in place are meant to keep old values. A tensor
+    that the program computes again after the capture is left out: the program chooses when to refresh it.
     """
 
     def __init__(self) -> None:
@@ -93,10 +92,8 @@ class Derived:
     def captured(
         self, reads: Sequence[torch.UntypedStorage], used: Iterable[int], names: Mapping[int, Sequence[Name]]
     ) -> None:
-        """Watch the tensors that a graph reads and that were computed from others.
-
-        `used` holds every storage that the graph uses.
-        """
+        """Watch the tensors that a graph reads and that were computed from others; `used` are all storages that it
+        uses."""
         tags = {storage: tag for storage in reads if (tag := tag_of_storage(storage)) is not None}
         if not any(self._sources.get(tag) for tag in tags.values()):
             return
@@ -213,12 +210,9 @@ class _Inputs:
 
 
 class Asked:
-    """Counts for each graph the inputs of its size that another graph was given: `x[:3].copy_(batch)`, and then the
-    graph for four rows is replayed although there is one for three.
-
-    An input is of a graph's size if the one copy since the last replay filled exactly the memory that the graph reads.
-    The two graphs were captured by the same line and have the same operations.
-    """
+    """Counts for each graph the inputs of its size that another graph of the same line and operations was given:
+    `x[:3].copy_(batch)`, and then the graph for four rows is replayed although there is one for three. An input is of a
+    graph's size if the one copy since the last replay filled exactly the memory that the graph reads."""
 
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()

@@ -220,8 +220,8 @@ class SimSight(Sight):
         self._share(graph)
 
     def _share(self, graph: CUDAGraph) -> None:
-        """Record that a replay uses memory which replays of later graphs of its pool write, if it has temporary
-        memory."""
+        """Record that a replay uses temporary memory, if it has any, which replays of later graphs of its pool
+        write."""
         own, is_temporary = self._pooled.get(graph, (0, False))
         same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
         if same:
@@ -234,11 +234,9 @@ class SimSight(Sight):
         self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive.
-
-        Call `lost` for each storage that is resized, whose memory stays here. If a capture resizes a storage, the
-        memory that the graph uses may be the graph's own, so nothing is told of the storage from then on.
-        """
+        """Call `moving` for each storage that a tensor is about to leave (simulated graphs keep it alive), and `lost`
+        for each that is resized, whose memory stays here. If a capture resizes a storage, the graph's memory may be its
+        own, so nothing is told of that storage from then on."""
         in_graphs: weakref.WeakSet[Tag] = weakref.WeakSet()
 
         def resized(storage: torch.UntypedStorage) -> None:
@@ -304,10 +302,8 @@ def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tupl
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
-    """Return the capture that allocated the memory of two identical arguments.
-
-    None if they differ, or if either requires a gradient: `x - x.detach()` is written on purpose.
-    """
+    """Return the capture that allocated the memory of two identical arguments; None if they differ, or if either
+    requires a gradient: `x - x.detach()` is written on purpose."""
     both = [one for one in args[:2] if isinstance(one, torch.Tensor) and not one.requires_grad]
     numbers = {storage_number(one) for one in both}
     if len(both) < 2 or len(numbers) > 1 or None in numbers:
@@ -335,10 +331,8 @@ def _of_many_shapes(steps: Iterable[Step]) -> set[Key]:
 
 
 def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
-    """Return the step that begins with this operation, or None if it uses no tensor of the device.
-
-    If it uses several, at least one is not an input, and its storage identifies the step.
-    """
+    """Return the step that begins with this operation, or None if it uses no tensor of the device. If it uses several,
+    at least one is not an input, and its storage identifies the step."""
     tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
     shapes: Shapes = tuple(map(_shape, tensors))
     keys = [(name, "", number) for one in tensors if (number := storage_number(one)) is not None]
