@@ -20,11 +20,8 @@ AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""Levels of support for CUDA graphs, in vLLM's terms.
-
-Each level includes the batches of the previous level: none, batches of one token per request, batches of equally many
-tokens per request, all batches.
-"""
+"""Levels of support for CUDA graphs, in vLLM's terms, each with the batches of the one before: none, batches of one
+token per request, batches of equally many tokens per request, all batches."""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
@@ -117,10 +114,7 @@ class Config:
 
 def load_config(start: Path) -> Config:
     """Return the configuration for `start`, a file or folder: the nearest at or above it, up to the root of its
-    repository.
-
-    Raises ConfigError.
-    """
+    repository. Raises ConfigError."""
     start = start.resolve()
     folder = start if start.is_dir() else start.parent
     marked: Path | None = None
@@ -142,8 +136,7 @@ def config_over(path: Path) -> Config:
 
 
 def has_own_config(folder: Path) -> bool:
-    """Return whether a folder has a configuration. Raises ConfigError, but not for a pyproject.toml without graphsafe's
-    table."""
+    """Return whether a folder has a configuration. Raises ConfigError, but only for a file that names graphsafe."""
     if not os.path.exists(folder / "graphsafe.toml"):
         try:
             if b"graphsafe" not in read_regular(folder / "pyproject.toml", MAX_HANDWRITTEN):
@@ -159,15 +152,12 @@ def is_project_root(folder: Path) -> bool:
 
 
 def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    own = folder / "graphsafe.toml"
+    own, shared = folder / "graphsafe.toml", folder / "pyproject.toml"
     table = read_toml(own)
     if table is not None:
         return own, table
-    shared = folder / "pyproject.toml"
     tool = (read_toml(shared) or {}).get("tool", {})
-    if isinstance(tool, dict) and "graphsafe" in tool:
-        return shared, tool["graphsafe"]
-    return None
+    return (shared, tool["graphsafe"]) if isinstance(tool, dict) and "graphsafe" in tool else None
 
 
 def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str, Any] | None:
@@ -199,9 +189,8 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
     read = Document(str(source), ConfigError, prefix).read("", table, _KEYS)
     keys = tuple(sorted(read))
     packs = tuple(root / pack for pack in read.pop("rules", ()))
-    return Config(
-        root=root, source=source, keys=keys, rule_packs=packs, **{key.replace("-", "_"): read[key] for key in read}
-    )
+    named = {key.replace("-", "_"): value for key, value in read.items()}
+    return Config(root=root, source=source, keys=keys, rule_packs=packs, **named)
 
 
 def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
@@ -280,19 +269,12 @@ def values_in_range(text: str) -> tuple[int, ...] | None:
 
 
 def _axis_values(doc: Document, key: str, value: object) -> tuple[AxisValue, ...]:
+    if not isinstance(value, str):
+        return (value if isinstance(value, bool | float) else doc.number(key, value),)
     try:
-        values = values_in_range(value) if isinstance(value, str) else None
+        return values_in_range(value) or (doc.text(key, value),)
     except ValueError as error:
         raise doc.error(key, str(error)) from None
-    return (_axis_value(doc, key, value),) if values is None else values
-
-
-def _axis_value(doc: Document, key: str, value: object) -> AxisValue:
-    if isinstance(value, str):
-        return doc.text(key, value)
-    if isinstance(value, bool | float):
-        return value
-    return doc.number(key, value)
 
 
 _KEYS: Mapping[str, Convert] = {

@@ -23,11 +23,8 @@ def command(code: str, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of processes that run the user's code.
-
-    Threads of OpenMP that wait for work sleep, if the user has not said otherwise: several children compute side by
-    side, and threads that spin instead would take the cores from the others.
-    """
+    """Return the environment of processes that run the user's code. Unless the user says otherwise, waiting threads of
+    OpenMP sleep: spinning ones would take the cores from children that compute beside."""
     return {"OMP_WAIT_POLICY": "passive", **os.environ, "GRAPHSAFE": "1"}
 
 

@@ -46,17 +46,15 @@ _WITH_TIMELINE = frozenset(("html", "trace"))
 "Forms that show the step in time."
 
 
-def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
-    return lambda ctx, param, values: tuple(parse(value) for value in values)
+def _each(name: str) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
+    """Return a check of an option's values by a function of graphsafe.capture.request."""
 
-
-def _parsed(name: str) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
+    def parsed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Any, ...]:
         from graphsafe.capture import request
 
-        return getattr(request, name)(text)
+        return tuple(map(getattr(request, name), values))
 
-    return parse
+    return parsed
 
 
 @click.command(short_help="Run one step, capture and replay it, and compare.")
@@ -70,7 +68,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
     "--device",
     "devices",
     multiple=True,
-    callback=_each(_parsed("parse_device")),
+    callback=_each("parse_device"),
     metavar="DEVICE",
     help="cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
 )
@@ -78,7 +76,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
     "--bucket",
     "buckets",
     multiple=True,
-    callback=_each(_parsed("parse_bucket")),
+    callback=_each("parse_bucket"),
     metavar="AXIS=V,V",
     help="Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
 )
@@ -92,7 +90,7 @@ def _parsed(name: str) -> Callable[[str], Any]:
     "--input",
     "inputs",
     multiple=True,
-    callback=_each(_parsed("parse_input")),
+    callback=_each("parse_input"),
     metavar="SPEC",
     help="An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.",
 )
@@ -246,12 +244,17 @@ def _prove(
     status = StatusLine()
     show = status.show if is_live(sys.stderr) and not is_quiet() else None
     fault: CaptureFault | None = None
+
+    def proven(some: Sequence[CaptureRequest]) -> Sequence[Report]:
+        try:
+            return capture_all(some, show, ended.breaks_off, kept)
+        finally:
+            status.clear()
+
     try:
-        reports = capture_all(requests, show, ended.breaks_off, kept)
+        reports = proven(requests)
     except CaptureFault as error:
         fault, reports = error, error.reports
-    finally:
-        status.clear()
     written = reports if all_targets else reports[0]
     texts = rule_texts(requests[0].config)
     try:
@@ -267,13 +270,7 @@ def _prove(
         complain("interrupted")
         return 128 + (ended.by or signal.SIGINT)
 
-    def again(request: CaptureRequest) -> Report:
-        try:
-            return capture_all([request], show, ended.breaks_off, kept)[0]
-        finally:
-            status.clear()
-
-    passes = {} if gate is None else gate.passes(requests, reports, again)
+    passes = {} if gate is None else gate.passes(requests, reports, lambda request: proven([request])[0])
     code = max(
         _capture_code(report, request.breaks, passes.get(request.name or request.target))
         for report, request in zip(reports, requests, strict=True)
@@ -308,8 +305,7 @@ def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
-    """Return the options of requests. Raises RequestError for options that exclude each other, and for those that
-    shapes alone cannot answer."""
+    """Return the options of requests. Raises RequestError for options that exclude each other, also with --shapes."""
     emit, check, plan = asked["emit"], asked["check"], asked["plan"]
     if asked["emit_for"] is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
@@ -350,10 +346,9 @@ def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
     for limit in report.limits:
         if limit.kind == INTERNAL:
             complain(f"{report.target}: {limit.what}: {limit.why}; please report this")
-    wrong = [limit for limit in report.limits if limit.kind == BAD]
-    for limit in wrong:
-        complain(f"{limit.what}: {limit.why}")
-    if wrong:
+        elif limit.kind == BAD:
+            complain(f"{limit.what}: {limit.why}")
+    if any(limit.kind == BAD for limit in report.limits):
         return BAD_REQUEST
     if passes is not None:
         return OK if passes else FINDINGS

@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
 
 _RUNS = 3
-"""A replay counts as slower if this many runs all find it slower.
-
-On an H200 (torch 2.11), a single comparison with a fresh lock can find one of 20 entries slower by chance.
-"""
+"""A replay counts as slower if this many runs all find it slower. On an H200 (torch 2.11), a single comparison with a
+fresh lock can find one of 20 entries slower by chance."""
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
 "Text that occurs only in the names of targets in test files, whose entries pytest writes."
@@ -63,11 +61,9 @@ class Gate:
     def passes(
         self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Callable[[CaptureRequest], Report]
     ) -> dict[str, bool]:
-        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse.
-
-        A target that is only slower is proven `again`. Targets without an entry for the devices here are left out.
-        Raises RequestError.
-        """
+        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse. A
+        target that is only slower is proven `again`; one without an entry for the devices here is left out. Raises
+        RequestError."""
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
 
@@ -107,11 +103,8 @@ class Gate:
                 one = further[name]()
                 if not _is_unfit(one):
                     found = compared(name, before[name], proven_by(one), one, introduced)
-            for line in (
-                *found.worse,
-                *found.skipped,
-                *(f"{better}; --update-lock keeps it" for better in found.better),
-            ):
+            better = (f"{text}; --update-lock keeps it" for text in found.better)
+            for line in (*found.worse, *found.skipped, *better):
                 complain(line)
             entries += found.compared
             worse += len(found.worse)
@@ -126,8 +119,7 @@ class Gate:
 
 
 def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
-    """Return the gate, or None if there is nothing to compare or write. Raises RequestError for a lock that cannot be
-    read, before anything runs."""
+    """Return the gate, or None if there is nothing to do. Raises RequestError for a lock that cannot be read."""
     if not (locked or update_lock) or not requests:
         return None
     from graphsafe.lock.file import NAME, check_place, read

@@ -132,10 +132,8 @@ def check_outputs(outputs: Sequence[Output]) -> None:
 
 
 def own_output(file: Path) -> Output:
-    """Return the output to a file that the user did not name.
-
-    Raises RequestError for a link to another folder, since a repository may contain one.
-    """
+    """Return the output to a file that the user did not name. Raises RequestError for a link to another folder, since a
+    repository may contain one."""
     from graphsafe.files import leads_out
 
     if leads_out(file, file.parent):

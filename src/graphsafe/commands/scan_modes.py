@@ -130,10 +130,8 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Print the limits that the user has to know on stderr, whatever form the report has.
-
-    With --quiet, print only limits because of which a report without findings would prove nothing.
-    """
+    """Print the limits that the user has to know on stderr, whatever form the report has; with --quiet, only those
+    because of which a report without findings would prove nothing."""
     for limit in report.limits:
         if limit.kind in (_TOLD[:3] if is_quiet() else _TOLD):
             complain(f"{limit.what}: {limit.why}")
