@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -41,20 +41,21 @@ if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.report.model import Report
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 REPORT_FILE = "graphsafe-report.json"
 _WITH_TIMELINE = frozenset(("html", "trace"))
 "Forms that show the step in time."
 
 
-def _each(name: str) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
-    """Return a check of an option's values by a function of graphsafe.capture.request."""
+def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Command]:
+    """Return a repeatable option (`--device`), whose values a function of graphsafe.capture.request parses."""
 
     def parsed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Any, ...]:
         from graphsafe.capture import request
 
-        return tuple(map(getattr(request, name), values))
+        return tuple(map(getattr(request, f"parse_{kind}"), values))
 
-    return parsed
+    return click.option(f"--{kind}", f"{kind}s", multiple=True, callback=parsed, metavar=metavar, help=text)
 
 
 @click.command(short_help="Run one step, capture and replay it, and compare.")
@@ -64,21 +65,15 @@ def _each(name: str) -> Callable[[click.Context, click.Parameter, Sequence[str]]
 @click.option("--locked", is_flag=True, help="With --all: fail only if something got worse than graphsafe.lock says.")
 @click.option("--update-lock", is_flag=True, help="With --all: write graphsafe.lock anew.")
 @click.option("--shard", metavar="K/N", help="With --all: every N-th target, from the K-th; see `report merge`.")
-@click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    callback=_each("parse_device"),
-    metavar="DEVICE",
-    help="cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
+@_repeatable(
+    "device",
+    "DEVICE",
+    "cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
 )
-@click.option(
-    "--bucket",
-    "buckets",
-    multiple=True,
-    callback=_each("parse_bucket"),
-    metavar="AXIS=V,V",
-    help="Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
+@_repeatable(
+    "bucket",
+    "AXIS=V,V",
+    "Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
 )
 @click.option(
     "--sample",
@@ -86,14 +81,7 @@ def _each(name: str) -> Callable[[click.Context, click.Parameter, Sequence[str]]
     metavar="N",
     help="Prove N of many buckets by themselves, and capture all of them in one pool.",
 )
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    callback=_each("parse_input"),
-    metavar="SPEC",
-    help="An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.",
-)
+@_repeatable("input", "SPEC", "An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.")
 @click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."

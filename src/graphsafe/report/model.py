@@ -279,8 +279,29 @@ class Plan:
     "Conditions that must stay as at capture for the plan to hold."
 
 
+class Shown:
+    """A document that shows itself: as text, and as a notebook shows it under a cell."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return the terminal form."""
+        return self._form("terminal")
+
+    def _repr_html_(self) -> str:
+        """Return the HTML form in a frame, so that its styles and those of the notebook stay separate."""
+        style = "width: 100%; height: 36em; border: 1px solid #8884"
+        return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
+
+    def _form(self, form: str) -> str:
+        from graphsafe.report.forms import render
+
+        shown: Any = self
+        return render(shown, form)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Shown):
     schema: str = REPORT_SCHEMA
     tool: Tool
     command: Literal["scan", "capture", "run"]
@@ -322,26 +343,6 @@ class Report:
 
         found = read_reports(Path(path))
         return (found,) if isinstance(found, Report) else found
-
-    def __str__(self) -> str:
-        """Return the terminal form."""
-        from graphsafe.report.forms import render
-
-        return render(self, "terminal")
-
-    def _repr_html_(self) -> str:
-        """Return the HTML form, as a notebook shows it under a cell."""
-        from graphsafe.report.forms import render
-
-        return in_frame(render(self, "html"))
-
-
-def in_frame(page: str) -> str:
-    """Put a page into a frame of a notebook, so that the styles of the two stay separate."""
-    return (
-        f'<iframe srcdoc="{html.escape(page)}" sandbox="" style="width: 100%; height: 36em; border: 1px solid #8884">'
-        "</iframe>"
-    )
 
 
 def facts_of(report: Report) -> dict[str, str | None]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool, in_frame
+from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Shown, Tool
 
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
@@ -168,7 +168,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class Ledger(Shown):
     schema: str = LEDGER_SCHEMA
     tool: Tool
     command: Literal["run"] = "run"
@@ -196,19 +196,6 @@ class Ledger:
             devices=None,
         )
 
-    def __str__(self) -> str:
-        """Return the terminal form."""
-        return self._form("terminal")
-
-    def _repr_html_(self) -> str:
-        """Return the HTML form, as a notebook shows it under a cell."""
-        return in_frame(self._form("html"))
-
     def json(self) -> str:
         """Return the JSON form, which a server may offer."""
         return self._form("json")
-
-    def _form(self, form: str) -> str:
-        from graphsafe.report.forms import render
-
-        return render(self, form)

@@ -23,10 +23,13 @@ from graphsafe.run.child.frozen.origins import MISSING, Scope, running_in
 _REPEATED = "previous error"
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")
 _FORMATS = ("FORMAT_", "BUILD_STRING")
-_CASTS = {"float": "__float__", "int": "__int__", "complex": "__complex__", "bool": "__bool__", "range": "__index__"}
-_COMPARES = frozenset({"min", "max", "any", "all", "sorted"})
-_PRINTS = frozenset({"print", "str", "repr", "format"})
-_TO_HOST = frozenset({"torch.Tensor.cpu", "torch.Tensor.numpy"})
+_BUILT_IN = {
+    **{"float": "__float__", "int": "__int__", "complex": "__complex__", "bool": "__bool__", "range": "__index__"},
+    **dict.fromkeys(("min", "max", "any", "all", "sorted"), "__bool__"),
+    **dict.fromkeys(("print", "str", "repr", "format"), "__repr__"),
+}
+"Python's functions that read a tensor, with the method that they call."
+_READS: Mapping[str, StepEventKind] = {"cpu": "copy-to-host", "numpy": "copy-to-host", "item": "read", "tolist": "read"}
 _LITERALS = frozenset({"torch.tensor", "torch.as_tensor"})
 
 Act = tuple[StepEventKind, str | None, Mapping[str, Any]]
@@ -87,21 +90,14 @@ def _act(node: ast.AST | None, running: str, scope: Scope) -> Act:
 
 
 def _call(node: ast.Call, scope: Scope) -> Act:
-    if isinstance(node.func, ast.Name) and not isinstance(scope.origin(node.func).value, torch.nn.Module):
-        name = node.func.id
-        if name in _CASTS:
-            return "read", f"torch.Tensor.{_CASTS[name]}", {}
-        if name in _COMPARES:
-            return "read", "torch.Tensor.__bool__", {}
-        if name in _PRINTS:
-            return "read", "torch.Tensor.__repr__", {}
+    method = _BUILT_IN.get(node.func.id) if isinstance(node.func, ast.Name) else None
+    if method is not None and not isinstance(scope.origin(node.func).value, torch.nn.Module):
+        return "read", f"torch.Tensor.{method}", {}
     via = _called(node.func, scope)
     if via is None:
         return _UNKNOWN
-    if via in _TO_HOST:
-        return "copy-to-host", via, {}
-    if via in ("torch.Tensor.item", "torch.Tensor.tolist"):
-        return "read", via, {}
+    if via.startswith("torch.Tensor.") and via.removeprefix("torch.Tensor.") in _READS:
+        return _READS[via.removeprefix("torch.Tensor.")], via, {}
     if via in _LITERALS:
         return "copy-to-device", via, {"literal": not isinstance(scope.origin(node.args[0]).value, torch.Tensor)}
     if via in ("torch.Tensor.to", "torch.Tensor.cuda", "torch.Tensor.copy_"):

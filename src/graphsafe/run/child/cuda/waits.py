@@ -54,19 +54,14 @@ def _streams_watched(order: CudaOrder) -> AbstractContextManager[None]:
 
 
 def _watch_events(order: CudaOrder) -> None:
-    def recorded(event: int, stream: int) -> None:
+    def seen(note: Callable[[int, Stream], None], event: int, stream: int) -> None:
         if not torch.cuda.is_current_stream_capturing():
             order.look()
-            order.refills.recorded(event, key_of(stream))
-
-    def waited(event: int, stream: int) -> None:
-        if not torch.cuda.is_current_stream_capturing():
-            order.look()
-            order.refills.waited(key_of(stream), event)
+            note(event, key_of(stream))
 
     gpu_trace.register(
-        event_record=partial(order.quietly, recorded),
-        event_wait=partial(order.quietly, waited),
+        event_record=partial(order.quietly, seen, order.refills.recorded),
+        event_wait=partial(order.quietly, seen, lambda event, stream: order.refills.waited(stream, event)),
         event_deletion=partial(order.quietly, order.refills.forgotten),
     )
 
