@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from graphsafe.files import saved, write_atomically
-from graphsafe.report.model import CallSite
 from graphsafe.run.counters import Count, Order, saved_counts
 
 FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RUN_OPTIONS"
@@ -26,7 +25,7 @@ _MOST = 1_000_000_000
 POOL = "temporary memory of one pool"
 "The name of memory that two graphs of a pool write at once."
 Facts = dict[str, Any]
-"JSON values, in the form of a part."
+"JSON values, in the form of a part, or the dataclasses that are written as such."
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +76,15 @@ class Part:
     "Whether the process still ran when the program had ended."
 
 
-def sites(frames: Iterable[CallSite]) -> list[Facts]:
-    return [asdict(frame) for frame in frames]
-
-
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
     """Write a part. Nothing is written if the run has ended or its disk is full, and the program goes on."""
     with contextlib.suppress(OSError):
-        write_atomically(folder / f"{token}.json", json.dumps(facts))
+        write_atomically(folder / f"{token}.json", json.dumps(facts, default=asdict))
+
+
+def as_read(facts: Mapping[str, Any]) -> Facts:
+    """Return the facts of a process as its part of the ledger has them."""
+    return _facts(json.dumps(facts, default=asdict).encode()) or {}
 
 
 def note_start(folder: Path, token: str, parent: str) -> None:

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import LAST_RUN, MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.part import POOL, Facts, Options, sites
+from graphsafe.run.part import POOL, Facts, Options
 
 Result = TypeVar("Result")
 _FIRST = 16
@@ -333,11 +333,11 @@ class Book:
             limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
-            "failed": list(map(asdict, self.failed)),
+            "failed": list(self.failed),
             "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
-            "outdated": [one.facts() for one in self.sight.outdated()],
+            "outdated": self.sight.outdated(),
             "growing": self.sight.growing(),
             "by_line": self.safely(self.sight.by_line),
             "limits": limits,
@@ -384,4 +384,4 @@ class Book:
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
         what = unnamed if storage < 0 else self.memories.text(storage)
-        return {"write": sites(write), "replay": sites(replay), "what": what, "is_pinned": storage < 0}
+        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0}

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import is_in_loop, same_loop
-from graphsafe.run.part import sites
 
 Key = tuple[str, str, int]
 """The name of the first operation or of the function; then either a path and a line, or an empty text and the number of
@@ -184,11 +183,11 @@ class Steps:
                         off[shapes[at][axis]] += seen.off[shapes].count
             found.append(
                 {
-                    "place": sites(most.frames[-1:] if most is not None else ()),
+                    "place": most.frames[-1:] if most is not None else (),
                     "sizes": _by_size(sizes),
                     "captured": _by_size(captured),
                     "off": _by_size(off),
-                    "off_at": sites([one.frames[-1] for one in seen.off.values() if one.frames][:1]),
+                    "off_at": [one.frames[-1] for one in seen.off.values() if one.frames][:1],
                 }
             )
         return found

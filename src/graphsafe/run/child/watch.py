@@ -130,7 +130,7 @@ class Watch:
     def part(self) -> Part:
         """Return the current state as a part of a ledger."""
         self.book.look_at_all()
-        facts = self._facts(ended=False)
+        facts = part.as_read(self._facts(ended=False))
         counts = tuple(self.book.counters.read(slot_of(number)) for number in range(graphs_of(facts)))
         return Part(self._token, "", self._begun, facts, counts, self.book.counters.order())
 

@@ -11,7 +11,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
@@ -23,7 +23,6 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
 from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers, user_frames_now
 from graphsafe.run.child.source import base_of, file_tree, lines_of
-from graphsafe.run.part import sites
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -154,13 +153,6 @@ class Outputs:
             if tensor is not None:
                 found += sys.getrefcount(tensor) + _sharers(tensor)
         return found
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "collected": sites(self.collected),
-            "compared": sites(self.compared),
-            "overwritten": None if self.overwritten is None else asdict(self.overwritten),
-        }
 
 
 def _sharers(tensor: torch.Tensor) -> int:

@@ -16,7 +16,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, Place, place_of
-from graphsafe.run.part import Facts, sites
+from graphsafe.run.part import Facts
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST_SOURCES = 16
@@ -28,20 +28,17 @@ class Outdated:
     """A tensor that a graph reads and that was computed from other tensors, its sources."""
 
     storage: int
-    text: str
+    what: str
     sources: Mapping[int, str]
     "The ids of the sources' tags -> the sources' names."
     again: bool = False
     "Whether the program has written the tensor after the capture."
-    written: str = ""
+    source: str = ""
     "The name of the source that was written."
     frames: tuple[CallSite, ...] = ()
     "The calls that wrote the source."
     replays: int = 0
     "Number of replays since the write."
-
-    def facts(self) -> Facts:
-        return {"what": self.text, "source": self.written, "frames": sites(self.frames), "replays": self.replays}
 
 
 class Derived:
@@ -87,7 +84,7 @@ class Derived:
             if source is None:
                 one.again = True
             elif not one.frames:
-                one.frames, one.written = user_frames()[0], source
+                one.frames, one.source = user_frames()[0], source
 
     def captured(
         self, reads: Sequence[torch.UntypedStorage], used: Iterable[int], names: Mapping[int, Sequence[Name]]
@@ -184,9 +181,7 @@ class Growing:
 
     def facts(self) -> list[Facts]:
         """Return the lines that make a tensor larger, with how often and how many bytes they copied for it."""
-        return [
-            {"frames": sites(frames), "times": one.times, "copied": one.copied} for frames, one in self._found.values()
-        ]
+        return [{"frames": frames, "times": one.times, "copied": one.copied} for frames, one in self._found.values()]
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
