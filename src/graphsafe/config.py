@@ -13,7 +13,7 @@ from typing import Any
 
 from graphsafe.document import Convert, Document, list_of, table_of, word_of
 from graphsafe.errors import RequestError
-from graphsafe.files import MAX_HANDWRITTEN, read_regular
+from graphsafe.files import MAX_HANDWRITTEN, read_regular, saved
 from graphsafe.report.model import LEVELS, REGIONS, Level, Region
 
 AxisValue = int | float | str | bool
@@ -137,13 +137,9 @@ def config_over(path: Path) -> Config:
 
 def has_own_config(folder: Path) -> bool:
     """Return whether a folder has a configuration. Raises ConfigError, but only for a file that names graphsafe."""
-    if not os.path.exists(folder / "graphsafe.toml"):
-        try:
-            if b"graphsafe" not in read_regular(folder / "pyproject.toml", MAX_HANDWRITTEN):
-                return False
-        except OSError:
-            return False
-    return _table_in(folder) is not None
+    named = saved(folder / "pyproject.toml", MAX_HANDWRITTEN) or b""
+    may_have = b"graphsafe" in named or os.path.exists(folder / "graphsafe.toml")
+    return may_have and _table_in(folder) is not None
 
 
 def is_project_root(folder: Path) -> bool:
@@ -193,17 +189,14 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
     return Config(root=root, source=source, keys=keys, rule_packs=packs, **named)
 
 
-def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
-    """Read entries, each a text or a table: `{ path = "engine/", region = "step" }`."""
-    patterns = []
-    for name, item in doc.items(key, value):
-        if isinstance(item, dict):
-            keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
-            read = doc.read(name, item, keys, required=("path",))
-            patterns.append(replace(read.pop("path"), **read))
-        else:
-            patterns.append(_function(doc, name, item))
-    return tuple(patterns)
+def _hot_function(doc: Document, key: str, value: object) -> FunctionPattern:
+    """Read a text or a table: `{ path = "engine/", region = "step" }`."""
+    if not isinstance(value, dict):
+        return _function(doc, key, value)
+    keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
+    read = doc.read(key, value, keys, required=("path",))
+    pattern: FunctionPattern = read.pop("path")
+    return replace(pattern, **read)
 
 
 def _function(doc: Document, key: str, value: object) -> FunctionPattern:
@@ -278,7 +271,7 @@ def _axis_values(doc: Document, key: str, value: object) -> tuple[AxisValue, ...
 
 
 _KEYS: Mapping[str, Convert] = {
-    "hot-paths": _hot_functions,
+    "hot-paths": list_of(_hot_function),
     "cold-paths": list_of(_function),
     "select": Document.texts,
     "ignore": Document.texts,

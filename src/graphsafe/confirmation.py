@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphsafe.errors import RequestError
-from graphsafe.files import from_here
+from graphsafe.files import from_here, saved
 from graphsafe.report.executed import ExecutedFile, HotLines, digest
 from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import Finding, JoinStatus, Report
 from graphsafe.report.text import count
+from graphsafe.scan.sources.source import MAX_BYTES
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
 "Of several runs, the strongest answer counts: a fault that one run saw exists, even if another run did not see it."
@@ -56,20 +57,14 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
     changed = []
     for path, statements in hot.items():
         told = executed.get(path, [])
-        same = [file for file in told if file.digest == _digest_of(path)]
+        content = saved(path, MAX_BYTES) if told else None
+        same = [file for file in told if content is not None and file.digest == digest(content)]
         if told and not same:
             changed.append(from_here(path))
             continue
         total += len(statements)
         ran += sum(any(run.meets(*lines) for file in same for run in file.lines) for lines in statements)
     return HotLines(total, ran, tuple(sorted(changed)))
-
-
-def _digest_of(path: str) -> str | None:
-    try:
-        return digest(Path(path).read_bytes())
-    except OSError:
-        return None
 
 
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:

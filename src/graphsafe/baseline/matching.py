@@ -85,7 +85,6 @@ class Scope:
     is_enabled: Callable[[str, str], bool]
     "Returns whether a code is looked for in a file, by its path from the root."
     possible: bool
-    "Whether `possible` findings are reported."
 
     def covers(self, entry: Entry) -> bool:
         at = entry.identity

@@ -58,7 +58,6 @@ class ScanModes:
         put_settings([row for part in self.parts for row in part.settings(self.request)])
 
     def write_baseline(self) -> Outcome:
-        """Record the findings as known."""
         from graphsafe.baseline import api as known
 
         reports = [self._scanned(part, is_known=False) for part in self.parts]
@@ -69,7 +68,6 @@ class ScanModes:
         return joined(reports), OK
 
     def add_ignores(self, reason: str) -> Outcome:
-        """Suppress the findings that fail the scan, with this reason."""
         from graphsafe.ignore_comments import add_ignores
 
         code, reports = OK, []

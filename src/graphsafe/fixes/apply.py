@@ -30,7 +30,6 @@ class Fixed:
     "The report of the findings that remain."
     held: HeldFiles
     made: Sequence[Finding]
-    "The findings that were fixed."
 
     @property
     def count(self) -> int:

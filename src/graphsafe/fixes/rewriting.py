@@ -40,7 +40,6 @@ def called(node: cst.Call, function: str) -> cst.Call:
 
 
 def item(node: cst.BaseExpression, index: str) -> cst.BaseExpression:
-    """Return `node[index]`."""
     return cst.Subscript(node, [cst.SubscriptElement(cst.Index(cst.parse_expression(index)))])
 
 

@@ -95,7 +95,6 @@ class Repository:
         return None if is_cut_off else found
 
     def tree(self, commit: str) -> Mapping[str, Entry]:
-        """Return the entries of a commit, by path."""
         listed = self._listed("ls-tree", "-r", "-z", "--full-tree", commit)
         return {path: Entry(mode, blob) for (mode, _, blob), path in listed}
 

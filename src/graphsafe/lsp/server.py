@@ -195,7 +195,6 @@ def make_server() -> LanguageServer:
 
 
 def serve() -> None:
-    """Answer an editor until it ends the session."""
     gc.enable()  # the command line switches garbage collection off, since its processes are short
     answers = os.dup(1)
     os.dup2(2, 1)  # output of other code must not mix with the protocol; pygls also closes the streams that it is given

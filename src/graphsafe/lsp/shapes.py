@@ -71,7 +71,6 @@ def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Unit
 
 
 def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any:
-    """Return one action for all safe fixes that do not overlap."""
     edits, _ = apart(one for one in findings if one.data.get("edits") == SAFE)
     return types.CodeAction(
         title="graphsafe: make all safe fixes", kind=FIX_ALL, edit=_edit(edits, document, lines, units)

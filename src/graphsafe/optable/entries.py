@@ -83,7 +83,6 @@ class Argument:
     """One argument of a call, as far as it is known."""
 
     kind: ArgumentKind | None = None
-    "The kind, or None if it is unknown."
     literal: Any = UNKNOWN
     text: str = ""
     "The argument's source text, for the condition `same`; empty if there is none."
@@ -102,7 +101,6 @@ class Call:
     inside: frozenset[str] = frozenset()
     "Full names of the context managers that are entered around it."
     torch: str | None = None
-    "The torch version under which it runs, if known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +194,6 @@ class Op:
     """The device of the result: `same` as the first tensor's; the `device` `argument` of a factory (the host without
     one); otherwise fixed."""
     mutates: tuple[str, ...] = ()
-    "Parameters that are written in place."
     view: bool = False
     "Whether the result shares storage with the first argument, so that nothing is launched."
     pointwise: bool = False

@@ -97,7 +97,6 @@ class Pool:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Pool:
-        """Return the pool of a report's data."""
         return read(Pool, data)
 
 

@@ -37,7 +37,6 @@ def report_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as JSON text."""
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
 
 

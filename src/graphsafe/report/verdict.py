@@ -56,7 +56,6 @@ def judge(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Judge
 
 
 def verdict(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Verdict:
-    """Return the verdict of `judge` alone."""
     return judge(probes, plan).verdict
 
 

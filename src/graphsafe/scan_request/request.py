@@ -44,7 +44,6 @@ class ScanRequest:
     "The folder of the cache; by default it lies in the project."
     jobs: int | None = None
     with_edits: bool = False
-    "Whether findings get their fixes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Part:
     cache: Path | None
 
     def failing(self, report: Report) -> list[Finding]:
-        """Return the findings that fail a scan of these paths."""
         from graphsafe.report.model import failing
 
         return failing(report, self.config.fail_level)
@@ -204,7 +202,6 @@ def changes_of(request: ScanRequest) -> Changes | None:
 
 
 def joined(reports: Sequence[Report]) -> Report:
-    """Join the reports of several parts into one."""
     if len(reports) == 1:
         return reports[0]
     findings = tuple(finding for report in reports for finding in report.findings)

@@ -17,7 +17,6 @@ from graphsafe.report.timeline.lanes import Picture, pictures
 
 
 def devices_html(report: Report) -> str:
-    """Return all devices, and the plan."""
     drawn = iter(pictures(report))
     parts = [_device(device, report.plan, drawn) for device in report.devices or ()]
     parts += [_plan(report.plan)] if report.plan is not None else []

@@ -41,7 +41,6 @@ def _is_fresh_note(finding: Finding) -> bool:
 
 
 def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return suppressed findings, folded."""
     title = f"<summary>{count(len(suppressed), 'suppressed finding')}</summary>"
     return f'<details class="suppressed">{title}{_articles(suppressed, filters, source)}</details>'
 

@@ -13,7 +13,6 @@ from graphsafe.report.timeline.lanes import LEGEND, Bar, Lane, Picture
 _WIDTH = 1000.0
 "Units of the picture's width; the page stretches them."
 _HEIGHT = 18
-"The height of a lane."
 _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z64"))
 
 

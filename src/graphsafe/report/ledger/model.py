@@ -157,7 +157,6 @@ class Process:
     "The lines that waited; None if waits were not watched."
     memory: Held
     idle: Idle | None = None
-    "The share of idle time, or None if it is not known."
     order: tuple[Turn, ...] | None = None
     "The first 1,000 turns of the replays of a rank; None for a process without a rank."
 

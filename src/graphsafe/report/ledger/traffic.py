@@ -11,7 +11,6 @@ from graphsafe.report.model import Finding
 from graphsafe.report.text import count, listed
 
 LONGEST = 24
-"Length of the longest bar."
 _MOST = 24
 "The largest number of rows; the sizes that ran most often are shown."
 

@@ -49,7 +49,6 @@ class Probes:
         return replace(self, **{name: probe for name, probe in found.items() if probe is not None})
 
     def __iter__(self) -> Iterator[tuple[str, Probe]]:
-        """Yield each probe with its name."""
         return ((name, getattr(self, name)) for name in PROBES)
 
 

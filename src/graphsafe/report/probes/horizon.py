@@ -46,7 +46,6 @@ class Horizon(Probe):
     departure: Departure | None = None
 
     def text(self) -> str:
-        """Return the first departure, else the number of steps that stayed the same."""
         left = self.departure
         if left is None:
             return f"held for {count(self.steps, 'step')}" if self.steps else ""

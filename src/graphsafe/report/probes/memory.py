@@ -36,7 +36,6 @@ class Held:
     allocated: int
     "Total bytes."
     count: int
-    "Number of allocations."
     kept: int
     "Bytes held at the end."
     lines: tuple[HeldLine, ...]
@@ -133,7 +132,6 @@ class Memory(Probe):
     growth: Growth | None = later()
 
     def text(self) -> str:
-        """Return the sizes, and what grew."""
         sizes = (("pool", self.pool_bytes), ("peak", self.peak_bytes))
         parts = [f"{name} {bytes_text(size)}" for name, size in sizes if size is not None]
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
@@ -166,7 +164,6 @@ class Memory(Probe):
         ]
 
     def numbers(self) -> Sequence[Number]:
-        """Return the sizes of the pool and of the peak."""
         return [Number("pool", self.pool_bytes, "bytes"), Number("peak", self.peak_bytes, "bytes")]
 
 

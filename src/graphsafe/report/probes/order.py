@@ -34,7 +34,6 @@ class Order(Probe):
     races: tuple[Race, ...] | None = None
 
     def text(self) -> str:
-        """Return the first race, or say that there is none."""
         if self.races is None:
             return ""
         if not self.races:

@@ -63,7 +63,6 @@ class Replay(Probe):
     """
 
     first_error: Error | None = None
-    "The error that a replay raised."
     reference: Literal["independent"] | None = None
     "Whether the reference child delivered the values to compare with."
     checks: tuple[Check, ...] | None = None
@@ -90,7 +89,6 @@ class Replay(Probe):
     rng: Advances | None = later()
 
     def text(self) -> str:
-        """Return the error, or the results of the checks."""
         results = [check.result for check in self.checks or ()]
         parts = [f"{count(len(results), 'check')}, {results.count('equal')} equal bit for bit"] if results else []
         if results.count("rounding"):

@@ -36,7 +36,6 @@ class State(Probe):
     changed: tuple[Change, ...] | None = None
 
     def text(self) -> str:
-        """Return the pieces of state that a step changes."""
         if self.changed is None:
             return ""
         names = list(dict.fromkeys(change.name for change in self.changed))

@@ -62,7 +62,6 @@ class Twin(Probe):
     "The causes, with what changed."
 
     def text(self) -> str:
-        """Return the error or the first difference, or how many captures are the same."""
         if self.first_error is not None or not self.captures:
             return error_text(self.first_error)
         if self.status == "fail" and self.differences:

@@ -259,11 +259,9 @@ class Book:
         return user_frames_now(sys._getframe(1)), user_frames()[0]
 
     def replays(self, graph: int) -> int:
-        """Return how often a graph was replayed."""
         return int(self.counters.cells[slot_of(graph)])
 
     def stacks(self, graph: int) -> Collection[tuple[CallSite, ...]]:
-        """Return some calls that led to a graph's replays."""
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
 
     def ordering(self) -> Callable[[GraphRecord], None] | None:
@@ -337,13 +335,10 @@ class Book:
             "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
-            "outdated": self.sight.outdated(),
-            "growing": self.sight.growing(),
+            **self.sight.facts(),
             "by_line": self.safely(self.sight.by_line),
             "limits": limits,
             "evidence": self.sight.evidence,
-            "machine": self.sight.machine(),
-            "gpus": self.sight.gpus(),
         }
 
     def forget(self, counters: Counters) -> None:
@@ -359,7 +354,6 @@ class Book:
             self._reads.close()
 
     def _replays(self) -> int:
-        """Return how many replays of all graphs this process has made."""
         return sum(self.replays(record.number) for record in list(self.graphs))
 
     def _unseen_steps(self) -> str | None:

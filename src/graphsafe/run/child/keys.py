@@ -75,7 +75,6 @@ class Key:
         return next((self._stores[one] for one in attributes if one in self._stores), None)
 
     def equals(self, other: Key) -> bool:
-        """Return whether both captures froze the same values."""
         return self._all() == other._all()
 
     def _all(self) -> tuple[object, ...]:

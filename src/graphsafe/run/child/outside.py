@@ -46,11 +46,8 @@ class Memory:
         "The type and shape of a tensor that has got the lost memory since."
         self._asked = 0
         self._suspect = suspect
-        self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, self._gone)]
-        for name in names:
-            tensor = name.tensor()
-            if tensor is not None:
-                self._watched.append(weakref.ref(tensor, self._gone))
+        named = [tensor for name in names if (tensor := name.tensor()) is not None]
+        self._watched: list[weakref.ref[Any]] = [weakref.ref(one, self._gone) for one in (storage, *named)]
 
     @property
     def is_there(self) -> bool:

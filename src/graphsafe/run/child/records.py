@@ -113,11 +113,9 @@ class GraphRecord:
     suspect: bool = False
     "Whether memory that the graph uses may have been lost."
     instantiations: int = 0
-    "How often the program instantiated the graph."
     replayer: int = 0
     "The number of the thread of the last replay."
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
-    "The thread and the stream of replays."
     looks: int = 0
     "Number of checks of the graph's memory so far."
     is_again: bool = False
@@ -125,7 +123,6 @@ class GraphRecord:
     copy_of: int | None = None
     "The number of the last earlier graph of this line that does the same work, with the same memory."
     stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
-    "Some call stacks of the graph's replays."
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
 

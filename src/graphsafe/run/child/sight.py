@@ -19,7 +19,6 @@ from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
 if TYPE_CHECKING:
-    from graphsafe.run.child.sim.eager import Outdated
     from graphsafe.run.child.sim.let_go import LetGo
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
@@ -75,7 +74,6 @@ class Contents:
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
-    "Whether the graph contains a collective."
     pinned: Around | None = None
     "Watches the pinned memory from which it copies, if the device's order of writes and replays is not followed."
     problem: str | None = None
@@ -119,13 +117,10 @@ class Sight(Protocol):
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         """Return each write and replay of one storage that nothing orders, by their lines."""
 
-    def outdated(self) -> Sequence[Outdated]:
-        """Return the tensors that graphs read although the tensors from which they were computed have changed."""
-        return ()
-
-    def growing(self) -> Sequence[Facts]:
-        """Return the lines that make a tensor larger between replays, again and again, as far as that is seen."""
-        return ()
+    def facts(self) -> Facts:
+        """Return what the device alone tells: `machine` for the ledger's environment; the UUIDs of the `gpus` that have
+        graphs; as far as that is seen, `outdated` tensors, which graphs read although the tensors from which they were
+        computed have changed, and lines that make a tensor larger between replays, as `growing`."""
 
     def replaying(self, graph: Any) -> None:
         """Look at a graph that is about to be replayed."""
@@ -169,13 +164,6 @@ class Sight(Protocol):
 
     def draw(self) -> str | None:
         """Draw a random number and put the offset back; return the error's text if the generator is broken."""
-
-    def machine(self) -> Mapping[str, str | None]:
-        """Return the data of the ledger's environment: `torch`, `cuda`, `driver`, `device`."""
-
-    def gpus(self) -> list[str]:
-        """Return the known UUIDs of the GPUs that have graphs; empty for a simulated device."""
-        return []
 
     def limits(self) -> list[tuple[str, str, str]]:
         """Return the limits of this device, each as kind, subject and reason."""

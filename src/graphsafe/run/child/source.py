@@ -21,7 +21,6 @@ _BLOCKS = ("body", "orelse", "finalbody")
 
 @functools.lru_cache(maxsize=16)
 def file_tree(path: str) -> ast.Module:
-    """Return the syntax tree of a file of the program."""
     return tree_of(file_lines(path))
 
 
@@ -67,7 +66,6 @@ def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
 
 
 def block_with(path: str, statement: ast.stmt) -> Sequence[ast.stmt]:
-    """Return the block that holds a statement."""
     parts = (getattr(node, name, None) for node in ast.walk(file_tree(path)) for name in _BLOCKS)
     return next((one for one in parts if isinstance(one, list) and statement in one), ())
 

@@ -215,9 +215,7 @@ def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
     """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first dimension
     of each tensor, from the tensor with most dimensions on: a bias has fewer than an input."""
     first = next(iter(captured))
-    places = [(at, axis) for at, shape in enumerate(first) for axis in range(len(shape))]
-    same = [shapes for shapes in captured if _alike(shapes, first)]
-    varying = [(at, axis) for at, axis in places if any(shapes[at][axis] != first[at][axis] for shapes in same)]
+    varying = sorted({axis for shapes in captured if _alike(shapes, first) for axis in _differing(shapes, first)})
     return varying or [(at, 0) for at in sorted(range(len(first)), key=lambda at: -len(first[at])) if first[at]]
 
 
@@ -235,14 +233,16 @@ def _axis_of_sizes(
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
     """Return the size of an eager step if it differs from a captured step only in size, else None."""
     for known in captured:
-        if not _alike(shapes, known):
-            continue
-        places = [(at, axis) for at, shape in enumerate(shapes) for axis in range(len(shape))]
-        other = [(at, axis) for at, axis in places if shapes[at][axis] != known[at][axis]]
+        other = _differing(shapes, known) if _alike(shapes, known) else set()
         values = {(known[at][axis], shapes[at][axis]) for at, axis in other}
-        if other and set(other) <= set(axes) and len(values) == 1:
+        if other and other <= set(axes) and len(values) == 1:
             return values.pop()[1]
     return None
+
+
+def _differing(one: Shapes, other: Shapes) -> set[tuple[int, int]]:
+    """Return the tensor dimensions in which two steps differ."""
+    return {(at, axis) for at, shape in enumerate(one) for axis, size in enumerate(shape) if size != other[at][axis]}
 
 
 def _alike(one: Shapes, other: Shapes) -> bool:

@@ -35,7 +35,6 @@ _PAUSE = 1.0
 
 
 current: Watch | None = None
-"The watch of this process, or None."
 
 
 def begin() -> None:

@@ -29,7 +29,6 @@ class Ran:
     "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
     parts: tuple[Part, ...]
     readings: Readings
-    "The GPUs' busy percentages during the run."
 
 
 def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:

@@ -29,7 +29,6 @@ class SeenProcess:
     graphs: tuple[SeenGraph, ...]
     order: Order
     outlives: bool = False
-    "Whether the process still ran when the program had ended."
 
     @property
     def rank(self) -> int:

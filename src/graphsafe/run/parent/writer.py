@@ -56,7 +56,6 @@ class Writer:
         certain: bool = False,
         **more: Any,
     ) -> None:
-        """Add a finding about a graph."""
         data = {"graph": graph.name, **data}
         self.add(code, frame, words, data, device=graph.facts["device"], certain=certain, **more)
 

@@ -45,6 +45,7 @@ from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
+from graphsafe.run.part import Facts
 
 _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
@@ -67,7 +68,6 @@ class CudaSight(Sight):
         self._problem: str | None = None
         self._calls: Calls | None = None
         self._step: Step | None = None
-        "The step that was captured last."
         self._order: CudaOrder | None = None
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
@@ -227,17 +227,12 @@ class CudaSight(Sight):
             return " ".join(str(error).split())[:300]
         return None
 
-    def machine(self) -> Mapping[str, str | None]:
+    def facts(self) -> Facts:
         seen = _has_gpu()
-        return {
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
-            "driver": driver_version() if seen and torch.version.hip is None else None,
-            "device": f"{self.device()} {torch.cuda.get_device_name()}" if seen else None,
-        }
-
-    def gpus(self) -> list[str]:
-        return list(self._gpus)
+        driver = driver_version() if seen and torch.version.hip is None else None
+        device = f"{self.device()} {torch.cuda.get_device_name()}" if seen else None
+        machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "driver": driver, "device": device}
+        return {"machine": machine, "gpus": list(self._gpus)}
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():

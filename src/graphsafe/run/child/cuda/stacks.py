@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,11 +20,8 @@ SHARED = (0, 0)
 
 def record_stacks() -> None:
     """Make the allocator keep the stack of each block in use, from the process's first use of CUDA on."""
-
-    def begin() -> None:
-        torch.cuda.memory._record_memory_history("state", context="state", stacks="python")
-
-    torch.cuda._lazy_call(begin)  # type: ignore[no-untyped-call]
+    record = partial(torch.cuda.memory._record_memory_history, "state", context="state", stacks="python")
+    torch.cuda._lazy_call(record)  # type: ignore[no-untyped-call]
 
 
 def makers() -> dict[int, CallSite]:

@@ -82,7 +82,6 @@ class Walk:
         self.variables: dict[tuple[CodeType, str], Variable] = {}
         "The variables of the frames that captured code uses."
         self.seeded: CallSite | None = None
-        "A line that seeds a generator."
         self.drawn: CallSite | None = None
         "A line that draws a random number on the host."
         self.stores: dict[str, CallSite] = {}

@@ -60,7 +60,6 @@ class _Stale:
     replay: tuple[CallSite, ...]
     "The calls of the replay that wrote over it."
     by: GraphRecord
-    "The graph that was replayed."
     at: CallSite | None = None
     "The statement that made the replay, if it is one of another graph."
     beside: tuple[_Variable, ...] = ()

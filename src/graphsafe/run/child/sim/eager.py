@@ -222,7 +222,6 @@ class Asked:
         return lambda: found.passed_over
 
     def ran(self, name: str, args: Sequence[Any]) -> None:
-        """Note an eager operation."""
         if name == "aten::copy_" and self._inputs and len(self._given) < _MOST_COPIES:
             place = place_of(args[0])
             self._given += [] if place is None else [place]

@@ -30,7 +30,6 @@ class LetGo:
     capture: int
     "The number of the graph's capture, from 1."
     replays: int = 0
-    "Number of replays so far."
     lost_after: int | None = None
     "Number of replays before the first one for which the object held another tensor."
     is_meant: bool = False
@@ -78,7 +77,6 @@ class Weights:
     def ran(
         self, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
-        """Note an operation that ran eagerly."""
         if not self._graphs:
             return
         wrote = tags_of(written)

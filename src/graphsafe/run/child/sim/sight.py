@@ -38,7 +38,7 @@ from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
-from graphsafe.run.child.sim.eager import Asked, Derived, Growing, Outdated
+from graphsafe.run.child.sim.eager import Asked, Derived, Growing
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
@@ -161,8 +161,9 @@ class SimSight(Sight):
             return str(error)
         return None
 
-    def machine(self) -> Mapping[str, str | None]:
-        return {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
+    def facts(self) -> Facts:
+        machine = {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
+        return {"machine": machine, "outdated": self._derived.found(), "growing": self._growing.facts()}
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot vouch for it"
@@ -206,12 +207,6 @@ class SimSight(Sight):
 
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         return self._refills.found()
-
-    def outdated(self) -> Sequence[Outdated]:
-        return self._derived.found()
-
-    def growing(self) -> Sequence[Facts]:
-        return self._growing.facts()
 
     def replaying(self, graph: CUDAGraph) -> None:
         self._growing.replayed()
