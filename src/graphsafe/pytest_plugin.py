@@ -1,8 +1,5 @@
 """The pytest plugin: proofs of factories as tests, and tests that run where there is no GPU. The plugin does nothing
-until it is used.
-
-Collecting does not import torch, which is imported when a test runs.
-"""
+until it is used. Collecting does not import torch, which is imported when a test runs."""
 
 from __future__ import annotations
 

@@ -108,10 +108,8 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """Return the changes since `revision`, or since the commit where this branch left it.
-
-    Raises RequestError if `paths` do not lie in one repository, and for a revision that it does not have.
-    """
+    """Return the changes since `revision`, or since the commit where this branch left it. Raises RequestError if
+    `paths` do not lie in one repository, and for a revision that it does not have."""
     folders = [path.resolve() if path.is_dir() else path.resolve().parent for path in paths]
     repository = git.Repository.over(folders[0])
     for folder in folders:

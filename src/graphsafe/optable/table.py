@@ -1,7 +1,5 @@
-"""The op table: by Python name for scan, by aten name for the step probe and the simulated device.
-
-The file is indexed when loaded and an entry is built when first asked for, so that loading costs milliseconds.
-"""
+"""The op table: by Python name for scan, by aten name for the step probe and the simulated device. The file is indexed
+when loaded and an entry is built when first asked for, so that loading costs milliseconds."""
 
 from __future__ import annotations
 

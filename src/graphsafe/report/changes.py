@@ -1,7 +1,5 @@
-"""Describes in words the changes from one report to another.
-
-Findings with equal fingerprints are the same, even if lines moved or if the device or the command differs.
-"""
+"""Describes in words the changes from one report to another. Findings with equal fingerprints are the same, even if
+lines moved or if the device or the command differs."""
 
 from __future__ import annotations
 

@@ -165,11 +165,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """The answers of one device.
-
-    `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at least `status`. With buckets,
-    they are the probes of the worst bucket (of several, the first).
-    """
+    """The answers of one device. `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at
+    least `status`. With buckets, they are the probes of the worst bucket (of several, the first)."""
 
     device: str
     verdict: Verdict
@@ -326,11 +323,8 @@ class Report(Shown):
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
-        """Read a report that `scan` or `capture` has written as JSON.
-
-        Raises RequestError, with one line, if it is not a report of this version, and for a file of `capture --all`
-        with several reports: `load_all` reads these.
-        """
+        """Read a report that `scan` or `capture` has written as JSON. Raises RequestError, with one line, if it is not
+        a report of this version, and for a file of `capture --all` with several reports: `load_all` reads these."""
         found = Report.load_all(path)
         if len(found) != 1:
             raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")

@@ -1,7 +1,5 @@
-"""Check a saved report against the shipped JSON Schema, as far as that schema uses the language.
-
-A report may come from anybody. A report that passes has the keys and types that the forms read.
-"""
+"""Check a saved report against the shipped JSON Schema, as far as that schema uses the language. A report may come from
+anybody. A report that passes has the keys and types that the forms read."""
 
 from __future__ import annotations
 

@@ -73,11 +73,8 @@ def _window(start: int, end: int, room: int) -> int:
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""The code of fresh allocations.
-
-Captures allow allocations, many lines have them, and one repair removes all, so they are shown as one line per file
-unless the configuration raises their level.
-"""
+"""The code of fresh allocations. Captures allow allocations, many lines have them, and one repair removes all, so they
+are shown as one line per file unless the configuration raises their level."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8

@@ -1,7 +1,5 @@
-"""A process's part of the ledger, in the folder of the run.
-
-It is written to a new file and renamed, so that nobody reads an incomplete file.
-"""
+"""A process's part of the ledger, in the folder of the run. It is written to a new file and renamed, so that nobody
+reads an incomplete file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The request of a scan, and its answer, one configuration at a time.
-
-A folder with its own configuration is its own project. So the nearest configuration applies to a file, whichever paths
-are scanned.
-"""
+"""The request of a scan, and its answer, one configuration at a time. A folder with its own configuration is its own
+project. So the nearest configuration applies to a file, whichever paths are scanned."""
 
 from __future__ import annotations
 

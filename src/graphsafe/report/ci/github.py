@@ -1,7 +1,5 @@
-"""Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary.
-
-GitHub shows ten annotations per level and step, so the last line and the summary say how many there are.
-"""
+"""Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary. GitHub shows
+ten annotations per level and step, so the last line and the summary say how many there are."""
 
 from __future__ import annotations
 

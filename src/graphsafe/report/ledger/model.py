@@ -1,7 +1,5 @@
-"""The ledger as data, in the order in which its JSON form is written.
-
-No key is ever absent; unknown is `None`. Locations, findings and limits are those of reports.
-"""
+"""The ledger as data, in the order in which its JSON form is written. No key is ever absent; unknown is `None`.
+Locations, findings and limits are those of reports."""
 
 from __future__ import annotations
 

@@ -56,21 +56,15 @@ class Advances:
 
 @dataclass(frozen=True, slots=True)
 class Replay(Probe):
-    """Replays of the graph on changed inputs, compared with the reference.
-
-    `pass`: all replays ran, and nothing below disproves them. `crashed`: the child died in a replay, after a capture
-    that passed.
-    """
+    """Replays of the graph on changed inputs, compared with the reference. `pass`: all replays ran, and nothing below
+    disproves them. `crashed`: the child died in a replay, after a capture that passed."""
 
     first_error: Error | None = None
     reference: Literal["independent"] | None = None
     "Whether the reference child delivered the values to compare with."
     checks: tuple[Check, ...] | None = None
-    """Checks of every output and every piece of state.
-
-    Most compare all replays with the reference, which runs along the path of captures. Others compare that path with
-    plain eager steps.
-    """
+    """Checks of every output and every piece of state. Most compare all replays with the reference, which runs along
+    the path of captures. Others compare that path with plain eager steps."""
     varied: int | None = None
     "Number of replays in which the changed inputs changed the reference's outputs or state."
     unvaried: tuple[str, ...] | None = None
