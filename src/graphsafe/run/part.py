@@ -104,9 +104,8 @@ def read_parts(folder: Path) -> list[Part]:
             continue
         token = start.stem
         facts = _facts(saved(folder / f"{token}.json", _MOST))
-        counts, order = saved_counts(counters_file(folder, token), graphs_of(facts))
-        started = os.stat(start).st_mtime_ns
-        found.append(Part(token, parent.decode(errors="replace"), started, facts, tuple(counts), order))
+        counted = saved_counts(counters_file(folder, token), graphs_of(facts))
+        found.append(Part(token, parent.decode(errors="replace"), os.stat(start).st_mtime_ns, facts, *counted))
     return sorted(found, key=lambda part: (part.started, part.token))
 
 

@@ -11,11 +11,8 @@ from graphsafe.report.text import count, listed
 
 @dataclass(frozen=True, slots=True)
 class Capture(Probe):
-    """The plain, uninstrumented attempt to capture the step.
-
-    `pass`: a graph came out. `fail`: warm-up ran, then the attempt raised, could not be ended, or gave an empty graph.
-    `skipped`: warm-up raised, or memory ran out because other children held the device.
-    """
+    """`pass`: a graph came out. `fail`: warm-up ran, then the attempt raised, could not be ended, or gave an empty
+    graph. `skipped`: warm-up raised, or memory ran out because other children held the device."""
 
     phase: str | None = None
     "The last phase that the child announced. Death in the phase `capture` is a failed capture."

@@ -121,8 +121,6 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Memory(Probe):
-    """Memory of a step and of its graph: how much, and which lines took it."""
-
     pool_bytes: int | None = None
     peak_bytes: int | None = None
     step: Held | None = None

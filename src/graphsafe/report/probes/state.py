@@ -31,8 +31,6 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class State(Probe):
-    """How the state that a step reaches changes from step to step."""
-
     changed: tuple[Change, ...] | None = None
 
     def text(self) -> str:

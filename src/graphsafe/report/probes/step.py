@@ -47,8 +47,6 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Step(Probe):
-    """Events of an eager step that a graph cannot hold."""
-
     ran: bool | None = None
     "Whether the eager step ran to its end."
     syncs: int | None = None

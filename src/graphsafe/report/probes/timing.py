@@ -10,8 +10,6 @@ from graphsafe.report.probes.probe import Number, Probe, later
 
 @dataclass(frozen=True, slots=True)
 class Timing(Probe):
-    """Times of an eager step and of a replay, and of the proof itself."""
-
     eager_ms: float | None = None
     graph_ms: float | None = None
     launches: int | None = None

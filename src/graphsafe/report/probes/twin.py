@@ -42,11 +42,8 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Twin(Probe):
-    """Captures of the step, some steps apart, compared with each other.
-
-    `fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each capture,
-    and a replay keeps the decisions of its capture.
-    """
+    """`fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each
+    capture, and a replay keeps the decisions of its capture."""
 
     captures: int | None = None
     agree: bool | None = None

@@ -22,6 +22,7 @@ from graphsafe.run.child.book import Book
 from graphsafe.run.child.failures import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.names import user_frames_now
+from graphsafe.run.child.optimizer_options import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _SOMETIMES = 15
@@ -41,6 +42,7 @@ def hooked(book: Book) -> AbstractContextManager[None]:
         (graph, "register_generator_state", _register_generator_state),
         (graph, "instantiate", _instantiate),
         (torch.cuda, "make_graphed_callables", _make_graphed_callables),
+        (torch.optim.Optimizer, "load_state_dict", _load_state_dict),
     )
     book.sight.watch_results(
         lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
@@ -165,6 +167,12 @@ def _reset(original: Any, book: Book, graph: Any) -> Any:
         record.drop()
         setattr(graph, _RECORD, None)
     return original(graph)
+
+
+def _load_state_dict(original: Any, book: Book, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    for number in state_of(optimizer):  # the loaded state takes its place
+        book.safely(book.memories.leaving, number)
+    return original(optimizer, *args, **kwargs)
 
 
 def _make_graphed_callables(original: Any, book: Book, *args: Any, **kwargs: Any) -> Any:

@@ -24,10 +24,9 @@ from graphsafe.failure import in_one_line
 from graphsafe.run import part
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import hooked
-from graphsafe.run.child.optimizer_options import watch_loads
 from graphsafe.run.child.process_groups import rank
 from graphsafe.run.child.sight import Sight
-from graphsafe.run.counters import Counters, slot_of
+from graphsafe.run.counters import Counters
 from graphsafe.run.part import Facts, Options, Part, graphs_of
 
 _PAUSE = 1.0
@@ -87,7 +86,6 @@ class Watch:
             register_optimizer_step_pre_hook(lambda one, *_: self.book.safely(self.book.stepping, one)),
         ):
             self._entered.callback(hooked_in.remove)
-        self._entered.enter_context(watch_loads(self.book.memories.leaving))
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)
         self._entered.callback(self.book.end)
@@ -130,8 +128,7 @@ class Watch:
         """Return the current state as a part of a ledger."""
         self.book.look_at_all()
         facts = part.as_read(self._facts(ended=False))
-        counts = tuple(self.book.counters.read(slot_of(number)) for number in range(graphs_of(facts)))
-        return Part(self._token, "", self._begun, facts, counts, self.book.counters.order())
+        return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
     def _facts(self, ended: bool) -> Facts:
         known = rank()

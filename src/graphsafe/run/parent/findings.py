@@ -31,10 +31,8 @@ _SELDOM = 0.1
 
 def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
     """Return one finding per line, cause and process; a fact without a known line becomes a limit."""
-    found: list[Finding] = []
-    limits: list[Limit] = []
-    for process in seen:
-        writer = _Findings(process, book)
+    writers = [_Findings(process, book) for process in seen]
+    for writer in writers:
         failed_captures(writer)
         lost_memory(writer)
         writer.keys()
@@ -51,15 +49,12 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.eager()
         writer.turned_off()
         writer.waits()
-        found += writer.found
-        limits += writer.limits
     parted, unknown = partings(seen)
     for parting in parted:
-        writer = _Findings(parting.processes[1], book)
-        writer.parted(parting)
-        found += writer.found
-        limits += writer.limits
-    return found, [*limits, *unknown]
+        writers.append(_Findings(parting.processes[1], book))
+        writers[-1].parted(parting)
+    limits = [limit for writer in writers for limit in writer.limits]
+    return [finding for writer in writers for finding in writer.found], [*limits, *unknown]
 
 
 class _Findings(Writer):
