@@ -29,6 +29,7 @@ from graphsafe.commands.options import (
     put_outputs,
     quiet_option,
     refusals_reported,
+    refuse,
     rule_texts,
     usual_form,
 )
@@ -133,8 +134,15 @@ def capture(
     graphsafe capture --all --format github
     graphsafe capture --all --locked --shard 2/8
     """
-    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": shard}
-    _check_targets(target, all_targets, needs_all)
+    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": bool(shard)}
+    refuse(
+        {
+            "capture: give either a TARGET or --all": (target is None) != all_targets,
+            **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
+            "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
+            and update_lock,
+        }
+    )
     part = Shard.parsed(shard)
     printed = [output.form or form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
     files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
@@ -279,17 +287,6 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
         reasons = [one.reasons for one in judged if one.verdict == "inconclusive" and one.reasons]
         if report.verdict == "inconclusive" and reasons:
             complain(f"{report.target}: {reasons[0][0]}")
-
-
-def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str, object]) -> None:
-    """Raise RequestError if there is no target or there are two, and for options that only work with --all."""
-    if (target is None) != all_targets:
-        raise RequestError("capture: give either a TARGET or --all")
-    for name, given in needs_all.items():
-        if given and not all_targets:
-            raise RequestError(f"capture {name}: give --all")
-    if needs_all["--locked"] and needs_all["--update-lock"]:
-        raise RequestError("capture: --locked compares with the lock, --update-lock writes it; give one of them")
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:

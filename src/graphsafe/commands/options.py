@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,6 +121,13 @@ def is_quiet() -> bool:
 def usual_form() -> str:
     """Return the form for stdout if none is named."""
     return "concise" if is_quiet() else "terminal"
+
+
+def refuse(refusals: Mapping[str, bool]) -> None:
+    """Raise RequestError with the first message whose condition holds."""
+    for message, holds in refusals.items():
+        if holds:
+            raise RequestError(message)
 
 
 def check_outputs(outputs: Sequence[Output]) -> None:

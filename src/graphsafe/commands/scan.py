@@ -22,6 +22,7 @@ from graphsafe.commands.options import (
     outputs_option,
     put_outputs,
     quiet_option,
+    refuse,
     rule_texts,
     usual_form,
 )
@@ -185,11 +186,14 @@ def scan(
         "--statistics": statistics,
         "--show-settings": show_settings,
     }
-    mode = next((name for name, is_asked in modes.items() if is_asked), None)
+    named = [name for name, is_asked in modes.items() if is_asked]
+    mode = named[0] if named else None
     writes = write_baseline or add_ignore is not None or fix
-    _check_mode(form, outputs, modes)
-    _refuse(
+    refuse(
         {
+            f"scan: give either {' or '.join(named)}": len(named) > 1,
+            f"scan {mode} prints text; it takes neither --format nor -o": mode is not None
+            and (form not in (None, "terminal") or bool(outputs)),
             "scan --watch: takes neither `-` nor what changes files": watch and (bool(buffers) or writes),
             "scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path": bool(buffers)
             and (writes or diff is not None or explain_path is not None),
@@ -286,19 +290,3 @@ def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
     if path.is_dir():
         raise RequestError(f"scan --stdin-filename: {path} is a folder")
     return {with_real_folder(path): data}
-
-
-def _refuse(refusals: Mapping[str, bool]) -> None:
-    """Raise RequestError with the first message whose condition holds."""
-    for message, holds in refusals.items():
-        if holds:
-            raise RequestError(message)
-
-
-def _check_mode(form: str | None, outputs: Sequence[Output], modes: Mapping[str, bool]) -> None:
-    """Refuse options that would be ignored: a mode other than a report excludes them, and prints text."""
-    asked = [mode for mode, is_asked in modes.items() if is_asked]
-    if len(asked) > 1:
-        raise RequestError(f"scan: give either {' or '.join(asked)}")
-    if asked and (form not in (None, "terminal") or outputs):
-        raise RequestError(f"scan {asked[0]} prints text; it takes neither --format nor -o")
