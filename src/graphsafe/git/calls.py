@@ -1,10 +1,10 @@
 """All calls of git. None of them runs a program that the repository names.
 
 A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
-helpers), also by `include`, and a bare repository can lie among ordinary committed files. So the repository is the
-nearest folder with a `.git`, and git is told not to look for another repository. Git is asked only for stored objects:
-commits, trees, the index and blobs. Git never compares the work tree, since that runs filters, and must not fetch
-missing objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
+helpers), also by `include`, and a bare repository can lie among committed files. So the repository is the nearest
+folder with a `.git`, and git must not look for another. It is asked only for stored objects: commits, trees, the index
+and blobs. It never compares the work tree, since that runs filters, and must not fetch missing objects. Files are
+compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
 """
 
 from __future__ import annotations

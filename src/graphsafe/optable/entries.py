@@ -1,8 +1,6 @@
-"""Entries of the op table, and what they say about a call.
-
-Conditions are data and are evaluated here as pure functions of a call's form, with three values: if a call leaves an
-argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
-"""
+"""Entries of the op table, and what they say about a call. Conditions are data and are evaluated here as pure functions
+of a call's form, with three values: if a call leaves an argument open (`*args`, a value of unknown kind) the answer is
+"perhaps", never a guess."""
 
 from __future__ import annotations
 
@@ -58,11 +56,9 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""Says which values must be tensors if code uses a tensor's method or attribute of this name on them.
-
-`value`: any value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are
-seldom parameters there). `step-input`: only an argument of a step. Each kind includes the next.
-"""
+"""Says which values must be tensors if code uses a tensor's method or attribute of this name on them. `value`: any
+value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are seldom
+parameters there). `step-input`: only an argument of a step. Each kind includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
 

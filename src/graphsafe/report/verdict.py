@@ -1,8 +1,8 @@
-"""The verdict: a pure function of the probes.
+"""The verdict: a pure function of the probes; findings explain it, suppressions, selection and levels never change it.
 
-Findings explain a verdict; suppressions, selection and levels never change it. The fields of `report/probes/` say what
-each key means. A missing key reads as null, and null is "not known". A child that died by itself (a signal, `os._exit`)
-is `crashed`; one that was killed from outside, or that could not be run, is `skipped`.
+The fields of `report/probes/` say what each key means. A missing key reads as null, and null is "not known". A child
+that died by itself (a signal, `os._exit`) is `crashed`; one that was killed from outside, or that could not be run, is
+`skipped`.
 
 `state`, `memory` and `timing` decide nothing. If an unknown operation ran, no comparison proves anything: then only a
 failed capture or a generator left capturing gives not-ready. A plan can cut lines out of the step. It cannot repair a

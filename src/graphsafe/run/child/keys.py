@@ -1,10 +1,9 @@
-"""Finds host values that a capture froze, and replays for which the program has other values: the graph's key is too
-coarse.
+"""Finds replays for which the program has other values than the capture froze: the graph's key is too coarse.
 
-The values are arguments of the capturing function that the captured statements read, arguments of the same names in its
-callers, and values of objects, globals and closures that captured code used. If one of these functions is called with
-another value and a replay runs inside, the replay uses the old value. The same holds for another method of the same
-object that takes the argument and ignores it.
+The values are arguments of the capturing function that captured statements read, arguments of the same names in its
+callers, and values of objects, globals and closures that captured code used. A replay inside a call of such a function
+with another value uses the old one, and so does one inside another method of the object that takes the argument and
+ignores it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later, and
-tells of state that an optimizer replaces.
+"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later.
 
 A schedule writes the new number into `optimizer.param_groups`, from which replays do not read. A learning rate that is
 a tensor is read by every replay. PyTorch tells of each step while a capture runs, so that eager steps cost nothing.

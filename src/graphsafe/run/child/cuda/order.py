@@ -1,9 +1,8 @@
 """Checks on a GPU whether writes to graphs' inputs and replays are ordered; runs only with `--waits`.
 
-A write raises the version that PyTorch counts for each tensor. Versions are compared whenever the current stream
-changes, an event is recorded or waited for, the host waits, or a replay begins. A tensor written since the last
-comparison was written on the stream that was current. Once several threads use streams the check ends, because a write
-could belong to any thread.
+PyTorch counts the versions of a tensor. They are compared whenever the current stream changes, an event is recorded or
+waited for, the host waits, or a replay begins: a new version was written on the stream that was current. Once several
+threads use streams the check ends, because a write could belong to any thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-Both variables have the same memory. A variable counts as a result if it is only assigned in the statement that made the
-replay. Its result counts as overwritten if the next replay comes from a statement that assigns another variable by the
-same call. Without such a statement, the program may read the same output on purpose. A `return` that hands out both
-variables counts as a read.
+A variable counts as a result if it is only assigned in the statement that made the replay, and as overwritten if the
+next replay comes from a statement that assigns another variable by the same call; otherwise the program may read the
+same output on purpose. A `return` that hands out both variables counts as a read.
 
 Two graphs may also fill one buffer outside their pools. The first one's result is then overwritten if a statement that
 assigns another variable replays the second one, and if both variables have the same memory when the first is read.

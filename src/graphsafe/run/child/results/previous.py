@@ -1,9 +1,8 @@
 """Finds results that a program keeps as those of the replay before: `slope = eps - self.previous; self.previous = eps`.
 
-A variable or an attribute that is assigned from another variable holds a graph's output when the graph is replayed
-again. The replay writes over it. If the same function then reads it before it assigns the new result, both are the same
-memory. If nothing is read in between, the program keeps the last result, which is sound. The result may also be an
-output with a lasting name, or a view of one: `self.tail = self.pending`.
+A variable or an attribute that is assigned from another one holds a graph's output (or a view of it, or one with a
+lasting name) when the graph is replayed again, which writes over it. If the same function then reads it before it
+assigns the new result, both are the same memory. If nothing is read in between, this is sound.
 """
 
 from __future__ import annotations
