@@ -46,6 +46,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 REPORT_FILE = "graphsafe-report.json"
 _WITH_TIMELINE = frozenset(("html", "trace"))
 "Forms that show the step in time."
+_SEVERAL: Mapping[str, Any] = {"type": click.IntRange(min=2), "metavar": "N"}
 
 
 def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Command]:
@@ -77,10 +78,7 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
     "Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
 )
 @click.option(
-    "--sample",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Prove N of many buckets by themselves, and capture all of them in one pool.",
+    "--sample", **_SEVERAL, help="Prove N of many buckets by themselves, and capture all of them in one pool."
 )
 @_repeatable("input", "SPEC", "An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.")
 @click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
@@ -88,12 +86,7 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
 )
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
-@click.option(
-    "--nproc",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Run the target in N ranks of one process group, a device each.",
-)
+@click.option("--nproc", **_SEVERAL, help="Run the target in N ranks of one process group, a device each.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--shapes", is_flag=True, help="Predict from shapes alone: a large model without weights or values.")
 @click.option("--watch", is_flag=True, help="Run again on each save, until Ctrl-C; torch is imported once.")

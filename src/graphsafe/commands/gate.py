@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,9 @@ if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.lock.file import Lock
     from graphsafe.report.model import Report
+
+    Again = Callable[[CaptureRequest], Report]
+    Runs = Mapping[str, tuple[CaptureRequest, Report]]
 
 _RUNS = 3
 """A replay counts as slower if this many runs all find it slower. On an H200 (torch 2.11), a single comparison with a
@@ -58,9 +60,7 @@ class Gate:
     is_whole: bool
     "Whether all targets have run, so that entries without a target can be removed."
 
-    def passes(
-        self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Callable[[CaptureRequest], Report]
-    ) -> dict[str, bool]:
+    def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Again) -> dict[str, bool]:
         """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse. A
         target that is only slower is proven `again`; one without an entry for the devices here is left out. Raises
         RequestError."""
@@ -68,39 +68,32 @@ class Gate:
         from graphsafe.lock.proven import proven_by
 
         before = file.read(self.path)
-        names = [request.name or request.target for request in requests]
-        named = list(zip(names, reports, strict=True))
-        gone = sorted(name for name in before if OF_TESTS not in name and name not in dict(named))
-        if self.is_updated:
-            now = {name: proven_by(report) for name, report in named if not _is_unfit(report)}
-            file.write(self.path, file.joined(before, now, gone if self.is_whole else ()))
-            for name, report in named:
-                if _is_unfit(report):
-                    complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
-            say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
-            return {}
-        further = {name: functools.partial(again, request) for name, request in zip(names, requests, strict=True)}
-        return self._compared(before, named, gone if self.is_whole else [], further)
+        runs = {one.name or one.target: (one, report) for one, report in zip(requests, reports, strict=True)}
+        left = (name for name in before if OF_TESTS not in name and name not in runs)
+        gone = sorted(left) if self.is_whole else []
+        if not self.is_updated:
+            return self._compared(before, runs, gone, again)
+        now = {name: proven_by(report) for name, (_, report) in runs.items() if not _is_unfit(report)}
+        file.write(self.path, file.joined(before, now, gone))
+        for name in runs:
+            if name not in now:
+                complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
+        say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
+        return {}
 
-    def _compared(
-        self,
-        before: Lock,
-        named: Sequence[tuple[str, Report]],
-        gone: Sequence[str],
-        further: Mapping[str, Callable[[], Report]],
-    ) -> dict[str, bool]:
+    def _compared(self, before: Lock, runs: Runs, gone: Sequence[str], again: Again) -> dict[str, bool]:
         from graphsafe.lock.proven import proven_by
         from graphsafe.lock.regressions import compared, introduced_since
 
         introduced = introduced_since(self.path)
         outcome: dict[str, bool] = {}
         entries = worse = 0
-        for name, report in named:
+        for name, (request, report) in runs.items():
             found = compared(name, before.get(name, {}), proven_by(report), report, introduced)
             for _ in range(_RUNS - 1):
                 if not found.is_only_slower:
                     break
-                one = further[name]()
+                one = again(request)
                 if not _is_unfit(one):
                     found = compared(name, before[name], proven_by(one), one, introduced)
             better = (f"{text}; --update-lock keeps it" for text in found.better)

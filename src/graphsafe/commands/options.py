@@ -1,4 +1,4 @@
-"""Reports of requests to `graphsafe capture` that are refused before anything runs."""
+"""Options that several commands share, what is done with them, and the reports of refused captures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
-
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -97,11 +96,7 @@ outputs_option = click.option(
     type=_Output(),
     help="Write to FILE instead of stdout, in FORM or what its suffix names; -o FORM and -o - are stdout. Repeatable.",
 )
-
-
 _QUIET = "graphsafe.quiet"
-
-
 quiet_option = click.option(
     "-q",
     "--quiet",

@@ -19,7 +19,9 @@ def non_blocking(code: Code, finding: Finding) -> Fix | None:
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             source = _source(node)
-            if source is None or not _may_be_added(node):
+            keywords = {each.arg for each in node.keywords}
+            # A copy that converts goes through pageable memory.
+            if source is None or len(node.args) > 1 or not keywords <= {"non_blocking", "device"}:
                 return None
             edit = code.with_keyword(node, "non_blocking", "True")
             return Fix("copy without blocking", (edit,), "" if _is_only_copied(code, source) else _RISK)
@@ -34,11 +36,6 @@ def _source(node: ast.Call) -> str | None:
     if node.func.attr in ("to", "cuda"):
         return dotted(node.func.value) or None
     return None
-
-
-def _may_be_added(node: ast.Call) -> bool:
-    """Return whether the copy converts nothing, since a converting copy goes through pageable memory."""
-    return len(node.args) <= 1 and {each.arg for each in node.keywords} <= {"non_blocking", "device"}
 
 
 def _is_only_copied(code: Code, source: str) -> bool:

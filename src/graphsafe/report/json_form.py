@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Saved = TypeVar("Saved")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate, from a file name that is not UTF-8: it cannot be encoded, but JSON has an escape for it."""
-
-
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 "Types checked first, since nearly all values of a report have them."
 
@@ -143,12 +141,9 @@ def _field(name: str, value: Any) -> Any:
     if name == "probes":
         from graphsafe.report.probes import PROBE_KEYS  # only reports of captures have probes
 
-        return {probe: plain(_probe(keys, value.get(probe) or {})) for probe, keys in PROBE_KEYS.items()}
+        # With every key, unknown ones null; the status of a probe that reported nothing is `skipped`.
+        unknown = {probe: {**dict.fromkeys(keys), "status": "skipped"} for probe, keys in PROBE_KEYS.items()}
+        return {probe: plain({**keys, **(value.get(probe) or {})}) for probe, keys in unknown.items()}
     if name in ("data", "settings"):
         return plain({key: value[key] for key in sorted(value)})
     return plain(value)
-
-
-def _probe(keys: Sequence[str], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a probe with every key, unknown ones null. The status of a probe that reported nothing is `skipped`."""
-    return {**dict.fromkeys(keys), "status": "skipped", **found}

@@ -106,7 +106,9 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     folded = [finding for finding in shown if finding.level == "note" and finding.code == _FOLDED]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
-        blocks = [_finding(same, source, width, paint, printed) for same in _by_place(main)]
+        # Equal findings of several devices are shown once.
+        groups = groupby(main, lambda one: (one.location, one.code, one.level, one.message))
+        blocks = [_finding([*same], source, width, paint, printed) for _, same in groups]
     else:
         blocks = [_lines(main, width, paint), _advice(main, width, paint)]
     blocks += [_lines(notes, width, paint)] if notes else []
@@ -119,12 +121,6 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     if len(main) > _MANY:
         blocks += [_by_code(shown), _start(main, width, paint)]
     return [*blocks, _summary(report, shown, width, paint)]
-
-
-def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group equal findings of several devices, which are shown once."""
-    groups = groupby(findings, lambda one: (one.location, one.code, one.level, one.message))
-    return [list(same) for _, same in groups]
 
 
 @dataclass(slots=True)

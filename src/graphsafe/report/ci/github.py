@@ -40,7 +40,8 @@ def render_summary(reports: Sequence[Report]) -> str:
         parts.append(f"### {_cell(title_of(report))}\n\n{_cell(_counted(report))}\n")
         found = sorted(unsuppressed(report), key=lambda one: -LEVELS.index(one.level))
         if found:
-            rows = [f"| {one.level} | {one.code} | {_place(one)} | {_cell(one.message)} |" for one in found[:_ROWS]]
+            cells = [(one, _cell(f"{one.location.path}:{one.location.line}")) for one in found[:_ROWS]]
+            rows = [f"| {one.level} | {one.code} | {at} | {_cell(one.message)} |" for one, at in cells]
             parts.append("\n".join(["| level | rule | line | |", "|---|---|---|---|", *rows]) + "\n")
         if len(found) > _ROWS:
             parts.append(f"and {count(len(found) - _ROWS, 'more finding')}\n")
@@ -54,10 +55,6 @@ def _counted(report: Report) -> str:
     files = count(len({one.location.path for one in found}), "file")
     text = f"{listed(levels)} in {files}" if levels else "no findings"
     return f"{report.verdict}; {text}" if report.verdict is not None else text
-
-
-def _place(finding: Finding) -> str:
-    return _cell(f"{finding.location.path}:{finding.location.line}")
 
 
 def _cell(text: str) -> str:

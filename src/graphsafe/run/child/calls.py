@@ -23,7 +23,7 @@ from graphsafe.capture.shared.frames import function_name, is_user_file, user_fr
 from graphsafe.capture.shared.monitoring import Monitor
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import elements_of, locals_of
+from graphsafe.run.child.names import elements_of, locals_of, weak_to
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
 _DEEPEST = 8
@@ -192,16 +192,10 @@ def _parameters(code: CodeType) -> Iterator[str]:
 def _owners(code: CodeType, values: dict[str, Any]) -> Owners:
     first = code.co_varnames[:1] if code.co_argcount else ()
     kept = {name: values.get(name) for name in first if not isinstance(values.get(name), (*_PLAIN, type(None)))}
-    for name in code.co_freevars:
-        if isinstance(values.get(name), (torch.nn.Module, torch.Tensor)):
-            kept[name] = values[name]
-    found = []
-    for name, value in kept.items():
-        try:
-            found.append((name, weakref.ref(value)))
-        except TypeError:  # the object does not support weak references
-            continue
-    return tuple(found)
+    closure = (name for name in code.co_freevars if isinstance(values.get(name), (torch.nn.Module, torch.Tensor)))
+    kept |= {name: values[name] for name in closure}
+    owners = ((name, weak_to(value)) for name, value in kept.items())
+    return tuple((name, owner) for name, owner in owners if owner is not None)
 
 
 def _same(one: Owners, other: Owners) -> bool:

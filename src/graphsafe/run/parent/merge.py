@@ -100,7 +100,10 @@ def _process(process: SeenProcess, readings: Readings) -> Process:
         rank=facts.get("rank"),
         started_by=process.started_by,
         graphs=tuple(_graph(graph) for graph in process.graphs),
-        failed=tuple(_failed(one) for one in facts.get("failed", ())),
+        failed=tuple(
+            Failed(_place(one["frames"], one["span"]), one["error"], _place([one["swallowed_by"]]))
+            for one in facts.get("failed", ())
+        ),
         eager=_eager(facts.get("steps", None if "fault" in facts else ())),
         waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
@@ -172,10 +175,6 @@ def _outside(facts: Facts, replays: int) -> Outside:
         where=_place(facts["frames"]),
         replays_since=0 if lost_after is None else replays - lost_after,
     )
-
-
-def _failed(facts: Facts) -> Failed:
-    return Failed(_place(facts["frames"], facts["span"]), facts["error"], _place([facts["swallowed_by"]]))
 
 
 def _place(frames: Sequence[Any], span: Sequence[int] | None = None) -> Location | None:
