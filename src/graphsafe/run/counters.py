@@ -56,7 +56,7 @@ class Counters:
         self.cells[LAST_RUN] = _FIRST
         self.cells[_FIRST] = self.cells[NO_ROOM] = _NOBODY
 
-    def read(self, graphs: int) -> tuple[tuple[Count, ...], Order]:
+    def read(self, graphs: int) -> tuple[list[Count], Order]:
         """Return the counts of this many graphs, and the order."""
         return _read(self.cells, graphs)
 
@@ -66,14 +66,14 @@ def slot_of(number: int) -> int:
     return number * _WORDS
 
 
-def saved_counts(file: Path, graphs: int) -> tuple[tuple[Count, ...], Order]:
+def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
     """Read the counts that a process left, and the order; zeros if the file is missing, short or not regular."""
     return _read(memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q"), graphs)
 
 
-def _read(cells: memoryview[int], graphs: int) -> tuple[tuple[Count, ...], Order]:
+def _read(cells: memoryview[int], graphs: int) -> tuple[list[Count], Order]:
     """Read counts and order; there are no runs in a file that no process of graphsafe wrote."""
-    counts = tuple(Count(*cells[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs))
+    counts = [Count(*cells[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
     last = cells[LAST_RUN]
     runs = [tuple(cells[at : at + 2]) for at in range(_FIRST + 2, min(last, ROOM) + 1, 2)]
     known = all(slot < LAST_RUN for slot, _ in runs)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ class Part:
     facts: Mapping[str, Any] | None
     """The facts of `Watch.write`; only `fault` if the process could not be watched, None if it has not imported
     torch."""
-    counts: tuple[Count, ...]
+    counts: Sequence[Count]
     order: Order
     outlives: bool = False
     "Whether the process still ran when the program had ended."
