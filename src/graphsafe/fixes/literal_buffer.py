@@ -17,13 +17,15 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
     """`torch.tensor([1, 2], device=d)` in a method becomes `self.literal`, a non-persistent buffer. Not safe: the
     buffer follows the module to its device and floating dtype, and all steps share it."""
     for node in code.at(finding.location):
-        found = _constants(code, node) if "#" not in code.text(node) else None  # a comment has no place there
+        found = _constants(code, node)
         owner = code.owner(node)
         start = _after_super(owner) if owner is not None else None
         method = code.function(node)
         if found is None or start is None or method is None or not _is_method(method) or method.name == "__init__":
             continue
         place, made = found
+        if "#" in code.text(place):
+            return None  # the comment would have no place there
         outer = code.parent(place)
         name = "literal"
         if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
