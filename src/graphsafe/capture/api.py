@@ -16,8 +16,7 @@ from pathlib import Path
 from graphsafe.capture.answers.build import Devices
 from graphsafe.capture.parent.join import Predictions
 from graphsafe.capture.parent.proof import Proof
-from graphsafe.capture.parent.supervision.device_use import DeviceUse
-from graphsafe.capture.parent.supervision.host_capacity import at_a_time
+from graphsafe.capture.parent.supervision.device_use import DeviceUse, at_a_time
 from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, CaptureRequest

@@ -47,23 +47,18 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
     if left is None or right is None:
         return INCOMPARABLE
     with outside_modes():
-        return _difference(left, right)
-
-
-def _difference(left: torch.Tensor, right: torch.Tensor) -> Difference:
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return INCOMPARABLE
-    if left.numel() == 0:
-        return EQUAL
-    same = left == right
-    if left.is_floating_point() or left.is_complex():
-        same = same | (torch.isnan(left) & torch.isnan(right))
-    if bool(same.all()):
-        return EQUAL
-    wide = torch.complex128 if left.is_complex() else torch.float64
-    apart = (left[~same].to(wide) - right[~same].to(wide)).abs()
-    largest = float(apart.max())
-    return Difference(False, largest if math.isfinite(largest) else None)
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return INCOMPARABLE
+        if left.numel() == 0:
+            return EQUAL
+        same = left == right
+        if left.is_floating_point() or left.is_complex():
+            same = same | (torch.isnan(left) & torch.isnan(right))
+        if bool(same.all()):
+            return EQUAL
+        wide = torch.complex128 if left.is_complex() else torch.float64
+        largest = float((left[~same].to(wide) - right[~same].to(wide)).abs().max())
+        return Difference(False, largest if math.isfinite(largest) else None)
 
 
 @dataclass(slots=True)

@@ -14,8 +14,7 @@ import torch
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
-from graphsafe.capture.child.ranks.group import Ranks, joined
-from graphsafe.capture.child.ranks.own_port import own_port
+from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
 from graphsafe.capture.child.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.state.objects import code_of

@@ -144,10 +144,7 @@ def _integers(flat: torch.Tensor, generator: torch.Generator, bounds: Bounds) ->
     different = int(torch.unique(flat).numel())
     steps = flat[1:] - flat[:-1]
     rising = different > 1 and bool((steps >= 0).all())
-    if not rising and different != flat.numel():
-        yield _redrawn(flat, generator)
-        return
-    if flat.numel() == 1:
+    if flat.numel() == 1 or (not rising and different != flat.numel()):
         yield _redrawn(flat, generator)
         return
     kinds = _OTHERS if not rising else _WINDOW if bool((steps == 1).all()) else _OFFSETS

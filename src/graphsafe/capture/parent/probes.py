@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from graphsafe.capture.answers.build import Varied
+from graphsafe.capture.answers.build import Ended, Varied
 from graphsafe.capture.answers.probes import FiredEvents, Reference, SeenEvent, StepMemory, Watched
-from graphsafe.capture.parent.supervision.child_process import Ended
 from graphsafe.capture.shared.places import shown
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite

@@ -22,7 +22,7 @@ from graphsafe.capture.parent.lookup import what_is_missing
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.rank import Rank, side_by_side, variables_of
 from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.supervision.host_capacity import at_a_time
+from graphsafe.capture.parent.supervision.device_use import at_a_time
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
 from graphsafe.failure import in_one_line
@@ -104,9 +104,10 @@ class Proof:
         ]
         works = [partial(device.run, supervisor(), folder) for device in self._devices]
         together = at_a_time() if size is None else max(len(works), 1)
+        abandon = ranks[0].coordinator.abandon if size is not None and ranks else lambda: None
         try:
             for first in range(0, len(works), together):
-                side_by_side(works[first : first + together], lambda: None if size is None else ranks[0].abandon())
+                side_by_side(works[first : first + together], abandon)
         finally:
             ensure_working_directory(self._directory)
             for device in self._devices:
@@ -159,8 +160,7 @@ class Proof:
         for asked in self._request.devices or (("cuda",) if present else ("sim",)):
             found = _named(asked, present)
             if not found:
-                have = ", ".join(present) or "no CUDA device"
-                self.limits.append(Limit(BAD_REQUEST, f"--device {asked}", f"this machine has {have}"))
+                self._lacks(f"--device {asked}", present)
                 return []
             names += found
         if not self._request.devices and not present:
@@ -182,9 +182,13 @@ class Proof:
         if asked[0] == "sim":
             return [f"sim:{number}" for number in range(size)]
         if len(present) < size:
-            have = ", ".join(present) or "no CUDA device"
-            self.limits.append(Limit(BAD_REQUEST, f"{size} ranks", f"this machine has {have}"))
-        return list(present[:size]) if len(present) >= size else []
+            self._lacks(f"{size} ranks", present)
+            return []
+        return list(present[:size])
+
+    def _lacks(self, wanted: str, present: Sequence[str]) -> None:
+        have = ", ".join(present) or "no CUDA device"
+        self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
         """Return the report in every case.

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, TargetFailure, Varied
+from graphsafe.capture.answers.build import (
+    BrokenBy,
+    Built,
+    Constructed,
+    DeviceMemory,
+    Ended,
+    Limits,
+    TargetFailure,
+    Varied,
+)
 from graphsafe.capture.answers.probes import LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
@@ -24,7 +33,7 @@ from graphsafe.capture.parent.probes import (
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.supervision.child_process import Child, Ended
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
@@ -224,17 +233,11 @@ class Run:
                 self._ended(child)
             if again:
                 forget(capture.job)
-                capture = self._alone(capture.name)
+                capture = self._run(self._job(capture.name))
         else:
             self.limits.append(Limit("sequential", self.device, "its memory holds one build at a time"))
-            capture = [self._alone(name) for name in names][-1]
+            capture = [self._run(self._job(name)) for name in names][-1]
         self._read(capture)
-
-    def _alone(self, name: str) -> Child:
-        child = self.supervisor.run(self._job(name))
-        self._watch_reference(child)
-        self._ended(child)
-        return child
 
     def _watch_reference(self, child: Child) -> None:
         """If the reference child has failed, tell the capture child, which waits for its files."""
@@ -288,7 +291,7 @@ class Run:
         unexplained = replay.status == "fail" and self._probes.twin.status != "fail"
         wrong = capture.status == "pass" and (capture.empty or unexplained)
         if self.rank.any(bool(capture.status == "fail" or died or wrong)):
-            self._alone("diagnose")
+            self._run(self._job("diagnose"))
         captured = capture.status == "pass" and not capture.empty
         if self._told[Built].events and self.rank.all(bool(captured and replay.checks)):
             self._fire_events()
@@ -316,7 +319,7 @@ class Run:
         replay = with_events(self._probes.replay, self._told, len(self._told[Built].events), failed or end.why)
         self._probes = replace(self._probes, replay=replay)
         if self.rank.all(replay.status == "pass"):
-            self._alone("choices")
+            self._run(self._job("choices"))
 
     def _blame_target(self) -> None:
         """Add a failure of the reference: in a refresh, an event or a later step.
@@ -382,5 +385,6 @@ class Run:
 
     def _run(self, job: Job) -> Child:
         child = self.supervisor.run(job)
+        self._watch_reference(child)
         self._ended(child)
         return child

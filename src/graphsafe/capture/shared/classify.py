@@ -116,13 +116,7 @@ def _in_slice(event: StepEvent) -> bool:
 
 
 def _called(node: ast.Call) -> str:
-    return (
-        node.func.id
-        if isinstance(node.func, ast.Name)
-        else node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else ""
-    )
+    return str(getattr(node.func, "id", getattr(node.func, "attr", "")))
 
 
 def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:

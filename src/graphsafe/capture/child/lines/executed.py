@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from graphsafe.capture.shared.frames import absolute, is_user_file, user_frames
+from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.model import CallSite
 
 _MUTATORS = frozenset(
@@ -105,14 +104,8 @@ def lines_traced(ran: Executed) -> Iterator[None]:
     def of_file(filename: str) -> Callable[[FrameType, str, Any], Any] | None:
         return _lines_of(filename, ran) if is_user_file(filename) else None
 
-    before = sys.gettrace()
-    sys.settrace(calls)
-    threading.settrace(calls)
-    try:
+    with tracing(calls):
         yield
-    finally:
-        sys.settrace(before)
-        threading.settrace(before)
 
 
 def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
@@ -172,11 +165,9 @@ def _element_of(container: ast.expr) -> ast.expr:
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
-    return (
-        [part for element in target.elts for part in _parts(element)]
-        if isinstance(target, (ast.Tuple, ast.List))
-        else [target]
-    )
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [part for element in target.elts for part in _parts(element)]
+    return [target]
 
 
 def _is_data(target: ast.expr) -> bool:

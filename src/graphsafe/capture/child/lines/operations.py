@@ -4,13 +4,13 @@ lasting memory."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
-from graphsafe.capture.child.lines.kernel_settings import settings_for
 from graphsafe.capture.device.modes import OperationMode, outside_modes
 from graphsafe.capture.device.structures import by_schema, is_valueless, is_written, memory_key, tensors_in
 
@@ -135,3 +135,43 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
             return ""
         return "" if path is None else f"{path} from element {tensor.storage_offset()}"
+
+
+_PRODUCTS = re.compile(r"aten\.(_?addmm|addmv|addbmm|baddbmm|bmm|mm|mv|matmul|linear)\b")
+_CONVOLUTIONS = re.compile(r"aten\.(cudnn_)?_?(convolution|conv\d|thnn_conv|rnn|lstm|gru)|aten\._cudnn_rnn")
+
+
+def settings_for(operation: str) -> Iterator[str]:
+    """Yield the settings, with their present values, by which PyTorch chooses the kernel of an operation; a graph keeps
+    the kernel of its capture. TF32 changes the results of matrix products by a thousandth (an H100, torch 2.11), and
+    shows neither in the operation nor in its arguments."""
+    for setting in _settings(operation):
+        yield f"{setting}={_value(setting)}"
+
+
+@functools.cache
+def _settings(operation: str) -> tuple[str, ...]:
+    if _PRODUCTS.match(operation):
+        of_all = "torch.backends.cuda.matmul"
+        half = (f"{of_all}.allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16"))
+        return (_precision(of_all, of_all), *half)
+    if _CONVOLUTIONS.match(operation):
+        of_all = "torch.backends.cudnn"
+        return (_precision(f"{of_all}.conv", of_all), f"{of_all}.enabled", f"{of_all}.deterministic")
+    return ()
+
+
+def _precision(own: str, of_all: str) -> str:
+    """Return the setting of float32.
+
+    From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which follows `allow_tf32` (torch 2.13).
+    """
+    try:
+        _value(f"{own}.fp32_precision")
+    except AttributeError:
+        return f"{of_all}.allow_tf32"
+    return f"{own}.fp32_precision"
+
+
+def _value(setting: str) -> Any:
+    return functools.reduce(getattr, setting.split(".")[1:], torch)

@@ -21,10 +21,10 @@ from graphsafe.capture.answers.build import Constructed
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.probes import Reference
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse
-from graphsafe.capture.child.expected import Expected, Given, Stepped
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
 from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.series import Series, born
-from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened
+from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job, read_told
@@ -49,7 +49,7 @@ def run(job: Job, channel: Channel) -> None:
         start = Snapshot(session.device, session.subject)
         _give(session, start)
         runs = _Runs(session, start)
-        runs.expected().save(channel)
+        save_values(channel, EXPECTED, runs.expected())
         channel.tell(runs.answer())
 
 
@@ -60,7 +60,8 @@ def _give(session: Session, start: Snapshot) -> None:
     small = sum(tensor.nbytes for tensor in tensors.values()) <= _GIVEN_BYTES
     differing = [path for path in tensors if small or built.get(path) != start.digests[path]]
     given = {path: tensors[path] for path in differing}
-    Given(dict(start.digests), dict(reach.hosts), host_values(session.device, given)).save(session.channel)
+    values = host_values(session.device, given)
+    save_values(session.channel, GIVEN, Given(dict(start.digests), dict(reach.hosts), values))
 
 
 class _Runs:

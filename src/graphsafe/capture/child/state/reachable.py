@@ -22,10 +22,13 @@ def reach_of(subject: Subject) -> Reach:
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
 
 
+def _with_refresh(subject: Subject) -> dict[str, Any]:
+    return {"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh}
+
+
 def reach_with_refresh(subject: Subject) -> Reach:
-    """Return everything that `reach_of` does, and everything behind `refresh`, which may keep state of its own from
-    call to call."""
-    return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
+    """Return also everything behind `refresh`, which may keep state of its own from call to call."""
+    return walk(_with_refresh(subject))
 
 
 def generators_of(subject: Subject) -> Reach:
@@ -39,9 +42,7 @@ def objects_of(subject: Subject) -> list[Any]:
     classes."""
     walk = Walk()
     with torch._C.DisableTorchFunction():
-        walk.run(
-            {"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh}, handler_of
-        )
+        walk.run(_with_refresh(subject), handler_of)
     return walk.alive
 
 

@@ -19,9 +19,9 @@ from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, attempts_watched, failure_of
 from graphsafe.capture.device.cuda.hashing import digests
-from graphsafe.capture.device.cuda.node_places import NodePlaces
 from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_of
 from graphsafe.capture.device.cuda.runtime import driver_version
+from graphsafe.capture.device.cuda.trace import NodePlaces
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames

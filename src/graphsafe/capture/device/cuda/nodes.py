@@ -27,6 +27,10 @@ from graphsafe.report.probes.twin import Difference
 _WORD = 8
 "Number of bytes compared at once: an address, or one or two scalars."
 _MOST_DIFFERENCES = 64
+_NEWEST_CALLS = (
+    "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
+    "cuStreamGetCaptureInfo_v2 cuGraphGetEdges_v2"
+).split()
 _HOST_MEMORY = 1
 "`CU_MEMORYTYPE_HOST` of cuda.h."
 
@@ -223,21 +227,9 @@ class _FillParameters(ctypes.Structure):
 @functools.cache
 def _driver() -> ctypes.CDLL:
     driver = ctypes.CDLL("libcuda.so.1")
-    missing = [
-        name
-        for name in (
-            "cuGraphKernelNodeGetParams_v2",
-            "cuKernelGetName",
-            "cuFuncGetName",
-            "cuKernelGetParamInfo",
-            "cuFuncGetParamInfo",
-            "cuStreamGetCaptureInfo_v2",
-            "cuGraphGetEdges_v2",
-        )
-        if not hasattr(driver, name)
-    ]
-    if missing:
-        raise NotComparable(f"the driver has no {missing[0]}; CUDA 12.4 has")
+    for name in _NEWEST_CALLS:
+        if not hasattr(driver, name):
+            raise NotComparable(f"the driver has no {name}; CUDA 12.4 has")
     return driver
 
 

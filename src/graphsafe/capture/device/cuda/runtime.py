@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections import Counter
 
 import torch
 
@@ -48,12 +49,11 @@ def node_counts(raw_graph: int) -> dict[str, int]:
         return {}
     nodes = (ctypes.c_void_p * count.value)()
     library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for node in nodes:
         kind = ctypes.c_int(-1)
         library.cudaGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
-        name = NODE_KINDS.get(kind.value, "other")
-        counts[name] = counts.get(name, 0) + 1
+        counts[NODE_KINDS.get(kind.value, "other")] += 1
     return dict(sorted(counts.items()))
 
 

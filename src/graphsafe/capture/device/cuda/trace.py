@@ -16,6 +16,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.modes import OperationMode
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
@@ -58,6 +59,7 @@ class Running:
         self.sink = sink
         self.table: OpTable = load_rulebook().ops
         self.via: str | None = None
+        "The Python-level torch call that is running, as the op table spells it."
         self.op: str | None = None
         self.reported = False
         "Whether the running op has been reported already, so that a wait inside it is not reported again."
@@ -66,21 +68,17 @@ class Running:
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
-    def call(self) -> str | None:
-        """Return the Python-level torch call that is running, as the op table spells it."""
-        return self.via
-
     def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.inside is not None:
             return
         frames, span = user_frames()
-        self.sink(StepEvent(kind, op, frames, span, self.call(), nbytes, data))
+        self.sink(StepEvent(kind, op, frames, span, self.via, nbytes, data))
 
     def waited(self) -> None:
         """Report that the host waits for the device inside the running op or call."""
         if self.reported:
             return
-        via = self.call()
+        via = self.via
         entry = self.table.python(via or "") if self.op is None else self.table.aten(self.op)
         effects = [effect.kind for effect in entry.effects] if entry is not None else []
         kind: StepEventKind = next((_KINDS[effect] for effect in effects if effect in _KINDS), "hidden-sync")
@@ -128,7 +126,7 @@ class Running:
         if not (pinned and non_blocking):
             kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
             self.report(
-                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.call() in _LITERALS
+                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS
             )
 
     def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:
@@ -218,3 +216,32 @@ def traced(running: Running) -> Iterator[None]:
         torch.empty(0)
     with _Calls(running), _ops(running):
         yield
+
+
+class NodePlaces:
+    """Finds the user's line that launched each node of a capture, by counting the nodes around every operation. The
+    places explain differences; the recording, which is not a plain one, is never compared itself."""
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.places: list[Place | None] = []
+        self._stream = stream
+        self._running = Running(lambda event: None)
+        self._running.before_op = self._before
+        self._running.after_op = self._after
+
+    def watch(self, step: Callable[[], Any]) -> Any:
+        with traced(self._running):
+            outputs = step()
+        self._fill(None)
+        return outputs
+
+    def _before(self, name: str, args: Sequence[Any]) -> None:
+        # Nodes that no torch operation launched (a Triton kernel, an extension) have no known place.
+        self._fill(None)
+
+    def _after(self, name: str, args: Sequence[Any]) -> None:
+        self._fill((*user_frames(), name))
+
+    def _fill(self, place: Place | None) -> None:
+        new = count_in_capture(self._stream) - len(self.places)
+        self.places += [place] * new

@@ -96,6 +96,12 @@ def _devices(world: World) -> dict[str, Any]:
         if device != -1:
             world.device = device_index(device)
 
+    def exchange(index: int) -> int:
+        before = world.device
+        if index >= 0:
+            world.device = index
+        return before
+
     def properties(device: Any = None) -> Any:
         device_index(device)
         return types.SimpleNamespace(
@@ -137,8 +143,8 @@ def _devices(world: World) -> dict[str, Any]:
         "set_device": set_device,
         "device": DeviceContext,
         "device_of": DeviceOf,
-        "_exchange_device": lambda index: _exchange(world, index),
-        "_maybe_exchange_device": lambda index: _exchange(world, index),
+        "_exchange_device": exchange,
+        "_maybe_exchange_device": exchange,
         "get_device_properties": properties,
         "get_device_name": lambda device=None: NAME,
         "get_device_capability": lambda device=None: CAPABILITY,
@@ -153,13 +159,6 @@ def _devices(world: World) -> dict[str, Any]:
         "current_blas_handle": lambda: 0,
         "_sleep": _nothing,
     }
-
-
-def _exchange(world: World, index: int) -> int:
-    before = world.device
-    if index >= 0:
-        world.device = index
-    return before
 
 
 def _streams(world: World) -> dict[str, Any]:

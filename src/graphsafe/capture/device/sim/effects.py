@@ -282,14 +282,9 @@ def is_allocation(via: str | None, table: OpTable) -> bool:
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
 
-_entries: dict[tuple[int, Any], Op | None] = {}
-
-
+@functools.cache
 def table_entry(func: Any, table: OpTable) -> Op | None:
-    key = (id(table), func)
-    if key not in _entries:
-        _entries[key] = table.aten(op_name(func), func._schema.overload_name)
-    return _entries[key]
+    return table.aten(op_name(func), func._schema.overload_name)
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:

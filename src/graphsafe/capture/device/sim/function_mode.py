@@ -350,12 +350,16 @@ def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: 
     return made
 
 
+_OF_TENSORS: Any = torch.Tensor
 HANDLERS: dict[Any, Handler] = {
     torch.Tensor.device.__get__: placement.device,
-    torch.Tensor.is_cuda.__get__: placement.is_cuda,  # type: ignore[attr-defined]
-    torch.Tensor.is_cpu.__get__: placement.is_cpu,  # type: ignore[attr-defined]
-    torch.Tensor.is_meta.__get__: placement.is_meta,  # type: ignore[attr-defined]
-    torch.Tensor.get_device: placement.get_device,
+    _OF_TENSORS.is_cuda.__get__: lambda self, func, args, kwargs: index_of(args[0]) != HOST,
+    _OF_TENSORS.is_cpu.__get__: lambda self, func, args, kwargs: (
+        index_of(args[0]) == HOST and (func(*args) or is_valueless(args[0]))
+    ),
+    # True only for tensors that the user's code itself put on the meta device.
+    _OF_TENSORS.is_meta.__get__: lambda self, func, args, kwargs: func(*args) and not is_valueless(args[0]),
+    torch.Tensor.get_device: lambda self, func, args, kwargs: index_of(args[0]),
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.cpu: lambda self, func, args, kwargs: self.move(func, args[0], HOST),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -306,11 +307,7 @@ class CUDAGraph:
         return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for node in self.nodes:
-            if node.kind != "none":
-                found[node.kind] = found.get(node.kind, 0) + 1
-        return found
+        return dict(Counter(node.kind for node in self.nodes if node.kind != "none"))
 
     def reset(self) -> None:
         self.nodes, self.placed = [], []

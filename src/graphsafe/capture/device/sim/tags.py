@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.device.structures import tensors_in
+from graphsafe.capture.device.structures import sparse_parts, tensors_in
 from graphsafe.capture.shared.frames import running_line
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
@@ -109,20 +109,13 @@ def storages(tensor: torch.Tensor) -> list[Any]:
 
     Call it with torch functions disabled.
     """
-    layout = tensor.layout
-    if layout is torch.strided:
+    if tensor.layout is torch.strided:
         try:
             return [tensor.untyped_storage()]
         except RuntimeError:
             inner = _unwrapped(tensor)
             return [] if inner is None else storages(inner)
-    if layout == torch.sparse_coo:
-        return [tensor._indices().untyped_storage(), tensor._values().untyped_storage()]
-    if layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [part.untyped_storage() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values())]
-    if layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [part.untyped_storage() for part in (tensor.ccol_indices(), tensor.row_indices(), tensor.values())]
-    return []
+    return [part.untyped_storage() for part in (sparse_parts(tensor) or {}).values()]
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -70,10 +70,6 @@ class Rank:
         """Return the values of all ranks, in order."""
         return self.coordinator.gather(self.number, value)
 
-    def abandon(self) -> None:
-        """Make sure that no other rank waits for this rank any more."""
-        self.coordinator.abandon()
-
     def any(self, value: bool) -> bool:
         """Return whether the value is true in any rank."""
         return any(self.gather(value))

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from graphsafe import own_python
-from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.answers.build import DeviceMemory, Ending
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
-from graphsafe.capture.parent.supervision.child_process import Child, Ending
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
-from graphsafe.capture.parent.supervision.servers import Server, SharedServers, branch
+from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.processes.descendants import kill, kill_group
 from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
 
@@ -90,13 +90,12 @@ class Supervisor:
             process.wait()
 
     def run(self, job: Job) -> Child:
-        child = self.start(job)
-        self.wait([child])
-        while child.name == "build" and self._may_be_due_to_forking(child):
-            forget(job)
+        while True:
             child = self.start(job)
             self.wait([child])
-        return child
+            if child.name != "build" or not self._may_be_due_to_forking(child):
+                return child
+            forget(job)
 
     def start(self, job: Job) -> Child:
         key = _key(job)
@@ -244,7 +243,7 @@ class Supervisor:
         if child.name != "build" or source is None or key in self._followed or not imports.exists():
             return
         self._followed.add(key)
-        server = branch(source, "follow", child.job)
+        server = source.branch("follow", child.job)
         if server is not None:
             self._following[key] = server
 

@@ -90,8 +90,7 @@ def _filled(told: Told) -> Iterator[Cause]:
 
 def without_line(told: Told) -> list[str]:
     """Return host state that an unknown line changes in every step."""
-    changed = _changed(told)
-    return [change.name for change in changed if change.how in ("host", "changes") and not change.frames]
+    return [change.name for change in _changed(told) if change.how in ("host", "changes") and not change.frames]
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
@@ -139,14 +138,12 @@ def _uses(node: ast.AST, names: Set[str]) -> bool:
 
 def changing(told: Told) -> list[str]:
     """Return host state that every step changes, at known lines or not."""
-    changed = _changed(told)
-    return [change.name for change in changed if change.how in _HOST_STATE]
+    return [change.name for change in _changed(told) if change.how in _HOST_STATE]
 
 
 def rebindings(told: Told) -> dict[str, tuple[CallSite, ...]]:
     """Return state that every step binds to a new tensor -> the lines that bind it."""
-    changed = _changed(told)
-    return {change.name: change.frames for change in changed if change.how == "rebound"}
+    return {change.name: change.frames for change in _changed(told) if change.how == "rebound"}
 
 
 def _changed(told: Told) -> tuple[Change, ...]:

@@ -58,8 +58,7 @@ def _needed(search: Search) -> set[CallSite]:
     """Return the lines to blame for breaks in which operations run."""
     found: set[CallSite] = set()
     for region, roots in search.parts:
-        log = with_breaks(search.bare, [region])
-        if any(op.launches and op.visit is not None for op in log.ops):
+        if any(op.launches and op.visit is not None for op in with_breaks(search.bare, [region]).ops):
             found |= roots
     return found
 

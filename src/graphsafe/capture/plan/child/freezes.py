@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.capture.plan.child.call import Handed
-from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op
+from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op, Visit
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.model import CallSite
 
@@ -55,17 +55,10 @@ def needs(
 
 
 def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Compare which breaks the steps visit.
-
-    If some steps miss a break or reach it by other calls, the line that decides has to run eagerly.
-    """
+    """Yield the needs of breaks that some steps miss or reach by other calls: the line that decides runs eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
-    if one == two:
-        return
-    for tag, begin, end, start, stop in _opcodes(one, two):
-        if tag == "equal":
-            continue
-        for number, frames in (*one[begin:end], *two[start:stop]):
+    for own, theirs in _apart(one, two):
+        for number, frames in (*one[own], *two[theirs]):
             yield Need("around", "GS102", "some steps take another way", frames, number)
 
 
@@ -94,15 +87,14 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
                 continue
             if later is None or flow.persistent:
                 continue
-            if flow.hosts != later.hosts or _sizes(flow) != _sizes(later):
-                kind: NeedKind = "caller" if name == "return" else "used"
+            kind: NeedKind = "caller" if name == "return" else "used"
+            pairs = list(zip(flow.arguments, later.arguments, strict=False))
+            if flow.hosts != later.hosts or any(left.size != right.size for left, right in pairs):
                 yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
-            elif any(map(_moved, flow.arguments, later.arguments)) or _strides(flow) != _strides(later):
-                if name == "return" or name in handed.get(one.number, Handed()).private:
-                    kind = "caller" if name == "return" else "used"
-                    yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
-                else:
-                    yield Need("private", "GS703", f"`{name}` is other memory", one.frames, one.number, name)
+            elif any(_moved(left, right) or left.strides != right.strides for left, right in pairs):
+                if name != "return" and name not in handed.get(one.number, Handed()).private:
+                    kind = "private"
+                yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
 
 
 def _differs(one: Flow, two: Flow) -> bool:
@@ -112,14 +104,6 @@ def _differs(one: Flow, two: Flow) -> bool:
         _changes(left, right) or left.values != right.values
         for left, right in zip(one.arguments, two.arguments, strict=True)
     )
-
-
-def _sizes(flow: Flow) -> list[str]:
-    return [argument.size for argument in flow.arguments]
-
-
-def _strides(flow: Flow) -> list[tuple[int, ...]]:
-    return [argument.strides for argument in flow.arguments]
 
 
 def _moved(one: Argument, two: Argument) -> bool:
@@ -162,13 +146,9 @@ def _operations(
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
         ways = [{op.frames[:depth] for op in log.ops for depth in range(len(op.frames))} for log in (base, other)]
-        for tag, begin, end, start, stop in _opcodes(*keys):
-            if tag != "equal":
-                for op, there in (
-                    *((op, ways[1]) for op in one[begin:end]),
-                    *((op, ways[0]) for op in two[start:stop]),
-                ):
-                    yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
+        for own, theirs in _apart(*keys):
+            for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
+                yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
     # A view at another place comes first: once a break hands the view over, its readers no longer differ.
     views = [
@@ -205,28 +185,24 @@ def _rebound(
 ) -> Iterator[Need]:
     """Return the needs of lines that rebind state to new memory in each step: they have to run eagerly, into a fixed
     buffer."""
-    path = (left.memory.path if left.memory else None) or (right.memory.path if right.memory else None)
-    reason = f"`{path}` is bound to other memory" if path else "it reads other memory in each step"
+    path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
-        yield Need("statement", "GS703", reason, op.frames)
+        yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
         return
+    reason = f"`{path}` is bound to other memory"
     holder = next((key for key, held in log.paths.items() if held == path), None)
-    born = None if holder is None else log.births.get(holder)
+    born = None if holder is None or holder not in log.births else log.ops[log.births[holder]]
     frames = next((frames for name, frames in assigned.items() if is_within(path, name)), ())
-    if born is not None and log.ops[born].visit is not None:
-        number = log.visits[log.ops[born].visit or 0].number
-        yield Need("slot", "GS703", reason, op.frames, number, path)
-        return
-    writer = next((visit for visit in log.visits if frames and visit.frames[: len(frames)] == frames), None)
+    if born is not None and born.visit is not None:
+        writer: Visit | None = log.visits[born.visit]
+    else:
+        writer = next((visit for visit in log.visits if frames and visit.frames[: len(frames)] == frames), None)
     if writer is not None:
         yield Need("slot", "GS703", reason, op.frames, writer.number, path)
         return
-    if born is not None:
-        yield Need("statement", "GS703", reason, log.ops[born].frames)
-    if frames:
-        yield Need("statement", "GS703", reason, frames)
-    if born is None and not frames:
-        yield Need("statement", "GS703", reason, op.frames)
+    places = [*([] if born is None else [born.frames]), *([frames] if frames else [])]
+    for place in places or [op.frames]:
+        yield Need("statement", "GS703", reason, place)
 
 
 def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
@@ -293,8 +269,8 @@ def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
         seen.update(more)
 
 
-def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, int, int, int, int]]:
-    """Return opcodes like difflib's, after a common beginning and end are taken off."""
+def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
+    """Yield the parts in which two sequences differ. A common beginning and end are skipped before difflib looks."""
     head = 0
     while head < min(len(one), len(two)) and one[head] == two[head]:
         head += 1
@@ -302,8 +278,6 @@ def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, in
     while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
         tail += 1
     left, right = (list(map(hash, sequence[head : len(sequence) - tail])) for sequence in (one, two))
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    return [
-        (tag, begin + head, end + head, start + head, stop + head)
-        for tag, begin, end, start, stop in matcher.get_opcodes()
-    ]
+    for tag, begin, end, start, stop in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield slice(begin + head, end + head), slice(start + head, stop + head)

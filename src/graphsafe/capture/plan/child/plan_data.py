@@ -43,8 +43,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
     segments = _segments(search, recording, times.pieces)
     took = times.planned
     graphs = [segment.ms for segment in segments if segment.kind == "graph"]
-    graphs_ms = [ms for ms in graphs if ms is not None]
-    a_captured = sum(graphs_ms) / captured if captured and len(graphs_ms) == len(graphs) else None
+    a_captured = sum(ms or 0.0 for ms in graphs) / captured if captured and None not in graphs else None
     plan = Plan(
         coverage=coverage,
         operations=total,
@@ -146,11 +145,9 @@ def causes_in(search: Search, region: Region) -> list[Cause]:
 
 def _common(names: Sequence[str]) -> str | None:
     """Return the innermost module that contains all of them."""
-    if not names:
-        return None
-    parts = [name.split(".") if name else [] for name in names]
-    shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))]
-    return ".".join(shared)
+    levels = zip(*(name.split(".") for name in names), strict=False)
+    shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, levels)]
+    return ".".join(shared) if names else None
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
@@ -162,9 +159,9 @@ def _modules(log: Log) -> tuple[PlannedModule, ...]:
             continue
         parts = op.module.split(".") if op.module else []
         for length in range(len(parts) + 1):
-            count = counts.setdefault(".".join(parts[:length]), [0, 0])
-            count[0] += 1
-            count[1] += op.visit is None
+            both = counts.setdefault(".".join(parts[:length]), [0, 0])
+            both[0] += 1
+            both[1] += op.visit is None
     return tuple(
         PlannedModule(name, "captured" if captured == total else "mixed" if captured else "eager", total, captured)
         for name, (total, captured) in counts.items()

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
-from graphsafe.capture.plan.shared.regions import Function, Place, Region, function_with
+from graphsafe.capture.plan.shared.regions import Function, Place, Region, grouped
 from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.frames import absolute, function_name
 
@@ -46,32 +46,22 @@ class Uncuttable(Exception):
 def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
     """Call `hook(n, ...)` each time the code of `regions[n]` would run. Raises Uncuttable."""
     originals: list[tuple[FunctionType, CodeType]] = []
-    spaces: list[dict[str, Any]] = []
     try:
-        by_function = _by_function(regions)
-        for source, chosen in by_function:
-            functions = living(source, *(other for other, _ in by_function))
+        by_function = grouped(dict(enumerate(regions)))
+        for source, chosen in by_function.items():
+            functions = living(source, *by_function)
             if not functions:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
                 code = _rewritten(source, chosen, function.__code__)
                 originals.append((function, function.__code__))
-                spaces.append(function.__globals__)
                 function.__globals__[HOOK] = hook
                 function.__code__ = code
         yield
     finally:
         for function, code in originals:
             function.__code__ = code
-        for space in spaces:
-            space.pop(HOOK, None)
-
-
-def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Region]]]:
-    found: dict[Function, dict[int, Region]] = {}
-    for number, region in enumerate(regions):
-        found.setdefault(function_with(region), {})[number] = region
-    return list(found.items())
+            function.__globals__.pop(HOOK, None)
 
 
 _living: dict[Function, tuple[FunctionType, ...]] = {}

@@ -3,6 +3,7 @@ do the same between the breaks."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -171,8 +172,7 @@ class Search:
         if not chosen:
             self._add(need.frames[:-1], need.reason, roots)
         for one in chosen:
-            self._take(one)
-            self.parts.append((one, roots))
+            self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
         """Note that these regions are breaks because they use the value of another break, which has this cause.
@@ -197,8 +197,7 @@ class Search:
         for one in found:
             self._follow(replace(cause, reason=f"`{one.name}` changes"), one.frames, [one.region])
             self._hand(one.region, Handed(takes=frozenset([(one.name, one.line)])))
-            self._take(one.region)
-            self.parts.append((one.region, roots))
+            self._take(one.region, roots)
         return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
@@ -222,25 +221,23 @@ class Search:
                     self._add(frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _add(self, frames: Sequence[CallSite], reason: str, roots: frozenset[CallSite], block: bool = False) -> None:
-        found = region_of(frames, self._closed)
-        if found is None:
+        region = region_of(frames, self._closed)
+        if region is None:
             raise Unplannable(f"{reason}, and no statement of the step can be cut out for it")
-        region, _ = found
         if block:
             function = function_with(region)
             around = function.around(region)
             region = (None if around is None else function.legal(around)) or region
-        self._take(region)
-        self.parts.append((region, roots))
+        self._take(region, roots)
 
-    def _take(self, region: Region) -> None:
+    def _take(self, region: Region, roots: frozenset[CallSite]) -> None:
         self.regions = merged((*self.regions, region))
+        self.parts.append((region, roots))
 
     def _cheaper(self) -> bool:
         """Take wider breaks that cost less; return whether there were any."""
         chosen = cheaper(self.log, self.regions)
-        for region in chosen:
-            self._take(region)
+        self.regions = functools.reduce(lambda regions, one: merged((*regions, one)), chosen, self.regions)
         return bool(chosen)
 
 
@@ -258,7 +255,7 @@ def _grown(function: Function, region: Region, need: Need) -> Region | None:
 
 
 def _holds(outer: Region, inner: Region) -> bool:
-    same = (outer.path, outer.function, outer.line) == (inner.path, inner.function, inner.line)
+    same = function_with(outer) is function_with(inner)
     return same and outer.first <= inner.first and inner.last <= outer.last
 
 
