@@ -82,10 +82,8 @@ def refused(request: CaptureRequest, why: str) -> Report:
 
 @contextmanager
 def kept_server() -> Iterator[Server | None]:
-    """Yield a process that has imported torch, from which `capture_all` can fork any number of times.
-
-    Yields None on systems that cannot fork. Raises RequestError where no temporary folder can be made.
-    """
+    """Yield a process that has imported torch, from which `capture_all` can fork any number of times. Yields None on
+    systems that cannot fork. Raises RequestError where no temporary folder can be made."""
     with _temporary_folder() as folder:
         server = Server.start(folder, with_torch=True) if sys.platform == "linux" else None
         try:
@@ -183,10 +181,7 @@ def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """Yield a temporary folder.
-
-    Raises RequestError if none can be made; files that cannot be removed at the end are left.
-    """
+    """Yield a temporary folder; leave files that cannot be removed at the end. Raises RequestError."""
     try:
         folder = tempfile.mkdtemp(prefix="graphsafe-")
     except OSError as error:

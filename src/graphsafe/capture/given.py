@@ -122,8 +122,7 @@ def code_of_file(make: Callable[..., CodeType], parts: tuple[Any, ...], file: st
 
 @contextmanager
 def _unwatched() -> Iterator[None]:
-    """Keep the simulated device of this process, if there is one, from counting graphsafe's own tensor work as the
-    user's."""
+    """Keep a simulated device of this process from counting graphsafe's own tensor work as the user's."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
     with ExitStack() as stack:
@@ -152,8 +151,7 @@ def _not_importable(what: Any) -> Iterator[ModuleType]:
 
 
 def _cells() -> dict[str, list[str]]:
-    """Return the source lines of code that lies in no file (a notebook's cells), by the file name that Python gives
-    it."""
+    """Return the source lines of code without a file (a notebook's cells), by Python's name of the file."""
     return {
         name: list(entry[2])
         for name, entry in list(linecache.cache.items())

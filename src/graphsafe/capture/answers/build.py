@@ -102,10 +102,7 @@ class Devices:
 
 @dataclass(frozen=True, slots=True)
 class TargetFailure:
-    """An error of the user's code.
-
-    `line` describes the failure in one line; `stage` is the stage in which the target failed.
-    """
+    """An error of the user's code in a stage; `line` describes it in one line."""
 
     stage: Literal["import", "build", "step"]
     line: str

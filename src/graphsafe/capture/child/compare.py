@@ -33,8 +33,7 @@ class Difference:
     largest: float | None
 
     def is_beyond(self, floor: float | None) -> bool:
-        """Return whether the difference is more than chance explains; False for a result that varies without a bound
-        (None)."""
+        """Return whether chance does not explain the difference; False without a bound (None)."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 

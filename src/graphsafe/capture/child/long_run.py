@@ -123,10 +123,8 @@ class _LongRun:
 
     @property
     def _compares_each(self) -> bool:
-        """Return whether each replay is compared.
-
-        With several ranks replays are not compared, because the ranks would have to agree each time on an eager step.
-        """
+        """Return whether each replay is compared. With several ranks replays are not compared, because the ranks would
+        have to agree each time on an eager step."""
         return self._comes_back and self._session.ranks.size == 1
 
     def _inputs_of(self, number: int) -> int:

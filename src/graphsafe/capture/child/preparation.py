@@ -109,8 +109,7 @@ def prepare(job: Job) -> None:
 
 
 def import_ahead(job: Job) -> None:
-    """Make the imports with which the target's factory begins, for the children that will be forked here. Raises
-    NotShareable."""
+    """Make the imports with which the factory begins, for children forked here. Raises NotShareable."""
     global _prepared
     assert _prepared is not None
     imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
@@ -128,8 +127,7 @@ def import_ahead(job: Job) -> None:
 
 
 def tell_imports(folder: Path, before: Set[str]) -> None:
-    """Write down the imports of a build child besides those from `before`, if they include libraries that its siblings
-    can share."""
+    """Write down a build child's imports since `before`, if they include libraries to share."""
     modules = {name: _origin(name) for name in list(sys.modules) if name not in before}
     if any(map(_is_library, modules.values())):
         write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
@@ -167,8 +165,7 @@ def follow(folder: Path) -> None:
 
 @contextmanager
 def _watched(device: Device | None) -> Iterator[None]:
-    """Raise NotShareable if the code inside changes the process in a way that a fork does not preserve (a thread, a
-    file, CUDA)."""
+    """Raise NotShareable if the code inside leaves what a fork does not preserve (a thread, a file, CUDA)."""
     process = os.getpid()
     files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
     try:
@@ -193,8 +190,7 @@ def _watched(device: Device | None) -> Iterator[None]:
 
 @contextmanager
 def asking_without_cuda() -> Iterator[None]:
-    """Let modules ask whether there is a GPU without starting CUDA here: torch then asks only NVML, the driver's
-    management library."""
+    """Let modules ask for a GPU without starting CUDA here: torch then asks only NVML of the driver."""
     before = os.environ.get(_NVML)
     os.environ[_NVML] = "1"
     try:
@@ -317,8 +313,7 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether a function of the module still has the code of its source, so that a call runs these
-    statements."""
+    """Return whether a function still has the code of its source, so that a call runs these statements."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno

@@ -62,8 +62,7 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests. Return True when the parent asks the server to end, False if the parent ends
-    without asking."""
+    """Serve the parent's requests. Return whether it asked the server to end before it ended itself."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         _reap()
@@ -139,10 +138,8 @@ def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int
 
 
 def import_torch() -> None:
-    """Import torch and graphsafe's own modules, once here instead of in every child.
-
-    Dynamo is not among them: it takes as long as torch itself, and few targets need it.
-    """
+    """Import torch and graphsafe's own modules, once here instead of in every child. Dynamo is not among them: it takes
+    as long as torch itself, and few targets need it."""
     import torch
     import torch.utils._python_dispatch
     from torch.overrides import resolve_name

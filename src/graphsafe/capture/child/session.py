@@ -115,8 +115,7 @@ class Session:
         return walk({"output": outputs})
 
     def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
-        """Return another bucket of the same target, built in this process from the same seed, with its own inputs.
-        Raises TargetError."""
+        """Return another bucket of the target, built here from the same seed. Raises TargetError."""
         assert self.factory is not None
         self.channel.phase(f"build {bucket_name(axes)}")
         seed_all(self.device, self.job.first_seed)

@@ -27,10 +27,7 @@ Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """The user's code failed eagerly.
-
-    `line` is the line for stderr; `stage` is the stage in which the target failed.
-    """
+    """The user's code failed eagerly, in a stage; `line` is the line for stderr."""
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)
@@ -124,8 +121,7 @@ def build(
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
-    """Return whether the factory takes the device as its first argument: an argument that is required or is named
-    `device`."""
+    """Return whether the first argument is the device: required, or named `device`."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except Exception:  # the user's callable has a broken signature
@@ -198,8 +194,7 @@ def _kind(value: Any) -> str:
 
 
 def _from_specs(module: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
-    """Return arguments of `forward` as `--input` describes them, drawn on the host so that the device's generator does
-    not move."""
+    """Return the arguments that `--input` describes, drawn on the host: the device's generator must not move."""
     generator = torch.Generator().manual_seed(0)
     kwargs: dict[str, Any] = {}
     bounds: dict[str, tuple[float | None, float | None]] = {}

@@ -31,8 +31,7 @@ _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs a
 
 
 class Broken(Exception):
-    """Raised if new values for an input break the process itself (a device-side assertion); the child has to run again
-    without them."""
+    """Raised if new values for an input break the process (a device-side assertion)."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -58,8 +57,7 @@ class Tried:
 
 
 def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
-    """Share the sets of new inputs as `inputs.pt`. Raises TargetError if the step fails on its own inputs, and
-    Broken."""
+    """Share new inputs as `inputs.pt`. Raises Broken, and TargetError if the step fails on its own inputs."""
     trial = _Trial(session, snapshot)
     tried = Tried()
     ranks = session.ranks
@@ -119,8 +117,7 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return the proposal of this number for replay `k`; None if there are fewer proposals, or if the input belongs
-        to another rank."""
+        """Return this proposal for replay `k`; None beyond the last, or for another rank's input."""
 
         if path not in self.original:
             return None
@@ -137,8 +134,7 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """Return the number of the first proposal that the step takes and that changes an output, or None and the
-        reason."""
+        """Return the first proposal that the step takes and that changes an output, or None and the reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
@@ -190,8 +186,7 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps: an input may have no effect in the first step (an empty cache) or in the second (a plan made
-        in the first)."""
+        """Run two steps: an input may have no effect in one of them (an empty cache, a plan made before)."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False

@@ -11,8 +11,7 @@ import torch
 
 
 def last_place(values: torch.Tensor) -> float | None:
-    """Return one unit in the last place of the largest finite value; None for dtypes that do not round (integers,
-    booleans)."""
+    """Return one unit in the last place of the largest finite value; None for dtypes that do not round."""
     if not (values.is_floating_point() or values.is_complex()):
         return None
     sizes = values.abs().double()

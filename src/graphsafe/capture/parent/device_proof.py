@@ -121,8 +121,7 @@ class DeviceProof:
         self._add(*sharing.findings(seen.told[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return the bytes that the graph of each bucket holds in its own pool; with several ranks, the largest
-        number."""
+        """Return the bytes of each bucket's graph in its own pool; of several ranks, the largest number."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
@@ -144,8 +143,7 @@ class DeviceProof:
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
-    """Add the time that this run took, in all and per child, the children's phases, and the reason if the children did
-    not share imports."""
+    """Add the times of the run and its children, and the reason if the children did not share imports."""
     timing = replace(
         seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared
     )

@@ -134,11 +134,8 @@ class FindingTable:
         here: str = "",
         how: str | None = None,
     ) -> None:
-        """Add a finding at the last of `frames`; `how` selects the rule's message.
-
-        If the line has a finding of the same code, the two become one, at the more severe level and with the data of
-        both.
-        """
+        """Add a finding at the last of `frames`; `how` selects the rule's message. If the line has a finding of the
+        same code, the two become one, at the more severe level and with the data of both."""
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
@@ -177,24 +174,20 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: Seen) -> Level:
-    """Lower an error to a warning.
-
-    A correct replay, or a capture from shapes that passed, proves that the finding's cause does not break this step.
-    """
+    """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that the finding's
+    cause does not break this step."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level
 
 
 def at_configured_levels(findings: Iterable[Finding], seen: Seen, book: Rulebook) -> list[Finding]:
-    """Return the findings with the levels that the configuration gives to rules, lowered if a correct replay proved
-    them harmless."""
+    """Return the findings at their configured levels, lowered if a correct replay proved them harmless."""
     return [replace(one, level=lowered(book.rules[one.code].level_of(one.level), seen)) for one in findings]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Merge findings over the buckets of one device: the same code on the same line is one finding, at its worst
-    level."""
+    """Merge findings over buckets: one code on one line of a device is one finding, at its worst level."""
     found: dict[tuple[Any, ...], Finding] = {}
     for finding in findings:
         key = (finding.device, finding.code, finding.location.path, finding.location.line)

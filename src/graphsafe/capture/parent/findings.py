@@ -176,10 +176,7 @@ class _Writer:
         return "error" if self._differs else "warning"
 
     def frozen(self) -> None:
-        """Add findings for values that Python decided at capture and that changed later.
-
-        Differing captures prove this.
-        """
+        """Add findings for values that Python froze at capture, which differing captures prove."""
         if self._twin.status != "fail" or not self._twin.differences:
             return
         first = self._twin.differences[0]
@@ -219,10 +216,8 @@ class _Writer:
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=None if expr else "departed")
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step.
-
-        If there is a single possible cause, the finding is at its line, else at the operation that changed.
-        """
+        """Add a finding if Python decides differently in a later step. If there is a single possible cause, the finding
+        is at its line, else at the operation that changed."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
@@ -233,8 +228,7 @@ class _Writer:
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
-        """Return whether the long run also found the tensor replaced, with the line that replaces it between
-        replays."""
+        """Return whether the long run also found the tensor replaced, with the line that replaces it."""
         growth = self._probes.memory.growth
         moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
         return rebound_by(departure) in moved
@@ -252,8 +246,7 @@ class _Writer:
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
 
     def capture_aware(self) -> None:
-        """Add findings for a step that computes something else while it is captured, at the lines that ask about a
-        capture."""
+        """Add findings at lines that ask about a capture, if the step then computes something else."""
         reference = self._told[Reference]
         if not reference.differs or self._probes.capture.status != "pass":
             return
@@ -345,8 +338,7 @@ class _Writer:
             self.add("GS713", frames, **told)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise findings to errors if their line is known to change state in which replays differ; return whether there
-        are any."""
+        """Raise findings on lines that change state in which replays differ to errors; return whether any are."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

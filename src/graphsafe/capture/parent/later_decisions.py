@@ -22,11 +22,8 @@ _DECIDES = ("GS101", "GS102", "GS203")
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The line to blame.
-
-    `frames` is empty if several causes are possible, or none is known: then only the line of the changed operation is
-    certain.
-    """
+    """The line to blame. `frames` is empty if several causes are possible, or none is known: then only the line of the
+    changed operation is certain."""
 
     code: str
     frames: Sequence[CallSite]
@@ -75,10 +72,8 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
 
 
 def rebound_by(departure: Departure) -> str | None:
-    """Return the path of a tensor that was replaced, so that a later step reads another tensor.
-
-    A view at another offset of the same tensor does not count, because only a Python number has changed then.
-    """
+    """Return the path of a tensor that was replaced, so that a later step reads another tensor. A view at another
+    offset of the same tensor does not count, because only a Python number has changed then."""
     if departure.what != "memory":
         return None
     before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))

@@ -102,8 +102,7 @@ def with_reference(replay: Replay, told: Told) -> Replay:
 
 
 def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events; fewer than `expected` leave a check open, for the reason
-    `why`."""
+    """Return the probe with the replays after events; fewer than `expected` leave a check open: `why`."""
     fired = told[FiredEvents].events
     if len(fired) < expected:
         replay = replace(replay, reason=why)

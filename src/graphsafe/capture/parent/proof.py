@@ -74,10 +74,8 @@ class Proof:
         return missing is not None
 
     def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Prove the target. `supervisor` makes one supervisor per device; `present` are the GPUs of this machine.
-
-        Never raises, so that an error with this target does not stop the next target.
-        """
+        """Prove the target. `supervisor` makes one supervisor per device; `present` are the GPUs of this machine. Never
+        raises, so that an error with this target does not stop the next target."""
         try:
             self._run(supervisor, present, folder)
         except KeyboardInterrupt:
@@ -91,8 +89,7 @@ class Proof:
         self.limits.append(Limit(INTERRUPTED, self.target, "stopped by the user before it was done"))
 
     def _run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Run independent devices side by side, as many as the machine has cores for, and run all ranks at the same
-        time."""
+        """Run all ranks at the same time, or as many devices as the machine has cores for."""
         folder.mkdir()
         size = self._request.nproc
         names = self._device_names(present) if size is None else self._rank_devices(size, present)
@@ -122,8 +119,7 @@ class Proof:
         return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]
 
     def _compare_with_declared(self) -> None:
-        """Compare the support that the buckets prove on all devices with the declaration of the classes or the
-        configuration."""
+        """Compare the support that the buckets prove on all devices with the one that is declared."""
         points = self._points
         seen = [
             [device.runs[number][1] for device in self._devices if number < len(device.runs)]
@@ -168,10 +164,7 @@ class Proof:
         return list(dict.fromkeys(names))
 
     def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
-        """Return a device for each rank: the named devices, or else the first of the machine.
-
-        Too few devices become a limit.
-        """
+        """Return a device for each rank: the named ones, else the first. Too few devices become a limit."""
         asked = self._request.devices or (("cuda",) if present else ("sim",))
         if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
             return list(dict.fromkeys(self._device_names(present)))
@@ -191,11 +184,8 @@ class Proof:
         self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report in every case.
-
-        If graphsafe fails while it makes findings, the report has no findings; after an interruption it has no findings
-        of scan, which take time.
-        """
+        """Return the report in every case. If graphsafe fails while it makes findings, the report has no findings;
+        after an interruption it has no findings of scan, which take time."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())

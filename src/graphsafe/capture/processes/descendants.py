@@ -33,11 +33,8 @@ def adopt_orphans() -> None:
 
 
 def end_descendants() -> None:
-    """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`.
-
-    Python and torch run processes that remove the shared memory of ended processes; these processes get a moment to
-    finish.
-    """
+    """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`. Python and torch run
+    processes that remove the shared memory of ended processes; these processes get a moment to finish."""
     began = time.monotonic()
     while time.monotonic() < began + _PATIENCE:
         try:
@@ -53,8 +50,7 @@ def end_descendants() -> None:
 
 
 def end_group(pid: int) -> None:
-    """Kill the group of a child that has ended, unless a process in the group cleans up; `end_descendants` then ends
-    the group later."""
+    """Kill an ended child's group, unless a process in it cleans up; `end_descendants` ends that later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 

@@ -111,10 +111,8 @@ def position_in(code: CodeType, instruction: int) -> Span | None:
 
 
 def _tested(code: CodeType, offset: int) -> int:
-    """For a jump, return the instruction that made the tested value; return every other instruction itself.
-
-    The position of a jump is the whole `if`, even if only one of several operands is tested.
-    """
+    """For a jump, return the instruction that made the tested value; return every other instruction itself. The
+    position of a jump is the whole `if`, even if only one of several operands is tested."""
     before = [one for one in dis.get_instructions(code) if one.offset <= offset]
     if not before or not before[-1].opname.startswith(_ASKS):
         return offset
@@ -198,8 +196,7 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """Return the user's calls from where the error was caught to where the first error of its chain, or `root`, was
-    raised."""
+    """Return the user's calls from the error's catch to the raise of its chain's first error, or of `root`."""
     if error is None:
         return ()
     root = root or root_error(error)[0]

@@ -170,8 +170,7 @@ class Channel:
 
 
 def tell_alone(job: Job, *, shared: bool) -> None:
-    """Tell a child that waits in `wait_to_be_alone` to continue; `shared` says that other children use the device
-    too."""
+    """Let a child in `wait_to_be_alone` continue; `shared`: other children use the device, too."""
     Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 
 

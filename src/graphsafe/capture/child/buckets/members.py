@@ -112,10 +112,8 @@ class Member:
         return host_values(self.session.device, outputs.tensors)
 
     def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the names of outputs that differ by more than `noise`, by default the bucket's own noise.
-
-        Outputs that do not repeat are not compared.
-        """
+        """Return the names of outputs that differ by more than `noise`, by default the bucket's own noise. Outputs that
+        do not repeat are not compared."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
@@ -137,8 +135,7 @@ class Found:
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
-        """Return the state that a bucket finds; None if others have changed tensors that it shares with them by
-        design."""
+        """Return the state that a bucket finds; None if others changed tensors that it shares by design."""
         tensors, reach = _state(member)
         if any(tensors.get(path) != digest for path, digest in member.built.items()):
             return None
@@ -150,8 +147,7 @@ class Found:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether the bucket's own warm-up leaves some of this state unchanged, which then decides the step like
-        a plan."""
+        """Return whether the bucket's own warm-up leaves some of this state, which decides like a plan."""
         tensors, reach = _state(member)
         now = {**tensors, **reach.hosts}
         stayed = any(now.get(path) == value for path, value in self.born.items())

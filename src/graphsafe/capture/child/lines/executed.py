@@ -46,11 +46,8 @@ class Executed:
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """Return the frames of the last line that ran and stores to a path of state.
-
-        An element is looked up by its container and key, then by its key alone if a single line stores under it. Empty
-        if no line is known.
-        """
+        """Return the frames of the last line that ran and stores to a path of state. An element is looked up by its
+        container and key, then by its key alone if a single line stores under it. Empty if no line is known."""
         held, key = _split(path)
         name = held.split("[")[0].rpartition(".")[2] or held
         for wanted in (f".{name}", name):
@@ -171,8 +168,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _is_data(target: ast.expr) -> bool:
-    """Return whether the target is `tensor.data`: that store gives the tensor other memory, so the tensor itself is
-    stored to."""
+    """Return whether the target is `tensor.data`; such a store counts as one to the tensor itself."""
     return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
 
 

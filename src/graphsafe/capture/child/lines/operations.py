@@ -162,10 +162,8 @@ def _settings(operation: str) -> tuple[str, ...]:
 
 
 def _precision(own: str, of_all: str) -> str:
-    """Return the setting of float32.
-
-    From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which follows `allow_tf32` (torch 2.13).
-    """
+    """Return the setting of float32. From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which
+    follows `allow_tf32` (torch 2.13)."""
     try:
         _value(f"{own}.fp32_precision")
     except AttributeError:

@@ -121,10 +121,7 @@ def reference_of(session: Session) -> Expected | None:
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
     """Return the tensors that construction left, with the reference's values, and the reference; None if there is no
-    usable reference.
-
-    Children that replay something else than the plain capture use this.
-    """
+    usable reference. Children that replay something else than the plain capture use this."""
     session.load_sets()
     built = reach_of(session.subject).tensors
     unmatched = take_over(session, built)
@@ -282,11 +279,8 @@ class Replays:
         return difference(None if tensor is None else self.session.device.to_host(tensor), value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
-        """Add a comparison.
-
-        A difference counts if chance does not explain it. If the reference consists of plain eager steps, which may
-        choose other kernels, a difference counts if rounding does not explain it either.
-        """
+        """Add a comparison. A difference counts if chance does not explain it. If the reference consists of plain eager
+        steps, which may choose other kernels, a difference counts if rounding does not explain it either."""
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value)
         rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None

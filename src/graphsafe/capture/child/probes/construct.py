@@ -27,8 +27,7 @@ from graphsafe.report.probes.construct import RandomState as Generator
 
 
 def run(job: Job, channel: Channel) -> None:
-    """Run the build child, first and alone: examine the state that construction left, then find inputs that can be
-    varied."""
+    """Examine the state that construction left, then find inputs that can be varied; first and alone."""
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:

@@ -188,8 +188,7 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[Stepped]:
-        """Run a step after each event, up to one that fails. This comes last, because an event's change may not be
-        reversible."""
+        """Run a step after each event, up to one that fails; last, as a change by an event may be irreversible."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")

@@ -161,10 +161,7 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
 
 
 def _watched_as_if_captured(session: Session) -> list[StepEvent] | None:
-    """Run a step along the path of captures and return its events.
-
-    Returns None if the step never asks whether it is captured, or fails on that path.
-    """
+    """Return the events along the path of captures; None if the step never asks, or fails on that path."""
     asked: list[Asked] = []
     session.put_inputs(1)
     try:
@@ -182,10 +179,8 @@ def _count(events: Iterable[StepEvent], kinds: Iterable[str]) -> int:
 def _aggregated(
     warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None
 ) -> tuple[SeenEvent, ...]:
-    """Return one entry per kind, operation and place, with its count.
-
-    Entries that occur only in step 1, and entries that are missing on the path of captures, are marked.
-    """
+    """Return one entry per kind, operation and place, with its count. Entries that occur only in step 1, and entries
+    that are missing on the path of captures, are marked."""
     found: dict[object, SeenEvent] = {}
     on_path = None if captured is None else {_place(event) for event in captured}
     for events, only_first in ((warm, False), (first, True)):

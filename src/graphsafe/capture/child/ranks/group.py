@@ -46,8 +46,7 @@ class Ranks:
     _asked: int = field(default=0, repr=False)
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the value of every rank, in order, as plain data. Waits for all ranks. Raises TargetError if one has
-        ended."""
+        """Return every rank's value, in order, as plain data. Raises TargetError if a rank has ended."""
         if self.size == 1:
             return [value]
         assert self.channel is not None

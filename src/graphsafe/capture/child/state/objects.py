@@ -135,8 +135,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code that runs when an object is called: a function's own code, behind its decorators; a module's
-    `forward`."""
+    """Return the code that runs in a call: a function's, behind its decorators; a module's `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:

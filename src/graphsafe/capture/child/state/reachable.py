@@ -38,8 +38,7 @@ def generators_of(subject: Subject) -> Reach:
 
 
 def objects_of(subject: Subject) -> list[Any]:
-    """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
-    classes."""
+    """Return the objects that the step reaches, nearest first: modules, containers, the user's objects."""
     walk = Walk()
     with torch._C.DisableTorchFunction():
         walk.run(_with_refresh(subject), handler_of)
@@ -47,10 +46,8 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh.
-
-    If a walk takes long, later calls seed the generators that the first call found.
-    """
+    """Seed the generators of a step and its refresh. If a walk takes long, later calls seed the generators that the
+    first call found."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))

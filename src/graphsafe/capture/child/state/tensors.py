@@ -35,8 +35,7 @@ def parts_of(tensor: torch.Tensor) -> Parts:
 
 
 def _is_given_back(tensor: torch.Tensor) -> bool:
-    """Return whether a storage was resized to nothing while the tensor kept its shape, as FSDP does with weights
-    between uses."""
+    """Return whether a storage was resized to nothing under a tensor, as FSDP does with weights between uses."""
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or not tensor.numel():
         return False
     try:

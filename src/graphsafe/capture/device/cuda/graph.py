@@ -111,10 +111,7 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return nothing: a plain capture does not know of such work.
-
-        `diagnose` looks for such work if a replay gives wrong results.
-        """
+        """Return nothing: a plain capture does not know of such work; `diagnose` looks for it."""
         return ()
 
 

@@ -81,8 +81,7 @@ def _groups(data: Sequence[torch.Tensor]) -> Iterator[list[_Piece]]:
 
 
 def _laid_out(group: Sequence[_Piece]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the words of all pieces, each padded with zeros to whole words, and the position of each word in its
-    tensor."""
+    """Return the words of all pieces, padded with zeros, and the position of each word in its tensor."""
     device = group[0].data.device
     padding = torch.zeros(_WORD, dtype=torch.uint8, device=device)
     parts = [part for piece in group for part in (piece.data, padding[: -piece.data.numel() % _WORD])]

@@ -151,10 +151,8 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of equal calls in the two lists, up to the first difference.
-
-    Allocations may be missing in one list, because they depend on the caches of PyTorch and of libraries.
-    """
+    """Yield the indices of equal calls in the two lists, up to the first difference. Allocations may be missing in one
+    list, because they depend on the caches of PyTorch and of libraries."""
     at = other = 0
     while at < len(calls) and other < len(others):
         if calls[at].name == others[other].name:
@@ -169,8 +167,7 @@ def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int
 
 
 def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:
-    """Return the innermost marked line around each call; for a call of another thread, the line of the step's own
-    thread."""
+    """Return the innermost marked line around each call; for another thread's, the line of the step's thread."""
     marks = [_span(event, "wait") for event in _timed(events) if str(event["name"]).startswith(LINE)]
     moments = sorted(
         [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)], key=_order

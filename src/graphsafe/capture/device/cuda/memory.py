@@ -34,10 +34,8 @@ def poison(tensor: torch.Tensor) -> None:
 
 
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks.
-
-    If a graph still reads freed memory, it then reads NaN.
-    """
+    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. If a
+    graph still reads freed memory, it then reads NaN."""
     for stream in (torch.cuda.current_stream(device), *streams):
         with torch.cuda.stream(stream):
             blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]

@@ -37,11 +37,8 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node.
-
-    `launch` holds the values that determine the amount of work (grid, block, bytes). `words` holds the arguments in
-    pieces of eight bytes.
-    """
+    """A node. `launch` holds the values that determine the amount of work (grid, block, bytes). `words` holds the
+    arguments in pieces of eight bytes."""
 
     kind: str
     name: str
@@ -315,10 +312,7 @@ def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
 
 
 def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
-    """Return the edges of a `cudaGraph_t` as numbers of nodes, in the order of `cuGraphGetNodes`.
-
-    Raises NotComparable.
-    """
+    """Return the edges of a `cudaGraph_t` as numbers of nodes (`cuGraphGetNodes`). Raises NotComparable."""
     numbers = {handle: number for number, handle in enumerate(_handles(raw_graph))}
     # The second version of the call also returns the kind of an edge (eight bytes); the first version refuses graphs
     # with such edges.

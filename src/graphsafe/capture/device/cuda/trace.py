@@ -191,10 +191,7 @@ class _Ops(OperationMode):  # type: ignore[no-untyped-call]
 
 
 def _ops(running: Running) -> _Ops:
-    """Return the mode that sees operations.
-
-    If dynamo is already loaded, it must not trace the mode's own code when a step compiles.
-    """
+    """Return the mode that sees operations; a loaded dynamo must not trace the mode's own code."""
     if "torch._dynamo" not in sys.modules:
         return _Ops(running)
 

@@ -40,8 +40,7 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 
 
 def waits_patched(running: Running) -> AbstractContextManager[None]:
-    """Patch `torch.cuda.synchronize`, waits and queries of events and streams, and reseeding, to report them by
-    name."""
+    """Report waits and queries of the device, its events and streams, and reseeding, by their names."""
     changes = [(owner, name, _told(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
     for owner, name, spelled in _RESEEDS:
         changes.append((owner, name, _told(running, owner, name, "random", spelled, how="reseed")))

@@ -132,10 +132,7 @@ class Collective:
 
     def send(self, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the collective to its end, and return its work object: later operations on the same stream find the
-        result.
-
-        A `send` does not wait, because the receiving rank may itself send first.
-        """
+        result. A `send` does not wait, because the receiving rank may itself send first."""
         if self.name != "send":
             work = self.real(group, *args, **kwargs)
             if work is not None:
@@ -222,10 +219,7 @@ _sent: deque[Any] = deque(maxlen=256)
 
 
 class SimWork:
-    """A `torch.distributed.Work`.
-
-    A collective that ran is already finished, but some of gloo's copies have to be waited for.
-    """
+    """A `torch.distributed.Work` of a finished collective; some of gloo's copies have to be waited for."""
 
     def __init__(self, event: Event, done: Any = None) -> None:
         """Make the work object; in a capture, `event` is recorded after the collective."""

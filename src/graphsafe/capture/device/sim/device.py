@@ -110,8 +110,7 @@ class SimDevice:
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make as many devices as `index` needs, and at least `count`. Device `index` is current, as on a GPU. With
-        `shapes`, operations compute no values."""
+        """Make as many devices as `index` needs, at least `count`. With `shapes` they compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
@@ -203,10 +202,8 @@ class SimDevice:
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
-        """Measure the memory of the tensors that operations return.
-
-        Temporary memory inside kernels and the allocator's rounding are not included.
-        """
+        """Measure the memory of the tensors that operations return. Temporary memory inside kernels and the allocator's
+        rounding are not included."""
         found: list[MemoryEvent] = []
         with replaced((self.world.ledgers[self.index], "told", found.append)):
             yield found

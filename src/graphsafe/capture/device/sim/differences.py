@@ -114,10 +114,8 @@ class _Pairing:
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
-        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads.
-
-        Pinned memory that was allocated in the capture is compared by the values that the host wrote into it.
-        """
+        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads. Pinned memory that was
+        allocated in the capture is compared by the values that the host wrote into it."""
         by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
         if not by_value:
             return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]

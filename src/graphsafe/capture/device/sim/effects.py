@@ -65,11 +65,8 @@ def happenings(
     scope: Scope,
     table: OpTable,
 ) -> tuple[Happening, ...]:
-    """Return the effects of the call.
-
-    `placed` are its tensors with their devices, `target` is the device of its result (`HOST` for the CPU). Raises
-    `RuntimeError` with PyTorch's message if the call mixes devices.
-    """
+    """Return the effects of the call. `placed` are its tensors with their devices, `target` is the device of its result
+    (`HOST` for the CPU). Raises `RuntimeError` with PyTorch's message if the call mixes devices."""
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
@@ -177,8 +174,7 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Judge a store: `x[mask] = scalar` with a single device mask is a masked fill; any other device mask has its true
-    elements counted."""
+    """Judge a store. Device masks have their elements counted, but one mask and a scalar are a masked fill."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     given = [index for index in indices if index is not None]
@@ -205,8 +201,7 @@ def _upload(value: torch.Tensor, **data: Any) -> Happening:
 
 
 def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:
-    """Raise if CUDA would refuse the devices: a kernel takes tensors of one device, and a pointwise kernel also takes a
-    0-d host tensor as a number."""
+    """Raise if CUDA would refuse the devices. A pointwise kernel takes a 0-d host tensor as a number."""
     devices = {index for _, index in placed}
     taken = "none" if entry is None else entry.host_arguments
     if len(devices) < 2 or taken == "tensors":
@@ -254,11 +249,8 @@ _possible: dict[tuple[int, Any], bool] = {}
 
 
 def _may_happen(func: Any, entry: Op) -> bool:
-    """Return whether some call of an op can have an effect in the table that stops a capture or copies.
-
-    An effect that needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read
-    the tensor.
-    """
+    """Return whether some call of an op can have an effect in the table that stops a capture or copies. An effect that
+    needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read the tensor."""
     key = (id(entry), func)
     if key not in _possible:
         tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}

@@ -101,8 +101,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node with its place in the order that streams and events make: it runs after the first `seen[stream]` nodes of
-    each stream."""
+    """A node in the order of streams and events: it runs after the first `seen[stream]` nodes of each."""
 
     node: Node
     stream: Stream

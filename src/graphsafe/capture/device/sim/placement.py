@@ -23,10 +23,8 @@ def constructors() -> frozenset[Any]:
 
 @functools.lru_cache(maxsize=1)
 def constructors_from_numbers() -> frozenset[Any]:
-    """Return the constructors that take numbers and no data.
-
-    `torch.arange(n)` lies on the host, even if `n` is a tensor on the device.
-    """
+    """Return the constructors that take numbers and no data. `torch.arange(n)` lies on the host, even if `n` is a
+    tensor on the device."""
     data = {torch.tensor, torch.as_tensor, torch.asarray, torch.nested.nested_tensor}
     return constructors() - data - {func for func in constructors() if func.__name__.startswith("sparse_")}
 
@@ -36,10 +34,7 @@ def default_device() -> torch.device | None:
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.device`.
-
-    In shapes mode, host tensors without values lie on the meta device; the answer for them is the CPU.
-    """
+    """Answer `x.device`; for host tensors without values, which lie on the meta device, the CPU."""
     index = index_of(args[0])
     if index == HOST:
         return _CPU if is_valueless(args[0]) else func(*args)

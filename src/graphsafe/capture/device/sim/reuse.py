@@ -31,10 +31,7 @@ class _Memory:
 
 
 class Reuse:
-    """The memory that one capture allocates.
-
-    `doubts` describes the uses that may come after the memory was given away.
-    """
+    """The memory that one capture allocates; `doubts` describes uses that may come after its release."""
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}

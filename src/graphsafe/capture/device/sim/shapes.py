@@ -177,10 +177,7 @@ def _is_repeatable(func: Any) -> bool:
 
 
 def _form(value: Any) -> Any:
-    """Return a value in which each tensor is replaced by its form (shape, strides, dtype).
-
-    Raises TypeError for a tensor that the form does not describe.
-    """
+    """Return a value with each tensor replaced by its form. Raises TypeError if a form says too little."""
     if isinstance(value, torch.Tensor):
         if type(value) not in _PLAIN or value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")

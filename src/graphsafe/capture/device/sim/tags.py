@@ -25,15 +25,13 @@ _held: list[torch.UntypedStorage] = []
 
 
 def holders(number: int) -> int | None:
-    """Return how many holders a storage (by its `_cdata`) has besides its Python object, or None if this PyTorch does
-    not tell."""
+    """Return how many holders a storage has besides its Python object; None if PyTorch does not tell."""
     return None if _use_count is None else int(_use_count(number)) - (1 if _objects_last() else 0)
 
 
 @functools.cache
 def _objects_last() -> bool:
-    """Return whether a storage keeps one Python object for life, which then counts as a holder: torch 2.12 does so,
-    2.9 does not."""
+    """Return whether a storage keeps one Python object, a holder too, for life: torch 2.12 does, 2.9 does not."""
     if _use_count is None:
         return True
     tensor = torch.empty(0)
@@ -105,10 +103,7 @@ class Tag:
 
 
 def storages(tensor: torch.Tensor) -> list[Any]:
-    """Return the storages that hold a tensor's values; a sparse tensor has several.
-
-    Call it with torch functions disabled.
-    """
+    """Return the storages of a tensor; a sparse one has several. Call it with torch functions disabled."""
     if tensor.layout is torch.strided:
         try:
             return [tensor.untyped_storage()]
@@ -163,8 +158,7 @@ def played(value: Any) -> int:
 
 
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
-    """Tag the storages that have no tag; return the number of bytes that are new on the device (0 for a view of tagged
-    memory)."""
+    """Tag the storages that have no tag; return the bytes that are new on the device (0 for a view)."""
     new = 0
     for storage in storages(tensor):
         if getattr(storage, _ATTRIBUTE, None) is None:

@@ -175,11 +175,8 @@ class World:
             self._here.bypassed = before
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Record an unknown effect.
-
-        After an unknown effect in a step no verdict can be `ready`. An effect outside of steps counts once a step reads
-        the memory that it wrote (`made`), or replays a graph that holds this memory.
-        """
+        """Record an unknown effect. After an unknown effect in a step no verdict can be `ready`. An effect outside of
+        steps counts once a step reads the memory that it wrote (`made`), or replays a graph that holds this memory."""
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:

@@ -146,8 +146,7 @@ class Sharing:
         return end.status, end.why
 
     def findings(self, entry: CallSite | None, book: Rulebook, source: Source) -> list[Finding | Limit]:
-        """Return findings and limits of the shared capture: at the failing line if a capture failed, else at the step
-        itself."""
+        """Return findings and limits, at the failing line if a capture failed, else at the step itself."""
         found: list[Finding | Limit] = []
         if self.pool is None:
             return found
@@ -207,10 +206,8 @@ _PADDINGS: tuple[tuple[str, Level, str], ...] = (
 
 
 def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
-    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between.
-
-    Without a number, return all.
-    """
+    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between. Without a number,
+    return all."""
     if number is None or number >= len(points):
         return list(points)
     by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))

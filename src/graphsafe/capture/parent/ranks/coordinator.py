@@ -36,10 +36,8 @@ class _Siblings:
 
 
 class Coordinator:
-    """Shared by the threads of all ranks of one target, one thread per rank.
-
-    A single rank registers no children, since none of them waits for another rank.
-    """
+    """Shared by the threads of all ranks of one target, one thread per rank. A single rank registers no children, since
+    none of them waits for another rank."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -94,8 +92,7 @@ class Coordinator:
             return siblings is None or _first(siblings) in (None, child.job.rank)
 
     def divergence(self, child: Child) -> dict[int, Call | None] | None:
-        """Return each rank's first collective without a match in other ranks, or None if the children ended for another
-        reason."""
+        """Return each rank's first collective without a match, or None if the children ended otherwise."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous)
             if siblings is None:
@@ -104,10 +101,8 @@ class Coordinator:
             return siblings.divergence
 
     def _divergence(self, siblings: _Siblings) -> dict[int, Call | None] | None:
-        """Return the first collectives that do not match.
-
-        A waiting rank can issue no more collectives, so only a rank that has issued more is beyond the mismatch.
-        """
+        """Return the first collectives that do not match. A waiting rank can issue no more collectives, so only a rank
+        that has issued more is beyond the mismatch."""
         if len(siblings.children) < self.size:
             return None
         children = [siblings.children[rank] for rank in range(self.size)]
@@ -127,9 +122,7 @@ class Coordinator:
 
 def _first(siblings: _Siblings) -> int | None:
     """Return the rank that failed first: by its own report, else by the time of its end or of its last sign of life.
-
-    Errors that other ranks report later (a closed connection) follow from the first failure.
-    """
+    Errors that other ranks report later (a closed connection) follow from the first failure."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]

@@ -43,8 +43,7 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls with `extra` set on each call whose line no other rank reaches, or on all calls if there is
-    none."""
+    """Return the calls; `extra` is set where no other rank reaches the line, or everywhere if there is none."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here

@@ -59,8 +59,7 @@ class Rank:
         return "" if self.reported is None else f" {before} rank {self.number}"
 
     def job_fields(self, meeting: str) -> dict[str, Any]:
-        """Return the fields of a job that describe its rank. `meeting` names this run of the child, the same in all
-        ranks."""
+        """Return the job's fields for its rank; `meeting` names this run of the child in all ranks."""
         if self.reported is None:
             return {}
         place = str(self.meeting_point / meeting)

@@ -75,8 +75,7 @@ class Child:
 
     @property
     def spent(self) -> dict[str, float]:
-        """Seconds that the child took to `start`, on the target's `import`, `build` and `steps`, and to `wait` for
-        siblings."""
+        """Seconds taken to `start`, on the target's `import`, `build` and `steps`, and to `wait` for siblings."""
         # An earlier run under the same name has written into the same file.
         phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
         ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]

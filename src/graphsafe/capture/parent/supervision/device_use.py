@@ -118,8 +118,7 @@ _BYTES = 8 << 30
 
 
 def at_a_time() -> int:
-    """Return how many devices or targets to run at a time: each has up to three computing children and takes a few GB
-    in all."""
+    """Return how many devices or targets to run at a time; each has up to three children that compute."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores // _CORES, _free_memory() // _BYTES))
 

@@ -37,11 +37,8 @@ class SharedServers:
     may use it."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
-        """`folder` is where the children write.
-
-        `kept` is a server that has imported torch and outlives this object; it may have been started in another working
-        directory.
-        """
+        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object; it
+        may have been started in another working directory."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None

@@ -114,8 +114,7 @@ class Supervisor:
         return child
 
     def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
-        """Wait until all of these children have ended, by themselves or at their time limit; `ended` is called for
-        each."""
+        """Wait until these children have ended, perhaps at their time limit; call `ended` for each."""
         waited = list(children)
         while True:
             for child in [child for child in waited if child.end is not None]:
@@ -210,8 +209,7 @@ class Supervisor:
                 self.stop(child, "stopped", why)
 
     def _give_alone(self, child: Child) -> None:
-        """Give the device to a child that is ready to measure. The time that it waits does not count against its
-        limit."""
+        """Give the device to a child that is ready to measure; its wait does not count against its limit."""
         stay = child.stay
         if child.is_alone:
             return
@@ -222,8 +220,7 @@ class Supervisor:
             tell_alone(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
-        """Import the target's module once for all later children. The build child's time limit applies, and a module
-        that exceeds it ends the build child."""
+        """Import the target's module for all children, within the build child's time limit."""
         deadline = child.started + self.timeout
         found = self._shared.with_file(child.job, self._check, lambda server: self._becomes_ready(server, deadline))
         if isinstance(found, Server):
@@ -263,15 +260,11 @@ class Supervisor:
         return server.ready
 
     def why_not_shared(self, job: Job) -> str | None:
-        """Return why this job's target is imported by each of its children; None if it is shared or nothing was
-        tried."""
+        """Return why each child imports the target itself; None if it is shared or nothing was tried."""
         return self.not_shared.get(_key(job))
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether the imports before its fork may have caused a build child's failure.
-
-        The next build child then starts without these imports.
-        """
+        """Return whether a build child may have failed due to shared imports; the next one does without."""
         key, how = _key(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False

@@ -30,11 +30,8 @@ from graphsafe.report.model import CallSite
 
 
 class Slots:
-    """The places in the target's state of some paths.
-
-    Each place is found once: a walk over everything the step can reach costs milliseconds. The walk is repeated only if
-    a break replaces the object that holds the tensor.
-    """
+    """The places in the target's state of some paths. Each place is found once: a walk over everything the step can
+    reach costs milliseconds. The walk is repeated only if a break replaces the object that holds the tensor."""
 
     def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
         self._subject = subject
@@ -75,8 +72,7 @@ class Slots:
 
 
 class GuardBroken(Exception):
-    """Raised if a break gives another value than in the captured pass, since the graphs after the break hold that
-    value."""
+    """Raised if a break gives another value than in the captured pass, which later graphs hold."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -141,10 +137,8 @@ class Call:
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break, the first time between two captures, after `earlier` ones.
-
-        `handing` is called before the handed values are copied.
-        """
+        """Run the break, the first time between two captures, after `earlier` ones. `handing` is called before the
+        handed values are copied."""
         cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
@@ -226,10 +220,8 @@ class Call:
         return found
 
     def settle(self) -> None:
-        """Copy rebound state into the captured tensors.
-
-        State whose size the break changed is left out, since code that reads it has to run eagerly too.
-        """
+        """Copy rebound state into the captured tensors. State whose size the break changed is left out, since code that
+        reads it has to run eagerly too."""
         now = self._slots.tensors()
         for path, held in self.held.items():
             if held is not None and path in now and _alike(held, now[path]):

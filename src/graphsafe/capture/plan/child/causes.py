@@ -109,10 +109,8 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for every line that ran and reads or sets state of these names.
-
-    The line's decision may change in a later step, although it was the same in all observed steps.
-    """
+    """Return a cause for every line that ran and reads or sets state of these names. The line's decision may change in
+    a later step, although it was the same in all observed steps."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []

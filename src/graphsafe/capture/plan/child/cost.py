@@ -28,10 +28,8 @@ class Cost:
 
 
 class Groups:
-    """The groups of a log's operations, by the log's breaks and by candidates for further breaks.
-
-    The frames that a candidate covers are computed only once, because many combinations of candidates are tried.
-    """
+    """The groups of a log's operations, by the log's breaks and by candidates for further breaks. The frames that a
+    candidate covers are computed only once, because many combinations of candidates are tried."""
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}
@@ -140,8 +138,7 @@ def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
 
 
 def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
-    """Return wider regions that might cost less: from one break to the next, and from a break to either end of its
-    function."""
+    """Return wider regions that might cost less: to the next break, and to the ends of a break's function."""
     found: set[Region] = set()
     visits = log.visits
     for visit in visits:

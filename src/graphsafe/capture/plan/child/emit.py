@@ -231,8 +231,7 @@ class _Writer:
         return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
-        """Add an import for each global name that the code uses. Raises Unemittable if two modules use one name for
-        different things."""
+        """Import each global name that the code uses. Raises Unemittable if two modules use one name differently."""
         module = _module(function)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
@@ -325,8 +324,7 @@ def with_mangled_names(text: str, owner: str) -> str:
 
 
 def with_variables(name: str, shared: Sequence[str], written: str) -> str:
-    """Return the code of a function, wrapped in a function that declares the variables shared with the original
-    enclosing function."""
+    """Return a function's code in a function that declares the variables of the original one around it."""
     arguments = ", ".join(f"{variable}: Any" for variable in shared)
     inner = textwrap.indent(written, "    ")
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"

@@ -40,10 +40,8 @@ class Need:
 def needs(
     logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
-    """Return the changes that the breaks need; none if the segments would be the same in all these steps.
-
-    `assigned` maps state that steps rebind to the lines that rebind it.
-    """
+    """Return the changes that the breaks need; none if the segments would be the same in all these steps. `assigned`
+    maps state that steps rebind to the lines that rebind it."""
     base, *others = logs
     for find in (_visits, _flows, _changed_containers):
         found = [need for other in others for need in find(base, other, handed)]
@@ -63,10 +61,7 @@ def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Nee
 
 
 def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of variables that differ.
-
-    The results of a break come first: the next one's inputs often follow from them.
-    """
+    """Yield the needs of variables that differ: results first, since the next break's inputs follow from them."""
     given = list(_left(base, other, handed))
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
@@ -116,8 +111,7 @@ def _moved(one: Argument, two: Argument) -> bool:
 
 
 def _same_memory(one: Argument, two: Argument) -> bool:
-    """Return whether two memories may be the same across steps: the same memory from before the step, or in both steps
-    memory that the step allocated."""
+    """Return whether two memories may be the same one, or both were allocated in their step."""
     if one.memory is None or two.memory is None:
         return True
     return one.memory.address == two.memory.address
@@ -128,11 +122,7 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of lists and iterators that captured Python made and that a break changes.
-
-    Each is one object for all replays: the list grows with each replay, and the iterator has nothing left in the
-    second.
-    """
+    """Yield the needs of captured lists and iterators that a break changes: replays share one object."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
@@ -183,8 +173,7 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Return the needs of lines that rebind state to new memory in each step: they have to run eagerly, into a fixed
-    buffer."""
+    """Yield the needs of lines that rebind state to new memory: they run eagerly, into a fixed buffer."""
     path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
         yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
@@ -206,8 +195,7 @@ def _rebound(
 
 
 def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of a break's tensors that a later operation reads through an object's state, so that the break
-    does not hand them over."""
+    """Yield the needs of a break's tensors that a later operation reads through an object's state."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:
@@ -229,8 +217,7 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Return the needs of work that a capture leaves out: on other GPUs, random numbers of the host, and writes to host
-    tensors."""
+    """Yield the needs of work that a capture leaves out: on other GPUs, host randomness and host writes."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)

@@ -62,8 +62,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
 def _linear(
     captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return the estimated milliseconds of a plan from its coverage, if further captured operations take as long as the
-    present ones."""
+    """Return the milliseconds of a plan from its coverage, if more captured operations take as long."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)
@@ -73,10 +72,8 @@ def _linear(
 
 
 def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Times:
-    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces.
-
-    From here on no other process uses the device. Raises GuardBroken and TargetError.
-    """
+    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces. From here on no other
+    process uses the device. Raises GuardBroken and TargetError."""
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
     eager = eager_times(session, search.start).median
@@ -130,10 +127,8 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line that lies in the region or is called from it.
-
-    If there is none, return the causes of other regions from which this region follows.
-    """
+    """Return the first cause of each line that lies in the region or is called from it. If there is none, return the
+    causes of other regions from which this region follows."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -151,8 +146,7 @@ def _common(names: Sequence[str]) -> str | None:
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return every module in which operations run, with the numbers of its operations and of its captured operations,
-    submodules included."""
+    """Return each module, with the operations in it and its submodules, and those that are captured."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:

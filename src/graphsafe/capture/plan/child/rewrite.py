@@ -69,8 +69,7 @@ _living: dict[Function, tuple[FunctionType, ...]] = {}
 
 
 def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
-    """Return every function object that runs this code. Objects for `others` are looked up in the same search and kept
-    for later calls."""
+    """Return all functions that run this code. The search also looks for `others`, for later calls."""
     if source not in _living:
         _living.update({one: held for one, held in _found({source, *others} - _living.keys()).items() if held})
     return _living.get(source, ())
@@ -95,8 +94,7 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make every function object with the code of `source` run the code of `written`, the same function in another
-    file. Raises Uncuttable."""
+    """Make all functions with the code of `source` run that of `written`, from another file. Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

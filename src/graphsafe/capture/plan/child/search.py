@@ -31,11 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search.
-
-    `find()` determines the breaks; `widen(...)` adds a need that a replay has shown, after which `find()` can be called
-    again.
-    """
+    """The search: `find()` finds the breaks; `widen(...)` adds a need that a replay showed, before another."""
 
     session: Session
     start: Snapshot
@@ -78,8 +74,7 @@ class Search:
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line, or the lines of the causes from which it follows, first those in its own
-        function."""
+        """Return the cause's own line, or those of the causes from which it follows, first in its function."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -175,10 +170,7 @@ class Search:
             self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note that these regions are breaks because they use the value of another break, which has this cause.
-
-        `above` are the calls that lead to the regions' function.
-        """
+        """Note that these regions, reached by the calls `above`, use the value of the break of this cause."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -201,13 +193,11 @@ class Search:
         return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
-        """Return the alternative that makes fewer operations eager: one wide break, or several between which a variable
-        passes."""
+        """Return the option with fewer eager operations: a wide break, or several that pass a variable."""
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function run eagerly, since its code cannot be changed: every step makes the function
-        again."""
+        """Make the calls of a function eager: each step makes the function anew, so its code cannot be changed."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

@@ -145,8 +145,7 @@ def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
 
 
 def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
-    """Return one sentence about the share that ran from Inductor's graphs and the further share that the plan
-    covers."""
+    """Return one sentence on the shares that ran from Inductor's graphs and that the plan covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels
@@ -166,11 +165,8 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """Return the failures that the next child starts from.
-
-    A statement that fails again is no longer taken apart. If that does not help, the call around it is blamed, and so
-    on.
-    """
+    """Return the failures that the next child starts from. A statement that fails again is no longer taken apart. If
+    that does not help, the call around it is blamed, and so on."""
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]

@@ -134,8 +134,7 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that runs this line. For a line in the head of an `if` or a loop this is the
-        whole statement."""
+        """Return the innermost statement that runs this line; in its head an `if` or a loop is that statement."""
         block, found = self.body, None
         while block:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
@@ -150,8 +149,7 @@ class Function:
         return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
-        """Return the statement around the region's block; the function's whole body at its outermost block; None beyond
-        that."""
+        """Return the statement around the region's block, at the outermost the function's body; then None."""
         place = self.place(region)
         if place is None or region == self.whole():
             return None
@@ -203,8 +201,7 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def defined(self, region: Region, name: str) -> Region | None:
-        """Return the region grown to the last statement before it that assigns `name`; None if `name` is an
-        argument."""
+        """Return the region grown to the last statement before it that assigns `name`; None for an argument."""
         return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
 
     def used(self, region: Region, name: str) -> Region | None:
@@ -214,8 +211,7 @@ class Function:
     def _with_last(
         self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
     ) -> Region | None:
-        """Return the region grown to the last wanted statement outside of it, or to the last preferred one if there is
-        any."""
+        """Return the region grown to the last wanted statement outside of it, if possible a preferred one."""
         place = self.place(region)
         if place is None:
             return None
@@ -239,8 +235,7 @@ class Function:
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Return variables that the range assigns and that are read elsewhere, or again in the next iteration of a
-        loop."""
+        """Return variables assigned here and read elsewhere, or again in a loop's next iteration."""
         inside = {id(node): node for node in within(place.statements)}
         read = loads_of(node for node in ast.walk(self.node) if id(node) not in inside)
         around: ast.stmt | None = self._outer[id(place.statements[0])][2]
