@@ -58,9 +58,12 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
         raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
     if args is not None and not isinstance(args, Sequence):
         raise RequestError(f"capture: args is a tuple of all arguments, (x,) for one; got a {type(args).__name__}")
+    import torch
+
     is_alone = args is None and kwargs is None
     answer = what if is_alone else (what, tuple(args or ()), dict(kwargs or {}))
-    header = {"path": sys.path, "sources": _cells(), "is_factory": is_alone and not _is_module(what)}
+    is_factory = is_alone and not isinstance(what, torch.nn.Module)
+    header = {"path": sys.path, "sources": _cells(), "is_factory": is_factory}
     with tempfile.TemporaryDirectory(prefix="graphsafe-given-") as name:
         folder = Path(name)
         with (folder / _OBJECT).open("wb") as file:
@@ -157,11 +160,6 @@ def _cells() -> dict[str, list[str]]:
         for name, entry in list(linecache.cache.items())
         if len(entry) == 4 and not os.path.exists(name) and len(entry[2]) <= _MOST_LINES
     }
-
-
-def _is_module(what: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(what, torch.nn.Module)
 
 
 def _name_of(what: Any) -> str:

@@ -33,7 +33,7 @@ def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
     if where.endswith(".py"):
         path = Path(where)
         if not path.is_file():
-            return f"no such file: {where}{nearest(path.name, _python_files(path.parent))}"
+            return f"no such file: {where}{nearest(path.name, sorted(one.name for one in path.parent.glob('*.py')))}"
         return _without_factory(path, where, name)
     if where.endswith(".ipynb"):
         return f"{where}: a notebook is not imported; call graphsafe.capture(fn, args) in one of its cells"
@@ -50,13 +50,6 @@ def _without_name(target: str, configured: Iterable[str]) -> str:
         return f"name the factory too: {path}:FACTORY{_functions_of(path)}"
     hint = nearest(target, configured)
     return f"no such target is configured{hint}; expected FILE.py:FACTORY, package.module:FACTORY, or a target's name"
-
-
-def _python_files(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.glob("*.py"))
-    except OSError:
-        return []
 
 
 def _module_without_factory(module: str, name: str) -> str | None:

@@ -102,15 +102,13 @@ def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, i
     return noted
 
 
-def _passes_on(file: str) -> bool:
-    """Return whether code of this file only passes a call on to the group: PyTorch's checks, and modes of graphsafe."""
-    return file.endswith(_WRAPPERS) or is_graphsafe_file(file)
-
-
 def _is_called_directly() -> bool:
     """Return whether the user's code called torch.distributed itself; a library would wait by itself."""
     files = (frame.f_code.co_filename for frame in frames_from(sys._getframe(2)))
-    return is_user_file(next((file for file in files if not _passes_on(file)), "<none>"))
+    # PyTorch's checks and graphsafe's modes only pass the call on.
+    return is_user_file(
+        next((one for one in files if not (one.endswith(_WRAPPERS) or is_graphsafe_file(one))), "<none>")
+    )
 
 
 _telling_waits: set[Any] = set()

@@ -169,9 +169,8 @@ def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int
 def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:
     """Return the innermost marked line around each call; for another thread's, the line of the step's thread."""
     marks = [_span(event, "wait") for event in _timed(events) if str(event["name"]).startswith(LINE)]
-    moments = sorted(
-        [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)], key=_order
-    )
+    moments = [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)]
+    moments.sort(key=lambda moment: (moment[0], moment[1], -moment[2].end))
     running: dict[object, list[_Span]] = {}
     found: list[str | None] = []
     for now, is_call, one in moments:
@@ -186,10 +185,6 @@ def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places
         number = int(around[-1].name.removeprefix(LINE)) if around else len(places)
         found.append(places[number] if number < len(places) else None)
     return found
-
-
-def _order(moment: tuple[float, int, _Span]) -> tuple[float, int, float]:
-    return moment[0], moment[1], -moment[2].end
 
 
 def _joined(work: Sequence[_Span]) -> list[tuple[float, float]]:

@@ -223,21 +223,15 @@ class NodePlaces:
         self.places: list[Place | None] = []
         self._stream = stream
         self._running = Running(lambda event: None)
-        self._running.before_op = self._before
-        self._running.after_op = self._after
+        # Nodes that no torch operation launched (a Triton kernel, an extension) have no known place.
+        self._running.before_op = lambda name, args: self._fill(None)
+        self._running.after_op = lambda name, args: self._fill((*user_frames(), name))
 
     def watch(self, step: Callable[[], Any]) -> Any:
         with traced(self._running):
             outputs = step()
         self._fill(None)
         return outputs
-
-    def _before(self, name: str, args: Sequence[Any]) -> None:
-        # Nodes that no torch operation launched (a Triton kernel, an extension) have no known place.
-        self._fill(None)
-
-    def _after(self, name: str, args: Sequence[Any]) -> None:
-        self._fill((*user_frames(), name))
 
     def _fill(self, place: Place | None) -> None:
         new = count_in_capture(self._stream) - len(self.places)

@@ -6,7 +6,6 @@ before the captures must have the same address in both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
@@ -140,7 +139,7 @@ class _Pairing:
 
 
 def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
-    if type(before) is type(after) and (before == after or _both_nan(before, after)):
+    if type(before) is type(after) and (before == after or (before != before and after != after)):  # or both are NaN
         return []
     numbers = (bool, int, float, complex, str)
     if not isinstance(before, numbers) or not isinstance(after, numbers):
@@ -148,10 +147,6 @@ def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
     else:
         what = "extent" if "[" in name and isinstance(before, int) else "scalar"
     return [(what, f"{name}={_shown(before)}", f"{name}={_shown(after)}")]
-
-
-def _both_nan(before: Any, after: Any) -> bool:
-    return isinstance(before, float) and math.isnan(before) and math.isnan(after)
 
 
 def _shown(value: Any) -> str:

@@ -11,13 +11,8 @@ from graphsafe.capture.device.structures import each_tensor, tensors_in
 from graphsafe.optable import Op
 
 _WIDER = {
-    torch.float16: torch.float32,
-    torch.bfloat16: torch.float32,
-    torch.uint8: torch.float64,
-    torch.int8: torch.float64,
-    torch.int16: torch.float64,
-    torch.int32: torch.float64,
-    torch.int64: torch.float64,
+    **dict.fromkeys((torch.float16, torch.bfloat16), torch.float32),
+    **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64),
 }
 
 

@@ -84,13 +84,5 @@ class Rank:
 
 def variables_of(number: int, size: int) -> dict[str, str]:
     """Return the environment variables that torchrun sets for the ranks of one machine."""
-    rank, ranks = str(number), str(size)
-    return {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "ROLE_RANK": rank,
-        "GROUP_RANK": "0",
-        "WORLD_SIZE": ranks,
-        "LOCAL_WORLD_SIZE": ranks,
-        "ROLE_WORLD_SIZE": ranks,
-    }
+    own = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(number))
+    return own | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), str(size)) | {"GROUP_RANK": "0"}

@@ -4,7 +4,7 @@ do the same between the breaks."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session
@@ -204,7 +204,12 @@ class Search:
         self._closed.add(function)
         self.regions = tuple(region for region in self.regions if function_with(region) is not function)
         self.parts = [part for part in self.parts if function_with(part[0]) is not function]
-        calls = _calls_of(function, self._running())
+        calls = {
+            frames[:at]
+            for frames in set(self._running())
+            for at, frame in enumerate(frames)
+            if function_of(frame) is function
+        }
         for cause in self.causes:
             if any(function_of(frame) is function for frame in cause.frames):
                 for frames in (cause.frames, *calls):
@@ -229,11 +234,6 @@ class Search:
         chosen = cheaper(self.log, self.regions)
         self.regions = functools.reduce(lambda regions, one: merged((*regions, one)), chosen, self.regions)
         return bool(chosen)
-
-
-def _calls_of(function: Function, running: Iterable[tuple[CallSite, ...]]) -> set[tuple[CallSite, ...]]:
-    """Return the frames of each call of the function among those that run."""
-    return {frames[:at] for frames in set(running) for at, frame in enumerate(frames) if function_of(frame) is function}
 
 
 def _grown(function: Function, region: Region, need: Need) -> Region | None:
