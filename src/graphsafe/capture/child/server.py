@@ -34,11 +34,9 @@ _MESSAGE_BYTES = 1 << 20
 
 
 def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None = None) -> NoReturn:
-    """Serve the parent at the other end of this socket, and clean up when the parent is gone.
-
-    `prepare` makes imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
-    files. If the parent was killed, the server removes the folder.
-    """
+    """Serve the parent at the other end of this socket, and clean up when the parent is gone. `prepare` makes imports,
+    and returns the reason if they must not be shared. `folder` holds the parent's temporary files. If the parent was
+    killed, the server removes the folder."""
     killed = False
     try:
         adopt_orphans()
@@ -138,8 +136,7 @@ def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int
 
 
 def import_torch() -> None:
-    """Import torch and graphsafe's own modules, once here instead of in every child. Dynamo is not among them: it takes
-    as long as torch itself, and few targets need it."""
+    """Import torch and graphsafe's modules once for all children; not dynamo, slow and seldom needed."""
     import torch
     import torch.utils._python_dispatch
     from torch.overrides import resolve_name

@@ -56,11 +56,8 @@ class Subject:
 @contextmanager
 def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Iterator[None]:
     """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line, or the place
-    `written` if the code cannot even be called.
-
-    If the user's code forks this process, the copy ends when it returns from that code, before it could continue
-    graphsafe's work.
-    """
+    `written` if the code cannot even be called. If the user's code forks this process, the copy ends when it returns
+    from that code, before it could continue graphsafe's work."""
     process = process_id()
     try:
         yield
@@ -74,8 +71,7 @@ def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Ite
 
 
 def describe(error: BaseException, written: CallSite | None = None) -> str:
-    """Describe the first error of a chain: `ValueError: no such head (model.py:12)`. The place is `written` if no line
-    of the user's raised it."""
+    """Describe the first error of a chain, `ValueError: no such head (model.py:12)`, or where it was `written`."""
     root, _ = root_error(error)
     text = " ".join(message_of(root).split())
     frames, _ = traceback_frames(root.__traceback__)

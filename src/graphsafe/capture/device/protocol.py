@@ -130,8 +130,7 @@ class Device(Protocol):
         """Return seed and offset of the default generators of all devices with a live context."""
 
     def draw(self, device: str) -> str | None:
-        """Draw one number on a device that `random_states` names, and put the offset back. Return the error's text if
-        the generator is broken, else None."""
+        """Draw one number and put the offset back; return the error's text if the generator is broken, else None."""
 
     def repair_generator(self, device: str) -> None:
         """Put a fresh generator state with the old seed and offset in place of a broken one."""
@@ -160,11 +159,8 @@ class Device(Protocol):
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
-        recording that succeeded.
-
-        With `traced`, every operation is watched, so that nodes know their lines. `pool` is a pool from `shared_pool`;
-        without one the graph gets its own.
-        """
+        recording that succeeded. With `traced`, every operation is watched, so that nodes know their lines. `pool` is a
+        pool from `shared_pool`; without one the graph gets its own."""
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
         """Return the races in a recording of `step`. To find them, the step may be captured again under a watch. Raises
@@ -193,8 +189,7 @@ class Device(Protocol):
         """Return a plain detached host copy of the values, whatever device the tensor is on (or plays)."""
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        """Copy `values` into `tensor` in place. `values` have the tensor's shape and dtype, and are a host tensor or a
-        result of `copied`."""
+        """Copy a host tensor or a result of `copied`, of the same shape and dtype, into `tensor` in place."""
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:
         """Move every finite number other than zero by one unit in the last place: neighbours in opposite directions,

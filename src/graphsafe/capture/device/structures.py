@@ -76,8 +76,7 @@ def takes_device(func: Any) -> bool:
 
 @functools.cache
 def is_wrapper_class(kind: Any) -> bool:
-    """Return whether the class is a subclass with its own operations. Other subclasses use PyTorch's kernels on the
-    memory that they report."""
+    """Return whether a subclass has its own operations, and does not use PyTorch's kernels on its memory."""
     # read from `type`, because a metaclass may run code of its own
     namespace_of = type.__dict__["__dict__"].__get__
     own = next(base for base in type.__dict__["__mro__"].__get__(kind) if "__torch_dispatch__" in namespace_of(base))

@@ -78,11 +78,9 @@ def finding_at(
     source: Source,
     why: str | None = None,
 ) -> Finding | Limit:
-    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
-
-    `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
-    replaces the rule's own reason.
-    """
+    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's. `how` selects the
+    rule's message and `words` fill its placeholders; `because` describes the observation; `why` replaces the rule's own
+    reason."""
     words = {"expr": "the step", "value": "a value", **words}
     message, fix = _message_and_fix(rule, how, words)
     if frame is None:
@@ -174,8 +172,7 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: Seen) -> Level:
-    """Lower an error to a warning. A correct replay, or a capture from shapes that passed, proves that the finding's
-    cause does not break this step."""
+    """Lower an error to a warning if a replay, or a capture from shapes, proves the cause harmless here."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level

@@ -162,11 +162,9 @@ class _Writer:
         return {cause.path: cause for cause in self._twin.changes}
 
     def _level_of(self, how: str) -> Level:
-        """Return the level of a change of state to which no pair of captures attributes a difference.
-
-        A number without effect on the graph is at most a note. Moved memory is a warning, because the graph still uses
-        the memory of the capture.
-        """
+        """Return the level of a change of state to which no pair of captures attributes a difference. A number without
+        effect on the graph is at most a note. Moved memory is a warning, because the graph still uses the memory of the
+        capture."""
         if how == "cached":
             return "warning"
         if self._twin.status in ("pass", "fail") or self._seen.verdict == "ready":
@@ -216,8 +214,7 @@ class _Writer:
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=None if expr else "departed")
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step. If there is a single possible cause, the finding
-        is at its line, else at the operation that changed."""
+        """Add a finding if Python decides otherwise in a later step: at the only cause, else at the operation."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return

@@ -46,8 +46,7 @@ def joined(
     ready: bool,
     predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
-    """Return capture's findings with their status, then the findings that only scan has. `lines`: file -> the lines
-    that ran; `ready`: whether the step is ready."""
+    """Return capture's findings with their status, then those of scan alone. `lines`: file -> lines that ran."""
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
     files = [Path(file) for file in lines if _is_of_project(file)]
     if not files:

@@ -25,8 +25,7 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return the reason why `target` cannot work, in one line, or None if none is certain without an import. Reads one
-    file at most. `configured` are the names that the configuration gives to targets."""
+    """Return in one line why `target` cannot work, if that is certain without an import, else None."""
     where, _, name = target.rpartition(":")
     if not where or not name:
         return _without_name(target, configured)
@@ -53,8 +52,7 @@ def _without_name(target: str, configured: Iterable[str]) -> str:
 
 
 def _module_without_factory(module: str, name: str) -> str | None:
-    """Return the reason why a module lacks the factory, or None. A parent package is located and not imported. Finders
-    other than Python's search of `sys.path` are asked too."""
+    """Return why a module lacks the factory, or None. No parent package is imported."""
     path: list[str] | None = [os.getcwd(), *sys.path]
     parts = module.split(".")
     for depth, part in enumerate(parts):

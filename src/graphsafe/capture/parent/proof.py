@@ -74,8 +74,7 @@ class Proof:
         return missing is not None
 
     def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Prove the target. `supervisor` makes one supervisor per device; `present` are the GPUs of this machine. Never
-        raises, so that an error with this target does not stop the next target."""
+        """Prove the target on `present` GPUs, one supervisor per device. Never raises: other targets go on."""
         try:
             self._run(supervisor, present, folder)
         except KeyboardInterrupt:
@@ -184,8 +183,7 @@ class Proof:
         self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report in every case. If graphsafe fails while it makes findings, the report has no findings;
-        after an interruption it has no findings of scan, which take time."""
+        """Return the report in any case: without findings after a fault, without scan's after an interruption."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())

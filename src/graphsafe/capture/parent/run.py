@@ -322,8 +322,7 @@ class Run:
             self._run(self._job("choices"))
 
     def _blame_target(self) -> None:
-        """Add a failure of the reference: in a refresh, an event or a later step. The request is then wrong, unless the
-        verdict stands without the reference or the step asked about a capture."""
+        """Add a failure of the reference: of the request, unless the verdict stands or the step asked."""
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed
         if why is None or ran_out_of_memory(why):

@@ -92,8 +92,7 @@ def call_site(code: CodeType, line: int) -> CallSite:
 
 @functools.lru_cache(maxsize=65_536)
 def _site(filename: str, line: int, name: str) -> CallSite:
-    """Return the call on a line. Steps ask for the same lines at each operation; strings are cheaper keys than code
-    objects, whose hash goes through their constants."""
+    """Return the call on a line, from strings: cheaper keys than code objects, hashed by their constants."""
     return CallSite(absolute(filename), line, _shown(name))
 
 
@@ -211,8 +210,7 @@ Way = tuple[tuple[CodeType, int], ...]
 
 
 def running_while() -> Way | None:
-    """Return the way from this call to the innermost running loop; None if that is a `for` loop, or there is none.
-    graphsafe's own frames are left out."""
+    """Return the way to the innermost running loop, graphsafe's frames aside; None if it is no `while`."""
     way: list[tuple[CodeType, int]] = []
     for frame in frames_from(sys._getframe(1)):
         at = frame.f_code, frame.f_lasti

@@ -112,8 +112,7 @@ class Member:
         return host_values(self.session.device, outputs.tensors)
 
     def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the names of outputs that differ by more than `noise`, by default the bucket's own noise. Outputs that
-        do not repeat are not compared."""
+        """Return the outputs that differ by more than `noise`, by default the bucket's own, and that repeat."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)

@@ -123,8 +123,7 @@ def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], A
 
 @functools.cache
 def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
-    """Return for each line the places that outlive the call and that its statements store to: attributes, elements, and
-    variables declared global or nonlocal."""
+    """Return the places that outlive the call and that each line stores to: attributes, elements, variables."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):

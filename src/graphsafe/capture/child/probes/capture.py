@@ -300,8 +300,7 @@ class Replays:
         return tuple(reported)
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
-        """Check that replays advance the generator as eager steps do, and that two successive replays differ exactly if
-        two successive eager steps do."""
+        """Check that replays move the generator as eager steps do, and that two in a row differ as theirs do."""
         steps = self.reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]

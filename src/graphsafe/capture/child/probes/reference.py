@@ -125,10 +125,8 @@ class _Runs:
 
     def _host_counts(self, control: Series) -> frozenset[str]:
         """Return the state that is a count on the host: tensors that the device cannot write, that steps change, and
-        whose values are the same for other inputs.
-
-        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether one matters.
-        """
+        whose values are the same for other inputs. Replays leave them as they are, like counts in Python. The outputs
+        and the horizon show whether one matters."""
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(
             path
@@ -284,8 +282,7 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
-    """Return whether the changed inputs changed an output, or state, beyond chance. An input is state if both steps
-    wrote it."""
+    """Return whether changed inputs changed an output or state beyond chance; written inputs are state."""
     inputs -= set(varied.written) & set(control.written)
     for path, value in varied.outputs.items():
         if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):

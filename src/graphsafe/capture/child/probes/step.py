@@ -65,8 +65,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> Seen:
-    """Run the first steps and a warm step; return their events and the changes of state. Step 1 runs in `first_step`.
-    Raises TargetError."""
+    """Run the first steps (step 1 in `first_step`) and a warm one; return their events. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -98,11 +97,9 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
 
 
 def held_by_step(session: Session) -> StepMemory:
-    """Return the device memory that a step takes, by line.
-
-    If the device cannot inspect a graph's pool, the memory of a step along the path of captures stands for the pool's.
-    It stands for the plain step's as well, unless the step asks whether it is captured.
-    """
+    """Return the device memory that a step takes, by line. If the device cannot inspect a graph's pool, the memory of a
+    step along the path of captures stands for the pool's. It stands for the plain step's as well, unless the step asks
+    whether it is captured."""
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
         return _held_by_plain_step(session)
@@ -141,8 +138,7 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
 
 
 def _reached(session: Session) -> Reach:
-    """Return everything that the step reaches now. Views stay with their current memory, even if a tensor later gets
-    other memory (`.data =`)."""
+    """Return what the step reaches. Views stay with their memory, even if a tensor gets other (`.data =`)."""
     reach = reach_of(session.subject)
     with outside_modes():
         reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}

@@ -279,8 +279,7 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _chance(self) -> set[Key]:
-        """Return the differences between captures with the same state and seed: unwritten bytes between arguments, a
-        clock, and state that bindings cannot put back."""
+        """Return the differences between captures of one state and seed: unwritten bytes, a clock, and the like."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
     def _outside_bindings(

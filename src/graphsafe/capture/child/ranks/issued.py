@@ -104,11 +104,11 @@ def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, i
 
 def _is_called_directly() -> bool:
     """Return whether the user's code called torch.distributed itself; a library would wait by itself."""
-    files = (frame.f_code.co_filename for frame in frames_from(sys._getframe(2)))
-    # PyTorch's checks and graphsafe's modes only pass the call on.
-    return is_user_file(
-        next((one for one in files if not (one.endswith(_WRAPPERS) or is_graphsafe_file(one))), "<none>")
-    )
+    for frame in frames_from(sys._getframe(2)):
+        file = frame.f_code.co_filename
+        if not file.endswith(_WRAPPERS) and not is_graphsafe_file(file):  # such code only passes the call on
+            return is_user_file(file)
+    return False
 
 
 _telling_waits: set[Any] = set()

@@ -63,8 +63,7 @@ def is_users_class(kind: type) -> bool:
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state: objects of the user's own classes, optimisers and plain
-    namespaces do; locks, loggers, streams and types do not."""
+    """Return whether objects of this class hold state: the user's own, optimisers and plain namespaces do."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:

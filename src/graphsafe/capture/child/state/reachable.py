@@ -46,8 +46,7 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh. If a walk takes long, later calls seed the generators that the
-    first call found."""
+    """Seed the generators of a step and its refresh; after a long first walk, those that it found."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))

@@ -31,8 +31,7 @@ def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Ten
 
 
 class Undo:
-    """Puts back the values of tensors that have changed since the snapshot. The tensors are held weakly, so that memory
-    that the target drops is freed."""
+    """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
         """Put the values back for the first time. Raises StateError."""

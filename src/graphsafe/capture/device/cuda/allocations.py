@@ -35,8 +35,7 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """Read one device's trace in a memory snapshot. A block counts as held until the allocator can reuse it, which may
-    have to wait for other streams."""
+    """Read one device's trace. A block is held until it can be reused, perhaps after other streams."""
     own = sorted(
         (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
         for segment in segments

@@ -38,11 +38,9 @@ _LEAST_GAP_US = 1.0
 
 
 def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
-    """Return the timeline of the step that was profiled as `plain`.
-
-    `named` is another profile of the same step, with marks around the lines that `places` lists. The times of `named`
-    are useless, but it gives the lines of those calls that both profiles have.
-    """
+    """Return the timeline of the step that was profiled as `plain`. `named` is another profile of the same step, with
+    marks around the lines that `places` lists. The times of `named` are useless, but it gives the lines of those calls
+    that both profiles have."""
     step = _step(plain)
     if step is None:
         return Timeline("skipped", reason="the profiler recorded no step")
@@ -151,8 +149,7 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of equal calls in the two lists, up to the first difference. Allocations may be missing in one
-    list, because they depend on the caches of PyTorch and of libraries."""
+    """Yield indices of equal calls up to a difference; allocations, which caches save, may be missing."""
     at = other = 0
     while at < len(calls) and other < len(others):
         if calls[at].name == others[other].name:

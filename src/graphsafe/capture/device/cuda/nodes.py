@@ -37,8 +37,7 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node. `launch` holds the values that determine the amount of work (grid, block, bytes). `words` holds the
-    arguments in pieces of eight bytes."""
+    """A node: `launch` tells the amount of work (grid, block, bytes), `words` the arguments, by eight bytes."""
 
     kind: str
     name: str
@@ -85,11 +84,8 @@ def differences(
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
     """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where
-    known.
-
-    An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
-    its own results. An address outside of the pools has to stay the same.
-    """
+    known. An address in the first graph's pool may become any address in the second graph's pool, since each capture
+    allocates its own results. An address outside of the pools has to stay the same."""
     found: list[Difference] = []
     if len(first) != len(second):
         op = _first_other(first, second)

@@ -202,8 +202,7 @@ class SimDevice:
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
-        """Measure the memory of the tensors that operations return. Temporary memory inside kernels and the allocator's
-        rounding are not included."""
+        """Measure the results of operations, without the kernels' temporary memory and the allocator's rounding."""
         found: list[MemoryEvent] = []
         with replaced((self.world.ledgers[self.index], "told", found.append)):
             yield found

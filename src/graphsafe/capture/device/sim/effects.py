@@ -280,8 +280,7 @@ def table_entry(func: Any, table: OpTable) -> Op | None:
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
-    """Return the op table's effect of a Python-level call that stops a capture on CUDA but not on the CPU
-    (`sparse_coo_tensor` without a size)."""
+    """Return the effect of a Python-level call that stops a capture on CUDA but not on the CPU, if any."""
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None

@@ -17,8 +17,7 @@ _WIDER = {
 
 
 def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run an operation. If the CPU lacks a kernel for a dtype that GPUs support (`histc` of integers), compute in a
-    wider dtype."""
+    """Run an operation, in a wider dtype if the CPU lacks a GPU's kernel (`histc` of integers)."""
     try:
         return func(*args, **kwargs)
     except RuntimeError as error:  # newer versions raise its subclass NotImplementedError

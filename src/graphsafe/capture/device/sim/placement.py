@@ -23,8 +23,7 @@ def constructors() -> frozenset[Any]:
 
 @functools.lru_cache(maxsize=1)
 def constructors_from_numbers() -> frozenset[Any]:
-    """Return the constructors that take numbers and no data. `torch.arange(n)` lies on the host, even if `n` is a
-    tensor on the device."""
+    """Return the constructors that take numbers: `torch.arange(n)` lies on the host, whatever `n` is."""
     data = {torch.tensor, torch.as_tensor, torch.asarray, torch.nested.nested_tensor}
     return constructors() - data - {func for func in constructors() if func.__name__.startswith("sparse_")}
 

@@ -136,8 +136,7 @@ class World:
 
     @property
     def bypassed(self) -> bool:
-        """Whether operations of this thread run as plain CPU operations that nobody records, as they also do in threads
-        that outlive the simulated device."""
+        """Whether this thread's operations run plainly, unrecorded, as in threads that outlive the device."""
         return self._here.bypassed or _current is not self
 
     @property

@@ -206,8 +206,7 @@ _PADDINGS: tuple[tuple[str, Level, str], ...] = (
 
 
 def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
-    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between. Without a number,
-    return all."""
+    """Choose `number` buckets: the smallest, the largest, and others evenly between; None means all."""
     if number is None or number >= len(points):
         return list(points)
     by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))

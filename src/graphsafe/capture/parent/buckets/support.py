@@ -36,8 +36,7 @@ class Tried:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """Return the support that the buckets prove, or None if no bucket says how many tokens a request has, or if the
-    smallest buckets are inconclusive."""
+    """Return the support that the buckets prove; None without query lengths, or if the smallest are open."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):

@@ -36,8 +36,7 @@ class _Siblings:
 
 
 class Coordinator:
-    """Shared by the threads of all ranks of one target, one thread per rank. A single rank registers no children, since
-    none of them waits for another rank."""
+    """Shared by one thread per rank of a target. A single rank registers no children: none waits."""
 
     def __init__(self, size: int) -> None:
         self.size = size

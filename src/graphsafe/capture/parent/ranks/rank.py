@@ -12,8 +12,7 @@ from graphsafe.capture.parent.ranks.coordinator import Coordinator
 
 
 def side_by_side(works: Sequence[Callable[[], None]], abandon: Callable[[], None] = lambda: None) -> None:
-    """Run all works until they end. The first exception is passed to the others through `abandon`, and raised here;
-    exceptions that it causes in the others are dropped."""
+    """Run all works. The first exception goes to `abandon`, is raised at the end, and hides those it causes."""
     if len(works) == 1:
         works[0]()
         return

@@ -145,11 +145,8 @@ class Server:
 
     def branch(self, what: Import | None = None, job: Job | None = None, folder: str | None = None) -> Server | None:
         """Fork another server from this server, with the job's imports if `what` is given; return None if this server
-        is gone.
-
-        The new server works in `folder`, or in this server's folder, and its output is discarded. It becomes `ready` or
-        `gone` some time later. Several threads may call this at once.
-        """
+        is gone. The new server works in `folder`, or in this server's folder, and its output is discarded. It becomes
+        `ready` or `gone` some time later. Several threads may call this at once."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, open(os.devnull, "wb") as nothing:
             if self._ask(Branch(what, job, folder), theirs.fileno(), nothing.fileno()):

@@ -17,10 +17,8 @@ from graphsafe.capture.shared.places import shown
 
 def departure(session: Session, search: Search) -> str | None:
     """Return the first difference between a later step and the first step in the code between breaks, or None. It
-    changes the state.
-
-    Raises GuardBroken if, before a departure is found, a break gives captured code another number or size.
-    """
+    changes the state. Raises GuardBroken if, before a departure is found, a break gives captured code another number or
+    size."""
     steps = _Steps(session, search)
     with cut(search.regions, steps.visit):
         ahead = look_ahead(session, lambda: steps.inside)

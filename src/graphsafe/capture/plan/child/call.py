@@ -137,8 +137,7 @@ class Call:
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break, the first time between two captures, after `earlier` ones. `handing` is called before the
-        handed values are copied."""
+        """Run the break the first time, after `earlier` ones; call `handing` before handed values are copied."""
         cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:

@@ -45,8 +45,7 @@ class Cause:
 
 
 def known_causes(told: Told, ops: OpTable) -> list[Cause]:
-    """Return the causes: lines from the step child, lines that fill state in the first step for all later steps, and
-    the line that broke the plain capture."""
+    """Return the causes: of the step child, lines that fill state first, and the plain capture's failure."""
     found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
     return list(dict.fromkeys(found))
 
@@ -109,8 +108,7 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for every line that ran and reads or sets state of these names. The line's decision may change in
-    a later step, although it was the same in all observed steps."""
+    """Return a cause for each line that ran and uses such state: later steps may decide otherwise there."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []

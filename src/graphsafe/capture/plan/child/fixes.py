@@ -22,8 +22,7 @@ In a larger step one piece is a small share, and joining takes seconds.
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
-    """Return the lines to blame: first those that make operations run eagerly, largest gain first. `planned` is the
-    plan's own coverage."""
+    """Return the lines to blame, first those that make work eager, by gain; `planned` is the plan's coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."
     for cause in search.causes:

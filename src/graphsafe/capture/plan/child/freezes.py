@@ -40,8 +40,7 @@ class Need:
 def needs(
     logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
-    """Return the changes that the breaks need; none if the segments would be the same in all these steps. `assigned`
-    maps state that steps rebind to the lines that rebind it."""
+    """Return the breaks' needs; none if the steps agree. `assigned`: rebound state -> lines that rebind it."""
     base, *others = logs
     for find in (_visits, _flows, _changed_containers):
         found = [need for other in others for need in find(base, other, handed)]
@@ -227,11 +226,9 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return a need for each operation that a backward pass in a break goes back through.
-
-    The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
-    to break, since a copy has no graph.
-    """
+    """Return a need for each operation that a backward pass in a break goes back through. The backward frees that
+    graph, and only an eager forward makes a new graph in each step. Its results pass from break to break, since a copy
+    has no graph."""
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
     seen = set(left)

@@ -72,8 +72,7 @@ def _linear(
 
 
 def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Times:
-    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces. From here on no other
-    process uses the device. Raises GuardBroken and TargetError."""
+    """Time an eager step, the planned step and its pieces, alone. Raises GuardBroken and TargetError."""
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
     eager = eager_times(session, search.start).median
@@ -127,8 +126,7 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line that lies in the region or is called from it. If there is none, return the
-    causes of other regions from which this region follows."""
+    """Return each line's first cause in the region, else the causes elsewhere from which it follows."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):

@@ -81,8 +81,7 @@ class PlannedRecording:
 def record(
     session: Session, regions: Sequence[Region], handed: Mapping[int, Handed]
 ) -> PlannedRecording | CaptureFailure:
-    """Capture the step in segments, on the capture stream; the pass is itself a step and changes state as steps do.
-    Raises GuardBroken, Elsewhere, and any error of a break."""
+    """Capture in segments; the pass is a step. Raises GuardBroken, Elsewhere, and errors of breaks."""
     return _Pass(session, handed).run(regions)
 
 

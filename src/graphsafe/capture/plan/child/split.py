@@ -112,8 +112,7 @@ class Split:
                     self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
-        """Return the causes at the lines of the written files. `running` holds the frames of a step's operations there,
-        which show the calls that led to them."""
+        """Return the causes at the written files' lines; `running` are frames there, which show the calls."""
         ways: dict[Frames, Frames] = {}
         for frames in running:
             for length in range(1, len(frames) + 1):
@@ -154,8 +153,7 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file. If its statement was taken apart, this is the place
-        of the part with the expression."""
+        """Return an expression's place in the target's file, or the place of the part that holds it."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]
