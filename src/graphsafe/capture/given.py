@@ -42,7 +42,6 @@ class Given:
 
     target: str
     shown: str
-    "The target's name in reports."
     device: str | None
     "The device of the target's tensors; None if all are on the host."
     is_on_host: bool

@@ -20,7 +20,6 @@ class Platform:
     torch: str | None = None
     cuda: str | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
-    "The versions of libraries that the target has imported."
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,18 +39,13 @@ _NOT_INITIALIZED = 3
 "CUDA_ERROR_NOT_INITIALIZED"
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
-"""Environment variables that the factory did not set.
-
-The first is set below; torch 2.11 sets the second when it starts CUDA, which each child does anyway.
-"""
+"""Environment variables that the factory did not set. The first is set below; torch 2.11 sets the second when it starts
+CUDA, which each child does anyway."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
-"""The names of threads that a fork may lose.
-
-The allocator of pyarrow (which pandas, scikit-learn and transformers import) supports forks: in the child it works
-without its thread (jemalloc, background_thread.c).
-"""
+"""The names of threads that a fork may lose. The allocator of pyarrow (which pandas, scikit-learn and transformers
+import) supports forks: in the child it works without its thread (jemalloc, background_thread.c)."""
 
 
 class NotShareable(Exception):

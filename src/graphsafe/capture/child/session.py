@@ -52,12 +52,9 @@ class Session:
     asked: Callable[[Asked], None] | None = None
     "The function to call when the user's code asks in `path_step` whether a capture is under way."
     factory: Callable[..., Any] | None = None
-    "The factory that made the subject."
     generators: Reach | None = None
-    """All generators to seed, or None to search for them in each step.
-
-    Frequent steps set this, since a search takes time.
-    """
+    """All generators to seed, or None to search for them in each step. Frequent steps set this, since a search takes
+    time."""
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side; they decide together about further steps."
 

@@ -30,12 +30,11 @@ _NO_OUTPUT = "no output depends on it"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
+@dataclass(eq=False)
 class Broken(Exception):
     """Raised if new values for an input break the process (a device-side assertion)."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
 
 @dataclass

@@ -50,13 +50,11 @@ class DeviceProof:
     rank: Rank = field(default_factory=Rank)
     runs: list[tuple[Axes, Seen]] = field(default_factory=list)
     of_bucket: list[Sequence[Finding]] = field(default_factory=list)
-    "The findings of each run, in the order of the runs."
     findings: list[Finding] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     _directory: str = field(default_factory=os.getcwd)
     _folders: list[Path] = field(default_factory=list)
     _pool: Pool | None = None
-    "The results of capturing the buckets in one pool."
 
     def run(self, supervisor: Supervisor, folder: Path) -> None:
         supervisor.timeout = self.request.timeout
@@ -85,17 +83,13 @@ class DeviceProof:
         if any(limit.kind == INTERNAL for limit in run.limits):
             seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
         self.runs.append((axes, seen))
-        self._take(seen, run.limits)
+        ensure_working_directory(self._directory)
+        findings, without_line = findings_of(seen, self.book)
+        self.of_bucket.append(findings)
+        self._add(*at_configured_levels(findings, seen, self.book), *run.limits, *without_line)
         self._add(*said_of(seen, self.book))
         failure = seen.told.get(TargetFailure)
         return failure is None or failure.stage != "import"
-
-    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
-        ensure_working_directory(self._directory)
-        findings, without_line = findings_of(seen, self.book)
-        self.findings += at_configured_levels(findings, seen, self.book)
-        self.of_bucket.append(findings)
-        self.limits += [*limits, *without_line]
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
         """Capture the buckets that are ready by themselves together in one pool."""

@@ -80,7 +80,6 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     spent: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _told: Told = field(default_factory=Told)
-    "The answers of all children."
     _children: dict[str, Child] = field(default_factory=dict)
     _probes: Probes = field(default_factory=Probes)
     _planned: Plan | None = None
@@ -88,7 +87,6 @@ class Run:
     _divergence: Mapping[int, Call | None] | None = None
     "The first collective of each rank that does not match the others'."
     _marks: Marks = field(default_factory=Marks)
-    "The target's own marks, judged by the plan."
 
     @property
     def source(self) -> Source:

@@ -90,7 +90,6 @@ class Job:
     rendezvous: str = ""
     "The file through which the same child of all ranks connects; each run has a new file."
     variables: Mapping[str, str] = field(default_factory=dict)
-    "Environment variables for this rank."
 
     @property
     def where(self) -> str:
@@ -131,7 +130,6 @@ class Channel:
         self.folder = Path(job.folder)
         self.name = job.child
         self.now = "start"
-        "The latest phase."
         self._result: dict[str, Any] = {}
         self._process = process_id()
 

@@ -31,7 +31,6 @@ from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.pool import Different, Overwritten
 
 _MOST_MIXED = 48
-"Number of replays in mixed order."
 
 
 def run(job: Job, channel: Channel) -> None:

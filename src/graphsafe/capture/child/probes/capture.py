@@ -163,7 +163,6 @@ class Replays:
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays were run."
     error: Exception | None = None
-    "The error that a replay raised."
     _checks: dict[str, Check] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

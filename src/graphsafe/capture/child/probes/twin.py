@@ -45,6 +45,9 @@ _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
 
+Explained = tuple[list[Difference], list[Cause], str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
     """Copies of the outputs and the changed state of one replay, and their digests."""
@@ -231,9 +234,7 @@ class Twins:
         copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
         return _Result(copies, session.device.digests(copies))
 
-    def explained(
-        self, found: list[Difference], start: Before, seed: int
-    ) -> tuple[list[Difference], list[Cause], str | None]:
+    def explained(self, found: list[Difference], start: Before, seed: int) -> Explained:
         """Return the differences with their places, and their causes: changes of state, or else where to look."""
         session = self._session
         session.channel.phase("find what changed")
@@ -282,9 +283,7 @@ class Twins:
         """Return the differences between captures of one state and seed: unwritten bytes, a clock, and the like."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
-    def _outside_bindings(
-        self, found: list[Difference], start: Before, seed: int
-    ) -> tuple[list[Difference], list[Cause], str | None]:
+    def _outside_bindings(self, found: list[Difference], start: Before, seed: int) -> Explained:
         """Explain differences that remain with state put back: by memory swapped behind a tensor, else a clock."""
         swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -52,7 +53,6 @@ class CudaDevice:
         self.index = index
         self.name = f"cuda:{index}"
         self.torch_device = torch.device("cuda", index)
-        self._stream: torch.cuda.Stream | None = None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -104,17 +104,16 @@ class CudaDevice:
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
-        stream = self._side_stream()
+        stream = self._side_stream
         outer = torch.cuda.current_stream(self.index)
         stream.wait_stream(outer)
         with torch.cuda.stream(stream):
             yield
         outer.wait_stream(stream)
 
+    @functools.cached_property
     def _side_stream(self) -> torch.cuda.Stream:
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
-        return self._stream
+        return torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
 
     def stands_on(self) -> str:
         index = torch.cuda.current_device()
@@ -143,9 +142,9 @@ class CudaDevice:
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        places = NodePlaces(self._side_stream()) if traced else None
+        places = NodePlaces(self._side_stream) if traced else None
         try:
-            with torch.cuda.graph(graph, pool=pool, stream=self._side_stream()):
+            with torch.cuda.graph(graph, pool=pool, stream=self._side_stream):
                 outputs = step() if places is None else places.watch(step)
             graph.instantiate()
         except BaseException as error:
@@ -158,9 +157,9 @@ class CudaDevice:
         if is_chain(recording.raw):
             return ()
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        touched = MemoryTouched(self._side_stream())
+        touched = MemoryTouched(self._side_stream)
         try:
-            with torch.cuda.graph(graph, stream=self._side_stream()), touched:
+            with torch.cuda.graph(graph, stream=self._side_stream), touched:
                 step()
         except BaseException as error:
             raise NotComparable(f"the step cannot be captured under watch: {error}") from error
@@ -170,7 +169,7 @@ class CudaDevice:
             graph.reset()
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        return diagnosed(step, self._side_stream())
+        return diagnosed(step, self._side_stream)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
@@ -191,10 +190,10 @@ class CudaDevice:
         return tensor.detach().clone()
 
     def churn(self) -> None:
-        memory.churn(self.torch_device, self._side_stream())
+        memory.churn(self.torch_device, self._side_stream)
 
     def reuse_freed(self) -> None:
-        memory.fill_freed(self.torch_device, self._side_stream())
+        memory.fill_freed(self.torch_device, self._side_stream)
 
     def memory(self) -> DeviceMemory:
         free, total = torch.cuda.mem_get_info(self.index)

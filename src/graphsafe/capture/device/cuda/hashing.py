@@ -25,7 +25,6 @@ class _Piece:
     tensor: int
     "The number of the tensor."
     data: torch.Tensor
-    "The bytes of this piece."
     first: int
     "The position of the piece's first word in the tensor."
 

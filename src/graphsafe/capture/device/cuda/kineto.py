@@ -18,7 +18,6 @@ from graphsafe.report.probes.timeline import Gap, GapCause, Operation, Operation
 Event = Mapping[str, Any]
 
 STEP = "graphsafe step"
-"The mark around the step."
 LINE = "graphsafe line "
 "The beginning of the marks around its lines; the line's number in a list follows."
 _CALLS = frozenset(("cuda_runtime", "cuda_driver"))

@@ -27,10 +27,8 @@ STOPS: Mapping[str, StepEventKind] = {
     "hidden-sync": "hidden-sync",
     "waits": "wait",
 }
-"""Effects in the op table that stop a capture.
-
-The tags of the tensors show `random` and `allocates`, and also `copies`, except for calls that exist only in Python.
-"""
+"""Effects in the op table that stop a capture. The tags of the tensors show `random` and `allocates`, and also
+`copies`, except for calls that exist only in Python."""
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
@@ -39,10 +37,7 @@ _READS = frozenset({"aten::_local_scalar_dense"})
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
 """Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
-decompositions.
-
-The effects of ops in other namespaces are unknown.
-"""
+decompositions. The effects of ops in other namespaces are unknown."""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
 "Names of calls whose effects follow from the tags of the arguments, not from the op table."

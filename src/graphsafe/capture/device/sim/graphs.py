@@ -51,10 +51,8 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses.
-
-    An unpinned host tensor is a copy, since a GPU is given its value.
-    """
+    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses. An unpinned host
+    tensor is a copy, since a GPU is given its value."""
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of the tensors that the operation returned at capture; a replay writes into them."
     op: str

@@ -70,7 +70,6 @@ class World:
         "Devices with a live context."
         self.session: Session | None = None
         self.graphs: weakref.WeakSet[CUDAGraph] = weakref.WeakSet()
-        "Graphs that exist."
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "The function to call for each operation that ran eagerly on a device, with its results, or None."
@@ -91,10 +90,8 @@ class World:
         "How many events were seen that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """The function to call when code asks whether a capture is under way, or None.
-
-        If set, the code is told that one is.
-        """
+        """The function to call when code asks whether a capture is under way, or None. If set, the code is told that
+        one is."""
         self.collective_streams: dict[int, Stream] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_stream: Stream | None = None

@@ -98,12 +98,12 @@ class Launched:
         return int(answer)
 
 
+@dataclass(frozen=True, slots=True)
 class Leader:
     """The leading rank. Use it as a context manager: the other ranks end when it closes."""
 
-    def __init__(self, followers: Mapping[int, socket.socket], environments: Mapping[int, Mapping[str, str]]) -> None:
-        self._followers = followers
-        self._environments = environments
+    _followers: Mapping[int, socket.socket]
+    _environments: Mapping[int, Mapping[str, str]]
 
     def __enter__(self) -> Leader:
         return self

@@ -46,7 +46,6 @@ class Rank:
     meeting_point: Path = Path()
     "A folder that all ranks can read."
     variables: Mapping[str, str] = field(default_factory=dict)
-    "The environment variables of this rank."
 
     @property
     def reported(self) -> int | None:

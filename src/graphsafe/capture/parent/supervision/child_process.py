@@ -36,7 +36,6 @@ class Child:
         self.origin: Server | None = None
         "The server that it was forked from; None for a process of its own."
         self.stay: Stay | None = None
-        "Its stay on a GPU."
         self.is_alone = False
         "Whether it was told that it has its device alone."
         self.shown_phase = ""

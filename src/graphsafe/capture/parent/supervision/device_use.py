@@ -46,10 +46,8 @@ class DeviceUse:
         self._lock = threading.Lock()
         self._stays: list[Stay] = []
         self._next: dict[str, Stay] = {}
-        """The children that wait to be alone.
-
-        No other child enters before these have measured; otherwise they might wait forever.
-        """
+        """The children that wait to be alone. No other child enters before these have measured; otherwise they might
+        wait forever."""
 
     def enter(self, stay: Stay) -> bool:
         """Let a child in if there is room now, and return whether it entered. Ask again until it has."""

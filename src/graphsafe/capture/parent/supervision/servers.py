@@ -111,7 +111,6 @@ class Server:
         self.ready = False
         self.gone = False
         self.refused: str | None = None
-        "The reason why the server cannot be used (its imports must not be shared), or None."
         self._socket = connection
         self._process = process
         self._pid: int | None = None

@@ -118,11 +118,9 @@ class Call:
     handed: Handed
     session: Session
     frames: tuple[CallSite, ...]
-    "The calls that lead to the break."
     beyond: frozenset[str] = frozenset()
     "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
-    "Its latest result."
     taken: dict[str, Call] = field(default_factory=dict)
     "Variables bound to an earlier break's return value."
     _inputs: dict[str, Any] = field(default_factory=dict)

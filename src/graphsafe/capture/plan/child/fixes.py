@@ -15,10 +15,8 @@ from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite, Fix
 
 _MOST_OPERATIONS = 1000
-"""The largest number of operations of a step whose pieces are joined.
-
-In a larger step one piece is a small share, and joining takes seconds.
-"""
+"""The largest number of operations of a step whose pieces are joined. In a larger step one piece is a small share, and
+joining takes seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:

@@ -27,11 +27,8 @@ _NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else
 "Fields of a definition in newer versions of Python."
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
-"""A function that is called instead of region number `n`.
-
-Its arguments are the function that runs the region's statements and the names of the region's variables that are read
-later; it returns that function's result.
-"""
+"""A function that is called instead of region number `n`. Its arguments are the function that runs the region's
+statements and the names of the region's variables that are read later; it returns that function's result."""
 
 
 class Uncuttable(Exception):

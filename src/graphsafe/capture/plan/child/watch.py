@@ -104,7 +104,6 @@ class Visit:
     entered: Mapping[str, Flow]
     left: Mapping[str, Flow] = field(default_factory=dict)
     taken: Set[str] = frozenset()
-    "Variables bound to an earlier break's return value."
     received: bool = False
     "Whether a later break or the caller of the step received the visit's return value."
     changed: tuple[str, ...] = ()

@@ -42,10 +42,8 @@ class Planning:
     own_replays: Sequence[Sequence[CallSite]]
     "The calls at which the step replays graphs of its own."
     unvaried: Sequence[str]
-    "Inputs that keep their values."
     limits: list[Limit] = field(default_factory=list)
     marks: Marks = field(default_factory=Marks)
-    "The plan's judgement of the target's marks."
 
     @property
     def judged(self) -> Verdict:

@@ -66,7 +66,6 @@ class Receiver:
     name: str
     "The variable that the call's value is bound to."
     line: int
-    "The line that binds the variable."
 
 
 def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:
