@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from graphsafe.capture.answers.build import Devices
@@ -113,15 +114,13 @@ def _prove(
             def supervisor(show: Progress | None) -> Supervisor:
                 return Supervisor(servers, show, devices, interrupted)
 
-            def prove(number: int, proof: Proof) -> None:
-                show = _named_progress(proof, progress) if len(proofs) > 1 else progress
-                proof.run(lambda: supervisor(show), present, Path(folder, str(number)))
-
             def work(ended: threading.Event) -> None:
                 try:
                     while left and not interrupted.is_set():
                         with contextlib.suppress(IndexError):
-                            prove(*left.popleft())
+                            number, proof = left.popleft()
+                            show = _named_progress(proof, progress) if len(proofs) > 1 else progress
+                            proof.run(partial(supervisor, show), present, Path(folder, str(number)))
                 finally:
                     ended.set()
 

@@ -231,7 +231,11 @@ def _import_file(path: Path) -> Any:
         return importlib.import_module(".".join([*reversed(package), path.stem]))
     # A file with the name of an imported module (`json.py`) must not replace that module for other code.
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
-    name = f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem
+    return module_of(f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem, path)
+
+
+def module_of(name: str, path: Path) -> Any:
+    """Import a file under this name."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

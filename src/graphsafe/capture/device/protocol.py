@@ -213,8 +213,8 @@ class Device(Protocol):
 
     def memory(self) -> DeviceMemory: ...
 
-    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
-        """Return milliseconds per call, on the device; `None` if a clock would mean nothing (sim)."""
+    def time_ms(self, call: Callable[[], Any]) -> float | None:
+        """Return the milliseconds of a call, on the device; `None` if a clock would mean nothing (sim)."""
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         """Count the kernels that one step launches; `None` if unknown."""

@@ -46,7 +46,7 @@ from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
-from graphsafe.report.probes.twin import Cause, Twin
+from graphsafe.report.probes.twin import Cause
 from graphsafe.rulebook.book import Rulebook
 
 
@@ -82,6 +82,12 @@ class _Writer:
         self._book = book
         self.table = FindingTable(seen, book)
         self.add = self.table.add
+        entry = seen.told[Built].entry
+        self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
+        "The function that the factory returned, for findings without a known line."
+        self._twin = seen.probes.twin
+        self._causes = {cause.path: cause for cause in self._twin.changes}
+        "The causes, by path, to which twin captures attribute their differences."
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -102,12 +108,6 @@ class _Writer:
             self.add("GS605", *at, data={"first_error": error}, region=None)
         if broken and not failed:
             self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=repair, region=None)
-
-    @property
-    def _entry(self) -> tuple[CallSite, ...]:
-        """Return the function that the factory returned, for findings without a known line."""
-        entry = self._told[Built].entry
-        return () if entry is None else (entry,)
 
     def events(self) -> None:
         for event in self._told[Watched].events:
@@ -152,15 +152,6 @@ class _Writer:
             for path in self._told[Reference].lazy_caches:
                 self._lazy(path, births.get(path, ()))
 
-    @property
-    def _twin(self) -> Twin:
-        return self._probes.twin
-
-    @property
-    def _causes(self) -> dict[str, Cause]:
-        """The causes, by path, to which twin captures attribute their differences."""
-        return {cause.path: cause for cause in self._twin.changes}
-
     def _level_of(self, how: str) -> Level:
         """Return the level of a change of state to which no pair of captures attributes a difference. A number without
         effect on the graph is at most a note. Moved memory is a warning, because the graph still uses the memory of the
@@ -171,7 +162,8 @@ class _Writer:
             return "note" if how == "host" else "warning"
         if how == "host":
             return "warning"
-        return "error" if self._differs else "warning"
+        differs = "fail" in (self._probes.replay.status, self._probes.capture.status)
+        return "error" if differs else "warning"
 
     def frozen(self) -> None:
         """Add findings for values that Python froze at capture, which differing captures prove."""
@@ -256,10 +248,6 @@ class _Writer:
         harmless = self._probes.replay.first_step == "pass"
         level: Level = "note" if harmless else "error"
         self.add("GS701", frames, value=f"`{name}`", level=level, data={"attribute": name})
-
-    @property
-    def _differs(self) -> bool:
-        return self._probes.replay.status == "fail" or self._probes.capture.status == "fail"
 
     def failed_capture(self) -> None:
         if self._probes.capture.empty:

@@ -40,6 +40,10 @@ class Proof:
     def __init__(self, request: CaptureRequest, book: Rulebook) -> None:
         self._request = request
         self._book = book
+        self.target = request.called
+        self.has_ranks = request.nproc is not None
+        self.wants_gpu = not all(device.startswith("sim") for device in request.devices or ("cuda",))
+        "Whether the devices to use depend on the GPUs of this machine."
         self._devices: list[DeviceProof] = []
         self._findings: list[Finding] = []
         self._support: Support | None = None
@@ -51,20 +55,6 @@ class Proof:
         self._all_points = _points(request.buckets)
         self._points = sample_of(self._all_points, request.sample)
         "The buckets that are proven one by one."
-
-    @property
-    def target(self) -> str:
-        return self._request.called
-
-    @property
-    def wants_gpu(self) -> bool:
-        """Return whether the devices to use depend on the GPUs of this machine."""
-        devices = self._request.devices
-        return not devices or any(not device.startswith("sim") for device in devices)
-
-    @property
-    def has_ranks(self) -> bool:
-        return self._request.nproc is not None
 
     def is_impossible(self) -> bool:
         """Return whether the target's files already show that it cannot be run; the report then says why."""

@@ -15,11 +15,11 @@ from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis
 from graphsafe.capture.device.bits import nudge
 from graphsafe.capture.device.cuda import memory
-from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, attempts_watched, failure_of
 from graphsafe.capture.device.cuda.hashing import digests
+from graphsafe.capture.device.cuda.memory import allocations_watched
 from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_of
 from graphsafe.capture.device.cuda.runtime import driver_version
 from graphsafe.capture.device.cuda.trace import NodePlaces
@@ -201,15 +201,14 @@ class CudaDevice:
             total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index)
         )
 
-    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+    def time_ms(self, call: Callable[[], Any]) -> float | None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self.synchronize()
         begin.record()
-        for _ in range(repeats):
-            call()
+        call()
         end.record()
         self.synchronize()
-        return float(begin.elapsed_time(end)) / repeats
+        return float(begin.elapsed_time(end))
 
     def kernels(self, step: Callable[[], Any]) -> Kernels:
         with profiling([ProfilerActivity.CUDA]) as profiler:

@@ -165,8 +165,7 @@ class SimDevice:
 
     def repair_generator(self, device: str) -> None:
         generator = self._generator(device)
-        fresh = generators.State(generator.state.seed, generator.state.offset)
-        generator.state = fresh
+        generator.state = generators.State(generator.state.seed, generator.state.offset)
 
     def _generator(self, device: str) -> generators.Generator:
         return self.world.generators[int(device.partition(":")[2])]
@@ -301,7 +300,7 @@ class SimDevice:
         ledger = self.world.ledgers[self.index]
         return DeviceMemory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
 
-    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+    def time_ms(self, call: Callable[[], Any]) -> float | None:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:

@@ -66,10 +66,8 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
 
 def _leaves(node: Node) -> Iterator[tuple[str, Any]]:
     """Yield the arguments by the names in the operation's schema, elements of lists one by one."""
-    names = [argument.name for argument in node.func._schema.arguments]
-    for name, value in zip(names, node.args, strict=False):
-        yield from _parts(name, value)
-    for name, value in node.kwargs.items():
+    names = (argument.name for argument in node.func._schema.arguments)
+    for name, value in (*zip(names, node.args, strict=False), *node.kwargs.items()):
         yield from _parts(name, value)
 
 

@@ -129,8 +129,6 @@ class Session:
         self.reuse = Reuse()
         self.doubts: list[str] = []
         "Work with unknown effects that was captured before any step."
-        self.frames: tuple[CallSite, ...]
-        self.span: Span | None
         self.frames, self.span = user_frames()
 
     def refuse(self, refusal: Refusal, op: str, kind: StepEventKind, **data: Any) -> None:

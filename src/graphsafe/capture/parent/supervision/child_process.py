@@ -144,14 +144,11 @@ class Child:
                 if len(self._output) > 2 * _KEPT_BYTES:
                     del self._output[:-_KEPT_BYTES]
 
-    def drained(self) -> None:
-        if self._reader is not None:
-            # A process that left the child's group may keep the pipe open forever.
-            self._reader.join(timeout=1.0)
-
     def has_ended(self, status: int | None, killed_as: Ending | None) -> None:
         """Record that the process is gone. `killed_as` is the ending to record if graphsafe killed it."""
         self.status = status
         self.seconds = time.monotonic() - self.started
-        self.drained()
+        if self._reader is not None:
+            # A process that left the child's group may keep the pipe open forever.
+            self._reader.join(timeout=1.0)
         self.end = self._end_of(killed_as if status is None or status == -signal.SIGKILL else None)

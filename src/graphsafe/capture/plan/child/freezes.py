@@ -46,7 +46,7 @@ def needs(
         found = [need for other in others for need in find(base, other, handed)]
         if found:
             return list(dict.fromkeys(found))
-    found = [need for other in others for need in _operations(base, other, handed, assigned)]
+    found = [need for other in others for need in _operations(base, other, assigned)]
     found += [need for log in logs for need in (*_unhanded(log, handed), *_beside(log), *_kept(log, handed))]
     return list(dict.fromkeys(found))
 
@@ -127,9 +127,7 @@ def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> 
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
 
 
-def _operations(
-    base: Log, other: Log, handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
-) -> Iterator[Need]:
+def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ...]]) -> Iterator[Need]:
     """Return the needs of operations between breaks that differ in another step or have other arguments."""
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
