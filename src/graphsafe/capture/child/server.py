@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from graphsafe.capture.child.main import main
-from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group
+from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group, reap
 from graphsafe.capture.processes.originals import decode, encode, leave
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, ServerState
@@ -63,7 +63,7 @@ def serve(parent: socket.socket) -> bool:
     """Serve the parent's requests. Return whether it asked the server to end before it ended itself."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
-        _reap()
+        reap()
         if not message:
             return False
         told = Told(decode(message.decode()))
@@ -156,12 +156,6 @@ def import_torch() -> None:
 def _tell(parent: socket.socket, state: ServerState | ChildState) -> None:
     with contextlib.suppress(OSError):
         parent.send(encode(written(state)).encode())
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _become(output: int) -> None:

@@ -15,10 +15,9 @@ from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
-from graphsafe.capture.parent.probes import reported
+from graphsafe.capture.parent.probes import Seen, reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.run import Run
-from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
 from graphsafe.files import ensure_working_directory

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.probes import Seen
 from graphsafe.capture.shared.places import chain, location, shown, text_at
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source

@@ -37,9 +37,8 @@ from graphsafe.capture.parent.finding_table import (
     what_was_frozen,
 )
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
-from graphsafe.capture.parent.probes import reported
+from graphsafe.capture.parent.probes import Seen, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
-from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.kernel_names import readable

@@ -19,9 +19,9 @@ from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
 from graphsafe.capture.parent.join import Predictions, executed_files, joined
 from graphsafe.capture.parent.lookup import what_is_missing
+from graphsafe.capture.parent.probes import Seen
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.rank import Rank, side_by_side, variables_of
-from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.supervision.device_use import at_a_time
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest

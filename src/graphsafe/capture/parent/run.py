@@ -21,6 +21,7 @@ from graphsafe.capture.answers.probes import LongRun, Marks, OwnGraphs, Ran, Ref
 from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
 from graphsafe.capture.parent.probes import (
+    Seen,
     capture_of,
     measured,
     memory_of,
@@ -32,10 +33,9 @@ from graphsafe.capture.parent.probes import (
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
-from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.collectives import Call
@@ -95,7 +95,7 @@ class Run:
     @property
     def not_shared(self) -> str | None:
         """Return the reason why children did not share imports, or None."""
-        return self.supervisor.why_not_shared(self._job("build"))
+        return self.supervisor.not_shared.get(key_of(self._job("build")))
 
     def prove(self) -> Seen:
         if self.request.shapes:
@@ -352,7 +352,7 @@ class Run:
         planning = Planning(self.request, self.folder, self._job, self._run, self._probes, own.replays, unvaried)
         self._planned = planning.plan()
         self.limits += planning.limits
-        ready = planning.judged == "ready"
+        ready = verdict(self._probes) == "ready"
         self._marks = Marks(needless=self._told[Ran].marks) if ready else planning.marks
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:

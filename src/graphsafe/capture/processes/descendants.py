@@ -36,17 +36,22 @@ def end_descendants() -> None:
     """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`. Python and torch run
     processes that remove the shared memory of ended processes; these processes get a moment to finish."""
     began = time.monotonic()
-    while time.monotonic() < began + _PATIENCE:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
+    while reap() and time.monotonic() < began + _PATIENCE:
         spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
         for pid in descendants(os.getpid()):
             if not (spares and _cleans_up(pid)):
                 kill(pid)
         time.sleep(0.002)
+
+
+def reap() -> bool:
+    """Reap the children that have ended; return whether there are others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def end_group(pid: int) -> None:

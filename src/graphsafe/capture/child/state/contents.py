@@ -268,9 +268,8 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
         walk.take_names(dot, value.__globals__, names_in(code))
 
 
-@functools.cache
-def _module_machinery() -> frozenset[str]:
-    return frozenset(torch.nn.Module().__dict__)
+_MACHINERY = frozenset(torch.nn.Module().__dict__)
+"The attributes with which a module holds its parameters, hooks and the like."
 
 
 def _take_module(walk: Walk, path: str, value: Any) -> None:
@@ -281,8 +280,7 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
         if isinstance(store, dict):
             walk.reach.containers.append(store)
             walk.look_at(variables_in(dot, store))
-    machinery = _module_machinery()
-    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in machinery)
+    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
     walk.take_class(path, type(value))
 
 

@@ -23,7 +23,7 @@ from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTE
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, played, put_tag
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.device.structures import changed, tensors_in
+from graphsafe.capture.device.structures import changed, each_tensor, tensors_in
 from graphsafe.capture.shared.collectives import OF_GROUPS, OF_OBJECTS
 from graphsafe.capture.shared.frames import user_frames
 
@@ -176,9 +176,7 @@ def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _on_meta(value: Any) -> Any:
-    return changed(
-        value, lambda leaf: torch.empty_like(leaf, device="meta") if isinstance(leaf, torch.Tensor) else leaf
-    )
+    return each_tensor(value, lambda tensor: torch.empty_like(tensor, device="meta"))
 
 
 @dataclass(frozen=True, eq=False)

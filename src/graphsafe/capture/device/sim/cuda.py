@@ -40,7 +40,16 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     tables: list[tuple[list[Any], Mapping[str, Any]]] = [
         ([torch.cuda], _devices(world)),
         ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external(world)}),
-        ([torch.cuda], _streams(world)),
+        (
+            [torch.cuda],
+            {
+                "stream": StreamContext,
+                "StreamContext": StreamContext,
+                "current_stream": lambda device=None: world.stream(device_index(device)),
+                "default_stream": lambda device=None: world.defaults[device_index(device)],
+                "set_stream": lambda stream: None if stream is None else world.set_stream(stream),
+            },
+        ),
         (
             [torch.cuda, torch.cuda.graphs],
             {
@@ -157,16 +166,6 @@ def _devices(world: World) -> dict[str, Any]:
         "get_sync_debug_mode": lambda: 0,
         "current_blas_handle": lambda: 0,
         "_sleep": _nothing,
-    }
-
-
-def _streams(world: World) -> dict[str, Any]:
-    return {
-        "stream": StreamContext,
-        "StreamContext": StreamContext,
-        "current_stream": lambda device=None: world.stream(device_index(device)),
-        "default_stream": lambda device=None: world.defaults[device_index(device)],
-        "set_stream": lambda stream: None if stream is None else world.set_stream(stream),
     }
 
 

@@ -16,7 +16,7 @@ from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
-from graphsafe.capture.shared.job import Job, PoolMember
+from graphsafe.capture.shared.job import PoolMember
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
 from graphsafe.report.pool import NotCaptured, Padded, Pool, PoolBucket, padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
@@ -57,7 +57,7 @@ class Sharing:
 
     def run(self, candidates: Sequence[Candidate]) -> None:
         """Capture the candidates together, two or more; after a bucket that ends the child, try again without it."""
-        ordered = largest_first(candidates)
+        ordered = sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
 
         def capture(without: Sequence[Axes]) -> Axes | None:
             left = [one for one in ordered if one.axes not in without]
@@ -65,17 +65,15 @@ class Sharing:
                 return None
             place = self.folder / f"pool-{len(without)}"
             place.mkdir(parents=True)
-            child = self.supervisor.run(self._job(left, place))
+            together = tuple(PoolMember(dict(one.axes), str(one.folder)) for one in left)
+            ranks = self.rank.job_fields(place.name)
+            job = job_of(self.request, "pool", place, self.device, left[0].axes, buckets=together, **ranks)
+            child = self.supervisor.run(job)
             ended = self._ended_by(child)
             self.pool = self._pool(child, left)
             return self.rank.first(ended)
 
         until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
-
-    def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
-        together = tuple(PoolMember(dict(one.axes), str(one.folder)) for one in buckets)
-        ranks = self.rank.job_fields(place.name)
-        return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
 
     def _ended_by(self, child: Child) -> Axes | None:
         """Return the bucket that could not be built, stepped or captured beside the others."""
@@ -212,12 +210,6 @@ def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
     by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))
     chosen = {by_size[round(place * (len(points) - 1) / (number - 1))] for place in range(number)}
     return [points[at] for at in sorted(chosen)]
-
-
-def largest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Sort by the product of the axis values, then by the bytes that each bucket takes by itself."""
-
-    return sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
 
 
 def _size(axes: Axes) -> float:

@@ -25,6 +25,7 @@ _PART_OF = {"start": "start", "open the device": "start", "import": "import", "b
 class Child:
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.name = job.child
         self.begin()
 
     def begin(self) -> None:
@@ -50,10 +51,6 @@ class Child:
         self._stack: StackTop | None = None
         self._output = bytearray()
         self._reader: threading.Thread | None = None
-
-    @property
-    def name(self) -> str:
-        return self.job.child
 
     @property
     def ended(self) -> Ended:

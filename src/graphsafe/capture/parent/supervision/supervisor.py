@@ -98,7 +98,7 @@ class Supervisor:
             forget(job)
 
     def start(self, job: Job) -> Child:
-        key = _key(job)
+        key = key_of(job)
         if key in self._following:
             self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
@@ -169,7 +169,7 @@ class Supervisor:
 
     def _launch(self, child: Child, *, alone: bool = False) -> None:
         child.stay = self._enter(child, alone)
-        source = self._sources.get(_key(child.job)) or self._without_users_code()
+        source = self._sources.get(key_of(child.job)) or self._without_users_code()
         child.number = self._next = self._next + 1
         read, write = os.pipe()
         self._running[child.number] = child
@@ -234,7 +234,7 @@ class Supervisor:
 
     def _follow(self, child: Child) -> None:
         """While a build child continues, import its factory's libraries into a new server."""
-        key = _key(child.job)
+        key = key_of(child.job)
         source = self._sources.get(key)
         imports = Path(child.job.folder, IMPORTS)
         if child.name != "build" or source is None or key in self._followed or not imports.exists():
@@ -259,13 +259,9 @@ class Supervisor:
             server.messages(_POLL)
         return server.ready
 
-    def why_not_shared(self, job: Job) -> str | None:
-        """Return why each child imports the target itself; None if it is shared or nothing was tried."""
-        return self.not_shared.get(_key(job))
-
     def _may_be_due_to_forking(self, child: Child) -> bool:
         """Return whether a build child may have failed due to shared imports; the next one does without."""
-        key, how = _key(child.job), None if child.end is None else child.end.how
+        key, how = key_of(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False
         self._followed.add(key)
@@ -351,7 +347,7 @@ class Supervisor:
             self._progress(f"{where}: {phase}")
 
 
-def _key(job: Job) -> Key:
+def key_of(job: Job) -> Key:
     return job.target, job.imports_for
 
 

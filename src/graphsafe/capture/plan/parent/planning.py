@@ -19,7 +19,7 @@ from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job, forget, write_told
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
-from graphsafe.report.model import CallSite, Limit, Plan, Segment, Verdict
+from graphsafe.report.model import CallSite, Limit, Plan, Segment
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled
 from graphsafe.report.text import count
@@ -45,12 +45,8 @@ class Planning:
     limits: list[Limit] = field(default_factory=list)
     marks: Marks = field(default_factory=Marks)
 
-    @property
-    def judged(self) -> Verdict:
-        return verdict(self.probes)
-
     def plan(self) -> Plan | None:
-        judged = self.judged
+        judged = verdict(self.probes)
         if judged == "ready":
             return self._without_code(whole(self.probes))
         if judged == "inconclusive" or self.request.warmup < 2:

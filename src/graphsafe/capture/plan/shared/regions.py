@@ -65,6 +65,7 @@ class Function:
         self.path = path
         self.name = name
         self.node = node
+        self.body = node.body
         self.owner = owner
         "The class around the function, or None."
         self.line = begin(node)
@@ -100,10 +101,6 @@ class Function:
     def first_argument(self) -> str | None:
         arguments = [*self.node.args.posonlyargs, *self.node.args.args]
         return arguments[0].arg if arguments else None
-
-    @property
-    def body(self) -> list[ast.stmt]:
-        return self.node.body
 
     def whole(self) -> Region:
         return self._region(Place(self.body, 0, len(self.body)))
