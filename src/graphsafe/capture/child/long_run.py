@@ -151,16 +151,8 @@ class _LongRun:
         memory = device.memory()
         times = [device.time_ms(self._recording.replay) for _ in range(_TIMED)]
         known = [time for time in times if time is not None]
-        self._points.append(
-            Point(
-                number,
-                device_bytes=memory.allocated,
-                pool_bytes=self._recording.pool_bytes(),
-                host_bytes=_host_bytes(),
-                ms=statistics.median(known) if known else None,
-                step_ms=step_ms if known else None,
-            )
-        )
+        ms, pool = statistics.median(known) if known else None, self._recording.pool_bytes()
+        self._points.append(Point(number, memory.allocated, pool, _host_bytes(), ms, step_ms if known else None))
         for path, tensor in self._state().items():
             if tensor.data_ptr() != self._places.get(path, tensor.data_ptr()):
                 self._moved.setdefault(path, number)

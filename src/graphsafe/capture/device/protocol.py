@@ -17,12 +17,22 @@ from typing import Any, Literal, Protocol
 import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
-from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent, StepEventKind
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.probes.twin import Difference
+
+STOPS: Mapping[str, StepEventKind] = {
+    "reads-host": "read",
+    "branches": "read",
+    "dynamic-shape": "extent",
+    "hidden-sync": "hidden-sync",
+    "waits": "wait",
+}
+"""Effects in the op table that stop a capture. The simulated device's tags show `random`, `allocates` and `copies`,
+except for calls that exist only in Python."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,20 +145,18 @@ class FindingTable:
             return
         at = location(frames[-1], span)
         key = (code, at.path, at.line)
+        level, data = lowered(level or rule.level, self._seen), data or {}
         if key in self.found:
             known = self.found[key]
-            severest = max(lowered(level or rule.level, self._seen), known.level, key=LEVELS.index)
-            self.found[key] = replace(
-                known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
-            )
+            severest = max(level, known.level, key=LEVELS.index)
+            self.found[key] = replace(known, count=known.count + count, level=severest, data={**known.data, **data})
             return
-        expr = expr or text_at(frames[-1], span)
-        words = Words(expr=expr, value=value)
-        about = rule.about(at, words, data or {})
+        words = Words(expr=expr or text_at(frames[-1], span), value=value)
+        about = rule.about(at, words, data)
         message, fix = _message_and_fix(rule, how, words)
         self.found[key] = replace(
             about,
-            level=lowered(level or rule.level, self._seen),
+            level=level,
             confidence="proven" if self._seen.source == "capture" else "likely",
             source=self._seen.source,
             device=self._seen.device,

@@ -156,10 +156,5 @@ def memory_of(held: StepMemory, capture: Capture) -> Memory:
 
 def measured(memory: Memory, told: Memory) -> Memory:
     """Return the probe `memory` with the answer of the measuring child."""
-    return replace(
-        memory,
-        status=told.status,
-        pool_bytes=told.pool_bytes,
-        peak_bytes=told.peak_bytes,
-        pool=memory.pool if told.pool is None else told.pool,
-    )
+    pool = memory.pool if told.pool is None else told.pool
+    return replace(memory, status=told.status, pool_bytes=told.pool_bytes, peak_bytes=told.peak_bytes, pool=pool)

@@ -273,14 +273,8 @@ class Run:
         held = told[StepMemory]
         if held.failed is not None and (capture.status == "pass" or held.step is None):
             self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
-        self._probes = replace(
-            self._probes,
-            step=step_of(told, step, reference),
-            capture=capture,
-            replay=replay,
-            twin=twin_of(told, end),
-            memory=memory_of(held, capture),
-        )
+        self._probes = replace(self._probes, step=step_of(told, step, reference), capture=capture, replay=replay)
+        self._probes = replace(self._probes, twin=twin_of(told, end), memory=memory_of(held, capture))
 
     def _after(self) -> None:
         capture, replay = self._probes.capture, self._probes.replay

@@ -98,16 +98,9 @@ class _Runs:
 
     def answer(self) -> Reference:
         """Return the answer for the parent."""
-        return Reference(
-            self.varied,
-            tuple(self.lazy),
-            tuple(self.lazy_caches),
-            tuple(dict.fromkeys(self.asked)),
-            tuple(self.checks),
-            self.refused,
-            tuple(sorted(self.host_counts)),
-            self.event_failed,
-        )
+        lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
+        asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
+        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, self.event_failed)
 
     def expected(self) -> Expected:
         """Return the results with which replays are compared."""

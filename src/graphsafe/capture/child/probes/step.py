@@ -42,14 +42,9 @@ class Seen:
     def tell(self, session: Session) -> None:
         """Tell the probe `step`, and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
-        step = Step(
-            "fail" if syncs or copies else "pass",
-            ran=True,
-            syncs=syncs,
-            copies=copies,
-            allocations=_count(self.warm, {"allocation"}),
-            unknown_operations=tuple(session.device.unknown_operations()),
-        )
+        allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
+        step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
+        step = replace(step, allocations=allocations, unknown_operations=unknown)
         session.channel.tell(step, Watched(_aggregated(self.warm, self.first, self.captured)))
 
 

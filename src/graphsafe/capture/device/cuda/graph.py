@@ -154,13 +154,8 @@ def failure_of(error: BaseException) -> CaptureFailure:
     """Describe the first error of the chain, which is hidden by the error that reaches the user."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
-    return CaptureFailure(
-        type=type(root).__name__,
-        message=first_line(root),
-        chain=tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain),
-        frames=frames,
-        span=span,
-    )
+    texts = tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain)
+    return CaptureFailure(first_line(root), texts, frames, span, type=type(root).__name__)
 
 
 def first_line(error: BaseException) -> str:

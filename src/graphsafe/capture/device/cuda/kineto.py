@@ -80,17 +80,10 @@ class _Span:
 
 
 def _span(event: Event, kind: OperationKind) -> _Span:
-    arguments = event.get("args") or {}
-    stream = arguments.get("stream")
-    return _Span(
-        kind,
-        str(event["name"]),
-        event.get("tid"),
-        float(event["ts"]),
-        float(event["ts"]) + float(event["dur"]),
-        arguments.get("correlation"),
-        stream if isinstance(stream, int) else None,
-    )
+    arguments, begin = event.get("args") or {}, float(event["ts"])
+    end, stream = begin + float(event["dur"]), arguments.get("stream")
+    stream = stream if isinstance(stream, int) else None
+    return _Span(kind, str(event["name"]), event.get("tid"), begin, end, arguments.get("correlation"), stream)
 
 
 def _timed(events: Iterable[Event]) -> list[Event]:
@@ -148,7 +141,7 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield indices of equal calls up to a difference; allocations, which caches save, may be missing."""
+    """Yield the indices of equal calls up to a difference. Caches may spare one list allocations."""
     at = other = 0
     while at < len(calls) and other < len(others):
         if calls[at].name == others[other].name:
@@ -242,18 +235,8 @@ def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[Ga
 def _operation(
     lane: Any, one: _Span, begin: float, place: str | None, behind: float | None, in_graph: bool = False
 ) -> Operation:
-    return Operation(
-        lane=lane,
-        kind=one.kind,
-        name=one.name,
-        place=place,
-        begin_us=_rounded(one.begin - begin),
-        us=_rounded(one.end - one.begin),
-        stream=one.stream,
-        behind_us=behind,
-        in_graph=in_graph,
-        count=1,
-    )
+    since, us = _rounded(one.begin - begin), _rounded(one.end - one.begin)
+    return Operation(lane, one.kind, one.name, place, since, us, one.stream, behind, in_graph, count=1)
 
 
 def _rounded(us: float) -> float:

@@ -64,13 +64,8 @@ class Segments:
 
     @staticmethod
     def now() -> Segments:
-        found = memory_segments()
-        return Segments(
-            tuple(
-                (int(one["address"]), int(one["address"]) + int(one["total_size"]), tuple(one["segment_pool_id"]))
-                for one in found
-            )
-        )
+        spans = ((int(one["address"]), int(one["total_size"]), one["segment_pool_id"]) for one in memory_segments())
+        return Segments(tuple((begin, begin + size, tuple(pool)) for begin, size, pool in spans))
 
     def pool(self, address: int) -> Pool | None:
         return next((pool for low, high, pool in self.spans if low <= address < high), None)

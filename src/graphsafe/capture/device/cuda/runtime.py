@@ -8,19 +8,8 @@ from collections import Counter
 
 import torch
 
-NODE_KINDS = {
-    0: "kernel",
-    1: "memcpy",
-    2: "memset",
-    3: "host",
-    4: "graph",
-    5: "empty",
-    6: "wait-event",
-    7: "event-record",
-    10: "mem-alloc",
-    11: "mem-free",
-    13: "conditional",
-}
+NODE_KINDS = dict(enumerate("kernel memcpy memset host graph empty wait-event event-record".split()))
+NODE_KINDS |= {10: "mem-alloc", 11: "mem-free", 13: "conditional"}
 "`cudaGraphNodeType` of driver_types.h."
 
 NOT_CAPTURING, CAPTURING, INVALIDATED = 0, 1, 2

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.modes import OperationMode
+from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook.book import load_rulebook
@@ -25,14 +26,7 @@ from graphsafe.rulebook.book import load_rulebook
 _SUBSCRIPTS = ("torch.Tensor.__getitem__", "torch.Tensor.__setitem__")
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
 _INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
-_KINDS: Mapping[str, StepEventKind] = {
-    "reads-host": "read",
-    "branches": "read",
-    "dynamic-shape": "extent",
-    "hidden-sync": "hidden-sync",
-    "waits": "wait",
-    "copies": "copy-to-device",
-}
+_KINDS: Mapping[str, StepEventKind] = {**STOPS, "copies": "copy-to-device"}
 Sink = Callable[[StepEvent], None]
 
 
@@ -59,7 +53,6 @@ class Running:
         self.sink = sink
         self.table: OpTable = load_rulebook().ops
         self.via: str | None = None
-        "The Python-level torch call that is running, as the op table spells it."
         self.op: str | None = None
         self.reported = False
         "Whether the running op has been reported already, so that a wait inside it is not reported again."
@@ -68,17 +61,21 @@ class Running:
         self.before_op: Callable[[str, Sequence[Any]], None] | None = None
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
+    def call(self) -> str | None:
+        """Return the running Python-level torch call as the op table spells it. `graphsafe.guard` overrides this."""
+        return self.via
+
     def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
         if self.inside is not None:
             return
         frames, span = user_frames()
-        self.sink(StepEvent(kind, op, frames, span, self.via, nbytes, data))
+        self.sink(StepEvent(kind, op, frames, span, self.call(), nbytes, data))
 
     def waited(self) -> None:
         """Report that the host waits for the device inside the running op or call."""
         if self.reported:
             return
-        via = self.via
+        via = self.call()
         entry = self.table.python(via or "") if self.op is None else self.table.aten(self.op)
         effects = [effect.kind for effect in entry.effects] if entry is not None else []
         kind: StepEventKind = next((_KINDS[effect] for effect in effects if effect in _KINDS), "hidden-sync")
@@ -126,7 +123,7 @@ class Running:
         if not (pinned and non_blocking):
             kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
             self.report(
-                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.via in _LITERALS
+                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.call() in _LITERALS
             )
 
     def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:

@@ -64,8 +64,7 @@ def _of_group(
     with world.unseen():
         for tensor in tensors_in((args, kwargs)):
             session.save(tensor)
-    frozen = tuple(_frozen(value) for value in (group, *args))
-    _add(world, stream, collective, frozen, {key: _frozen(value) for key, value in kwargs.items()}, ())
+    _add(world, stream, collective, _frozen((group, *args)), _frozen(kwargs), ())
     return SimWork(stream.record_event())
 
 
@@ -83,8 +82,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
         put_tag(tensor, index, world.ledgers[index], world.session)
     if stream is not None:
         outputs = tuple(tensor.detach() for tensor in tensors_in(result))
-        frozen = tuple(_frozen(value) for value in args)
-        _add(world, stream, _functional(func), frozen, {key: _frozen(value) for key, value in kwargs.items()}, outputs)
+        _add(world, stream, _functional(func), _frozen(tuple(args)), _frozen(dict(kwargs)), outputs)
     return result
 
 

@@ -31,7 +31,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.capture.shared.replaced import replaced, replays_watched
 from graphsafe.optable import OpTable
-from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
@@ -338,10 +338,6 @@ class SimDevice:
 
     def unknown_operations(self) -> tuple[str, ...]:
         return tuple(self.world.unknown)
-
-    def limits(self) -> tuple[Limit, ...]:
-        """Return the known differences from a GPU that affected this run."""
-        return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
 
 
 def _digest(tensor: torch.Tensor) -> str:

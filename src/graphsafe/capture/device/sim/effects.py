@@ -13,22 +13,13 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.events import StepEventKind
+from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
-
-STOPS: Mapping[str, StepEventKind] = {
-    "reads-host": "read",
-    "branches": "read",
-    "dynamic-shape": "extent",
-    "hidden-sync": "hidden-sync",
-    "waits": "wait",
-}
-"""Effects in the op table that stop a capture. The tags of the tensors show `random` and `allocates`, and also
-`copies`, except for calls that exist only in Python."""
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
@@ -187,12 +178,8 @@ def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, lit
 
 def _upload(value: torch.Tensor, **data: Any) -> Happening:
     pinned = is_pinned(value)
-    return Happening(
-        "copy-to-device",
-        NOT_PERMITTED if pinned else PAGEABLE,
-        nbytes_of(value),
-        {"pinned": pinned, "non_blocking": False, "dtype": _dtype(value), **data},
-    )
+    data = {"pinned": pinned, "non_blocking": False, "dtype": _dtype(value), **data}
+    return Happening("copy-to-device", NOT_PERMITTED if pinned else PAGEABLE, nbytes_of(value), data)
 
 
 def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:

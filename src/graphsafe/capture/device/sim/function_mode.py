@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
 
+from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim import placement
-from graphsafe.capture.device.sim.effects import STOPS, unseen_stop
+from graphsafe.capture.device.sim.effects import unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index

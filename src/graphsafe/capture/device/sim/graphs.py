@@ -325,13 +325,8 @@ def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException
         failure = failure_of(raised, guilty)
     elif session.first_error is not None:
         failure = failure_of(session.first_error.error(), guilty)
-    return Attempt(
-        device=f"sim:{session.origin.device_index}",
-        frames=session.frames,
-        span=session.span,
-        nodes=None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes),
-        first_error=failure,
-    )
+    nodes = None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes)
+    return Attempt(f"sim:{session.origin.device_index}", nodes, failure, session.frames, session.span)
 
 
 def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure:

@@ -328,13 +328,8 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
                 "which operations autocast runs in lower precision differs between CPU and CUDA"
             )
         dtype = args[0] if args else kwargs.get("dtype")
-        real(
-            self,
-            "cpu",
-            torch.float16 if dtype is None else dtype,
-            *args[1:],
-            **{k: v for k, v in kwargs.items() if k != "dtype"},
-        )
+        others = {name: value for name, value in kwargs.items() if name != "dtype"}
+        real(self, "cpu", torch.float16 if dtype is None else dtype, *args[1:], **others)
 
     return init
 

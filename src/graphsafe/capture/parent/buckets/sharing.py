@@ -20,7 +20,7 @@ from graphsafe.capture.shared.job import PoolMember
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
 from graphsafe.report.pool import NotCaptured, Padded, Pool, PoolBucket, padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
-from graphsafe.report.text import bucket_name, listed
+from graphsafe.report.text import bucket_name, count, listed
 from graphsafe.rulebook.book import Rulebook
 
 _MOST_TRIES = 3
@@ -172,15 +172,8 @@ class Sharing:
         padded = [(padding_of(one), one) for one in self._padded]
         for kind, level, text in _PADDINGS:
             for one in [one for found_kind, one in padded if found_kind == kind][:1]:
-                live = "1 live request" if one.live == 1 else f"{one.live} live requests"
-                add(
-                    entry,
-                    "GS708",
-                    level,
-                    f"{bucket_name(one.axes)} with {live}",
-                    _BREAKS if one.error else text,
-                    reported(one),
-                )
+                expr = f"{bucket_name(one.axes)} with {count(one.live, 'live request')}"
+                add(entry, "GS708", level, expr, _BREAKS if one.error else text, reported(one))
         return found
 
 
