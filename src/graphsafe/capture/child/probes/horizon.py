@@ -49,10 +49,7 @@ _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -> Horizon:
     """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
-    session.
-
-    Operations that run while `left_out()` is true are not compared.
-    """
+    session. Operations that run while `left_out()` is true are not compared."""
     try:
         with system_files_seen() as read:
             found = _Ahead(session, left_out).run()
