@@ -35,9 +35,11 @@ class ConfigError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class FunctionPattern:
-    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns. `where`
-    is a dotted module (`engine.runner`), a file (`engine/runner.py`) or a folder (`engine/`), relative to the project
-    root; without `:function` it names every function there. `*` also matches dots and slashes."""
+    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns.
+
+    `where` is a dotted module (`engine.runner`), a file (`engine/runner.py`) or a folder (`engine/`), relative to the
+    project root; without `:function` it names every function there. `*` also matches dots and slashes.
+    """
 
     where: str
     function: str = "*"

@@ -1,6 +1,8 @@
-"""Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file. Comments are
-inserted into the text itself, so every other byte stays as it is. A file is written only if its tokens, except for
-comments, are the same before and after."""
+"""Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file.
+
+Comments are inserted into the text itself, so every other byte stays as it is. A file is written only if its tokens,
+except for comments, are the same before and after.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Patterns of .gitignore files. Each pattern is checked by itself, so that an invalid pattern does not disable the
-others. All patterns of a file form one automaton. The automaton's state is a number with one bit for each position in
-each pattern. A character of a path moves all bits at once, so the time to match a path depends only on its length."""
+others.
+
+All patterns of a file form one automaton. The automaton's state is a number with one bit for each position in each
+pattern. A character of a path moves all bits at once, so the time to match a path depends only on its length.
+"""
 
 from __future__ import annotations
 

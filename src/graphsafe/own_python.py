@@ -1,6 +1,8 @@
-"""Starts Python processes of graphsafe's own, which import nothing from the folder where they are started. Python puts
-that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option `-I` would
-also ignore PYTHONPATH, by which graphsafe itself may be found, and `-P` needs Python 3.11."""
+"""Starts Python processes of graphsafe's own, which import nothing from the folder where they are started.
+
+Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option
+`-I` would also ignore PYTHONPATH, by which graphsafe itself may be found, and `-P` needs Python 3.11.
+"""
 
 from __future__ import annotations
 

@@ -17,8 +17,10 @@ SAFE, UNSAFE = "safe", "unsafe"
 
 def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Report:
     """Return the report with `edits`, and a description of them in `data`: `edits` (`safe`, `unsafe`), `edits_title`,
-    and `edits_risk`, which says when unsafe edits change a result. `source` gives the lines that the report is about. A
-    file that the running Python cannot parse gets no edits."""
+    and `edits_risk`, which says when unsafe edits change a result.
+
+    `source` gives the lines that the report is about. A file that the running Python cannot parse gets no edits.
+    """
     codes: dict[str, Code | None] = {}
     findings = []
     for finding in report.findings:

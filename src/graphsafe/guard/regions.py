@@ -1,6 +1,8 @@
-"""The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it. In code
-that Dynamo traces, both are no-ops. Nothing is raised before the block ends, so all its lines are reported together,
-and other threads never notice."""
+"""The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it.
+
+In code that Dynamo traces, both are no-ops. Nothing is raised before the block ends, so all its lines are reported
+together, and other threads never notice.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout. One
-worker thread scans, since a scan may take seconds. A document is scanned as the editor holds it; the answer is dropped
-if the document has changed since."""
+"""`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout.
+
+One worker thread scans, since a scan may take seconds. A document is scanned as the editor holds it; the answer is
+dropped if the document has changed since.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Entries of the op table, and what they say about a call. Conditions are data and are evaluated here as pure functions
-of a call's form, with three values: if a call leaves an argument open (`*args`, a value of unknown kind) the answer is
-"perhaps", never a guess."""
+"""Entries of the op table, and what they say about a call.
+
+Conditions are data and are evaluated here as pure functions of a call's form, with three values: if a call leaves an
+argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
+"""
 
 from __future__ import annotations
 

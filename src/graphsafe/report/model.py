@@ -1,6 +1,8 @@
-"""The report as data: the answers of `scan` and `capture`, without how they were found. Every key of the JSON form is a
-field here, in the order in which it is written. Unknown is `None`; no key is absent. Lines and columns count from 1 in
-Unicode code points; an end is exclusive."""
+"""The report as data: the answers of `scan` and `capture`, without how they were found.
+
+Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is absent.
+Lines and columns count from 1 in Unicode code points; an end is exclusive.
+"""
 
 from __future__ import annotations
 

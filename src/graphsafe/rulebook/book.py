@@ -1,6 +1,8 @@
-"""The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs. YAML is slow to read, so rules
-are compiled to JSON: for the wheel, when it is built; in a checkout, and for a project's packs, on first use. The
-result is kept in the user's cache under a hash of the files."""
+"""The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
+
+YAML is slow to read, so rules are compiled to JSON: for the wheel, when it is built; in a checkout, and for a project's
+packs, on first use. The result is kept in the user's cache under a hash of the files.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Counts the replays of each graph, with the times of the first and the last, and keeps their order, in a memory-mapped
-file. The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The
-order is kept as runs, each of successive replays of one graph; replays after the last run that fits have no order."""
+file.
+
+The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The order is
+kept as runs, each of successive replays of one graph; replays after the last run that fits have no order.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The entry points for engines: functions that vLLM and SGLang call in each of their processes before work begins. They
-start the watch even in processes with another PYTHONPATH. Both engines call an entry point without arguments and log
-its exceptions. Without `graphsafe run` around the engine nothing happens."""
+"""The entry points for engines: functions that vLLM and SGLang call in each of their processes before work begins.
+
+They start the watch even in processes with another PYTHONPATH. Both engines call an entry point without arguments and
+log its exceptions. Without `graphsafe run` around the engine nothing happens.
+"""
 
 from __future__ import annotations
 

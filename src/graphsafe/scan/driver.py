@@ -17,7 +17,7 @@ from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Record, reason_weight
-from graphsafe.scan.domain.summary import CallEdge, Field, Summary
+from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import (
     NONE,
     Function,
@@ -33,6 +33,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import made_twice, replay_site
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.interpreter.interpreter import Interpreter
+from graphsafe.scan.learnt import NO_REASON, Learnt, Reason, whys_together
 from graphsafe.scan.linting.gather import (
     constructions,
     gather,
@@ -64,11 +65,6 @@ from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import MAX_BASES, Project
 from graphsafe.scan.symbols.project_files import Files
-
-Reason = tuple[int, int, str]
-"The reason why a function is a root: rank, whether callers gave the reason, and words. The smallest reason is shown."
-NO_REASON: Reason = (0, 0, "")
-
 
 StepKind = Literal[
     "root", "closure", "public", "perhaps", "factory", "loops", "script", "site", "target", "between", "file"
@@ -102,39 +98,6 @@ class Step:
         receiver = self.receiver
         is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
         return is_plain and self.given is None and self.kind != "target"
-
-
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """Facts from the first round that the second one needs."""
-
-    whys: Mapping[str, Reason]
-    "Root function -> the reason why it is a root."
-    passed: Mapping[str, Mapping[str, Sequence[Tensor]]]
-    "Method -> parameter -> tensors that are passed by calls that know only the method's name."
-    constructions: Mapping[Field, Sequence[Value]]
-    "Field of a class of plain fields -> the values that calls of the class put into it."
-
-
-def learnt_together(parts: Sequence[Learnt]) -> Learnt:
-    passed: dict[str, dict[str, list[Tensor]]] = {}
-    built: dict[Field, dict[str, Value]] = {}
-    for part in parts:
-        for method, parameters in part.passed.items():
-            for name, tensors in parameters.items():
-                passed.setdefault(method, {}).setdefault(name, []).extend(tensors)
-        for key, values in part.constructions.items():
-            built.setdefault(key, {}).update((repr(value), value) for value in values)
-    constructions = {key: [values[text] for text in sorted(values)] for key, values in built.items()}
-    return Learnt(whys_together([part.whys for part in parts]), passed, constructions)
-
-
-def whys_together(parts: Iterable[Mapping[str, Reason]]) -> dict[str, Reason]:
-    found: dict[str, Reason] = {}
-    for whys in parts:
-        for ref, reason in whys.items():
-            found[ref] = min(found.get(ref, reason), reason)
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Reads a project in several processes. The report is the same as with one process.
 
 Each process has its own engine. It gets files and steps one by one, and sends back the steps that these lead to, so
-that each step is taken once. What a step calls is read by each process that needs it. A process gets neighbouring
+that each step is taken once. Each process reads the callees that its steps need. A process gets neighbouring
 files and the steps that it found itself, since these share most of their callees, and others only when it has none.
 """
 
@@ -18,7 +18,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from graphsafe.scan.deep_stack import run_deep
-from graphsafe.scan.driver import Driver, Step, learnt_together
+from graphsafe.scan.driver import Driver, Step
+from graphsafe.scan.learnt import learnt_together
 
 
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:

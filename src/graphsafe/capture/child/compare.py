@@ -62,9 +62,11 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
 
 @dataclass(slots=True)
 class Spread:
-    """How far runs differ by chance or rounding alone, pooled over all results, steps and runs. It is pooled because
-    chance does not show every time: float atomics leave three runs of one output equal in a third of the cases. Results
-    of different sizes and dtypes are pooled in units in the last place of their largest value."""
+    """How far runs differ by chance or rounding alone, pooled over all results, steps and runs.
+
+    It is pooled because chance does not show every time: float atomics leave three runs of one output equal in a third
+    of the cases. Results of different sizes and dtypes are pooled in units in the last place of their largest value.
+    """
 
     units: float = 0.0
     unbounded: set[str] = field(default_factory=set)

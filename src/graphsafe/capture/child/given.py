@@ -15,9 +15,11 @@ from graphsafe.capture.child.targets import takes_device
 
 
 def build_given(file: str, device: torch.device, axes: Mapping[str, Any]) -> Any:
-    """Return a factory's result: the written step and its arguments, or the result of the written factory. Tensors from
-    the writing process's single GPU are put on `device`. If all tensors were on the host, because there was no GPU, all
-    of them are put on `device`, because code on the host alone cannot be captured."""
+    """Return a factory's result: the written step and its arguments, or the result of the written factory.
+
+    Tensors from the writing process's single GPU are put on `device`. If all tensors were on the host, because there
+    was no GPU, all of them are put on `device`, because code on the host alone cannot be captured.
+    """
     folder = Path(file).parent
     storages = _storages(folder, device)
 

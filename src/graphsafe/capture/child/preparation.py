@@ -128,9 +128,11 @@ def tell_imports(folder: Path, before: Set[str]) -> None:
 
 
 def follow(folder: Path) -> None:
-    """Import the libraries that the build child imported while it built. Raises NotShareable. It is also raised if the
-    imports load other modules here, or leave the process in another state. Then they depend on the factory's work
-    before them."""
+    """Import the libraries that the build child imported while it built. Raises NotShareable.
+
+    It is also raised if the imports load other modules here, or leave the process in another state. Then they depend on
+    the factory's work before them.
+    """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
     origins: dict[str, str | None] = reported["modules"]
@@ -286,8 +288,11 @@ def _surroundings() -> dict[str, Any]:
 
 def first_imports(module: Any, name: str) -> list[CodeType]:
     """Return the import statements at the beginning of a factory, compiled. The search continues in a function of the
-    same file that the factory calls first, with plain arguments. `name` is that of the factory in its imported module.
-    The list is empty if the functions do not come from this source."""
+    same file that the factory calls first, with plain arguments.
+
+    `name` is that of the factory in its imported module. The list is empty if the functions do not come from this
+    source.
+    """
     try:
         with open(module.__file__, "rb") as file:
             statements = ast.parse(file.read()).body

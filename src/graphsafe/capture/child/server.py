@@ -34,9 +34,11 @@ _MESSAGE_BYTES = 1 << 20
 
 
 def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None = None) -> NoReturn:
-    """Serve the parent at the other end of this socket, and clean up when the parent is gone. `prepare` makes imports,
-    and returns the reason if they must not be shared. `folder` holds the parent's temporary files. If the parent was
-    killed, the server removes the folder."""
+    """Serve the parent at the other end of this socket, and clean up when the parent is gone.
+
+    `prepare` makes imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
+    files. If the parent was killed, the server removes the folder.
+    """
     killed = False
     try:
         adopt_orphans()

@@ -131,9 +131,11 @@ class Session:
 
 @contextmanager
 def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> Iterator[Session]:
-    """Enter the device and build the target. Raises TargetError. Captures that the constructor itself makes are added
-    to `watched`. Without `watched`, a generator that the constructor left capturing is repaired, so that the child can
-    find further faults."""
+    """Enter the device and build the target. Raises TargetError.
+
+    Captures that the constructor itself makes are added to `watched`. Without `watched`, a generator that the
+    constructor left capturing is repaired, so that the child can find further faults.
+    """
     channel.phase("open the device")
     inherited = frozenset(sys.modules)
     with ExitStack() as stack:

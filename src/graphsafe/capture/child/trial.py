@@ -39,9 +39,11 @@ class Broken(Exception):
 
 @dataclass
 class Tried:
-    """The result of the trial. `limits` go into the report. `unvaried` are inputs that keep their values although
-    outputs may depend on them. `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a
-    graph freezes the decision."""
+    """The result of the trial.
+
+    `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
+    `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a graph freezes the decision.
+    """
 
     limits: list[Limit] = field(default_factory=list)
     unvaried: list[str] = field(default_factory=list)

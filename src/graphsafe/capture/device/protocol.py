@@ -173,8 +173,11 @@ class Device(Protocol):
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
-        recording that succeeded. With `traced`, every operation is watched, so that nodes know their lines. `pool` is a
-        pool from `shared_pool`; without one the graph gets its own."""
+        recording that succeeded.
+
+        With `traced`, every operation is watched, so that nodes know their lines. `pool` is a pool from `shared_pool`;
+        without one the graph gets its own.
+        """
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
         """Return the races in a recording of `step`. To find them, the step may be captured again under a watch. Raises

@@ -78,9 +78,11 @@ def finding_at(
     source: Source,
     why: str | None = None,
 ) -> Finding | Limit:
-    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's. `how` selects the
-    rule's message and `words` fill its placeholders; `because` describes the observation; `why` replaces the rule's own
-    reason."""
+    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
+
+    `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
+    replaces the rule's own reason.
+    """
     words = {"expr": "the step", "value": "a value", **words}
     message, fix = _message_and_fix(rule, how, words)
     if frame is None:

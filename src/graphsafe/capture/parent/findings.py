@@ -152,9 +152,11 @@ class _Writer:
                 self._lazy(path, births.get(path, ()))
 
     def _level_of(self, how: str) -> Level:
-        """Return the level of a change of state to which no pair of captures attributes a difference. A number without
-        effect on the graph is at most a note. Moved memory is a warning, because the graph still uses the memory of the
-        capture."""
+        """Return the level of a change of state to which no pair of captures attributes a difference.
+
+        A number without effect on the graph is at most a note. Moved memory is a warning, because the graph still uses
+        the memory of the capture.
+        """
         if how == "cached":
             return "warning"
         if self._twin.status in ("pass", "fail") or self._seen.verdict == "ready":

@@ -1,6 +1,8 @@
-"""Filters over the findings of a page: a box for each property, and style rules that hide what was not chosen. No
-script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which option
-of a box is chosen (`:has(option.c3:checked)`)."""
+"""Filters over the findings of a page: a box for each property, and style rules that hide what was not chosen.
+
+No script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which
+option of a box is chosen (`:has(option.c3:checked)`).
+"""
 
 from __future__ import annotations
 

@@ -17,9 +17,11 @@ NO_REFERENCE = "no reference"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output or piece of state, compared at several steps; the worst result. `floor` is the difference of eager
-    runs by chance; `rounding` is the change of the result if inputs change by one unit in the last place, if
-    measured."""
+    """One output or piece of state, compared at several steps; the worst result.
+
+    `floor` is the difference of eager runs by chance; `rounding` is the change of the result if inputs change by one
+    unit in the last place, if measured.
+    """
 
     name: str
     result: Outcome | None = "equal"

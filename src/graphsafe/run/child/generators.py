@@ -1,6 +1,9 @@
 """Watches the random generators of graphs: one that the program replaces, one that it registers while another device is
-current, and a seed that it sets before each replay. A graph draws from the generators that were registered before its
-capture, and from the device's default one. A replay reads a generator's seed and offset and moves the offset on."""
+current, and a seed that it sets before each replay.
+
+A graph draws from the generators that were registered before its capture, and from the device's default one. A replay
+reads a generator's seed and offset and moves the offset on.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Finds gradients that a graph writes and no optimizer reads: the program has let go of them between replays.
+
 `optimizer.zero_grad()` sets each `weight.grad` to None. If the graph holds the backward pass but neither `zero_grad`
-nor the optimizer's step, its replays write the gradients of the capture. The eager step finds none and does nothing."""
+nor the optimizer's step, its replays write the gradients of the capture. The eager step finds none and does nothing.
+"""
 
 from __future__ import annotations
 

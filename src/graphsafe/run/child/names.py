@@ -1,6 +1,8 @@
-"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`. A
-name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
-there."""
+"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
+
+A name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
+there.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the
-same size by a call that formerly replayed the graph. On the simulated device a step is identified by the first
-operation of its capture, on a GPU by the captured function (`calls.py`), in both cases with its argument shapes."""
+same size by a call that formerly replayed the graph.
+
+On the simulated device a step is identified by the first operation of its capture, on a GPU by the captured function
+(`calls.py`), in both cases with its argument shapes.
+"""
 
 from __future__ import annotations
 

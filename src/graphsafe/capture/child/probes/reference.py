@@ -118,8 +118,10 @@ class _Runs:
 
     def _host_counts(self, control: Series) -> frozenset[str]:
         """Return the state that is a count on the host: tensors that the device cannot write, that steps change, and
-        whose values are the same for other inputs. Replays leave them as they are, like counts in Python. The outputs
-        and the horizon show whether one matters."""
+        whose values are the same for other inputs.
+
+        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether one matters.
+        """
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(
             path

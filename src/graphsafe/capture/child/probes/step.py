@@ -92,9 +92,11 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
 
 
 def held_by_step(session: Session) -> StepMemory:
-    """Return the device memory that a step takes, by line. If the device cannot inspect a graph's pool, the memory of a
-    step along the path of captures stands for the pool's. It stands for the plain step's as well, unless the step asks
-    whether it is captured."""
+    """Return the device memory that a step takes, by line.
+
+    If the device cannot inspect a graph's pool, the memory of a step along the path of captures stands for the pool's.
+    It stands for the plain step's as well, unless the step asks whether it is captured.
+    """
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
         return _held_by_plain_step(session)

@@ -82,9 +82,11 @@ class Ranks:
 
 @contextmanager
 def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
-    """Yield the process group of all ranks that run this child, initialised and warmed up. Raises RuntimeError. The
-    group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The process
-    ends at once when all ranks are done with their steps."""
+    """Yield the process group of all ranks that run this child, initialised and warmed up. Raises RuntimeError.
+
+    The group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The
+    process ends at once when all ranks are done with their steps.
+    """
     if job.ranks == 1:
         yield Ranks()
         return

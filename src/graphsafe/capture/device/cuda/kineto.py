@@ -37,9 +37,11 @@ _LEAST_GAP_US = 1.0
 
 
 def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
-    """Return the timeline of the step that was profiled as `plain`. `named` is another profile of the same step, with
-    marks around the lines that `places` lists. The times of `named` are useless, but it gives the lines of those calls
-    that both profiles have."""
+    """Return the timeline of the step that was profiled as `plain`.
+
+    `named` is another profile of the same step, with marks around the lines that `places` lists. The times of `named`
+    are useless, but it gives the lines of those calls that both profiles have.
+    """
     step = _step(plain)
     if step is None:
         return Timeline("skipped", reason="the profiler recorded no step")

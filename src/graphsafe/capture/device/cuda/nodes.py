@@ -79,8 +79,11 @@ def differences(
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
     """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where
-    known. An address in the first graph's pool may become any address in the second graph's pool, since each capture
-    allocates its own results. An address outside of the pools has to stay the same."""
+    known.
+
+    An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
+    its own results. An address outside of the pools has to stay the same.
+    """
     found: list[Difference] = []
     if len(first) != len(second):
         op = _first_other(first, second)

@@ -27,8 +27,10 @@ Change = tuple[Any, str, str]
 
 def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
     """Return at most 64 differences in graph order, each with the source line of its node in `second` (else in
-    `first`). The comparison ends at the first node whose operations differ: later nodes are shifted against each
-    other."""
+    `first`).
+
+    The comparison ends at the first node whose operations differ: later nodes are shifted against each other.
+    """
     pairing = _Pairing(first, second)
     found: list[Difference] = []
     one, other = first.nodes, second.nodes

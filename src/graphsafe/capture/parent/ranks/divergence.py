@@ -30,8 +30,11 @@ def read_issued(folder: Path, child: str) -> list[Call]:
 
 def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
     """Return, for each rank, the first collective that does not match those of the others, or None for a rank that
-    issues no more. Returns None if all ranks issue the same collectives. Their lines may differ: the root of a
-    broadcast may call it on another line than the other ranks."""
+    issues no more.
+
+    Returns None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
+    another line than the other ranks.
+    """
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
         if len({None if call is None else (call.op, call.size) for call in here.values()}) > 1:

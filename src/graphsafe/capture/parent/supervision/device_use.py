@@ -64,9 +64,11 @@ class DeviceUse:
             return True
 
     def have_alone(self, stay: Stay) -> bool:
-        """Return whether a child that has entered may measure now. Ask again until it may. It may when all others on
-        the device also wait to be alone. So children of several targets prepare concurrently and measure one after
-        another. A child that has waited too long measures although others continue (`shared`)."""
+        """Return whether a child that has entered may measure now. Ask again until it may.
+
+        It may when all others on the device also wait to be alone. So children of several targets prepare concurrently
+        and measure one after another. A child that has waited too long measures although others continue (`shared`).
+        """
         with self._lock:
             stay.idle_since = stay.idle_since or time.monotonic()
             others = self._others(stay)

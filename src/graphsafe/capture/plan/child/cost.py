@@ -98,9 +98,12 @@ def in_region(frame: CallSite, region: Region) -> bool:
 
 
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Return wider breaks that cost less, or the same with fewer pieces. Candidates that make the fewest operations
-    eager are tried first. Among equals, a wider break of the same function comes before the call of the function, and
-    then the break with the fewest lines, so that every run makes the same choice."""
+    """Return wider breaks that cost less, or the same with fewer pieces.
+
+    Candidates that make the fewest operations eager are tried first. Among equals, a wider break of the same function
+    comes before the call of the function, and then the break with the fewest lines, so that every run makes the same
+    choice.
+    """
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)
     best, found = cost_of(log, (), groups), wider(log, regions)

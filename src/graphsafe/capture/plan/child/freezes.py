@@ -224,9 +224,11 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return a need for each operation that a backward pass in a break goes back through. The backward frees that
-    graph, and only an eager forward makes a new graph in each step. Its results pass from break to break, since a copy
-    has no graph."""
+    """Return a need for each operation that a backward pass in a break goes back through.
+
+    The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
+    to break, since a copy has no graph.
+    """
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
     seen = set(left)

@@ -1,6 +1,8 @@
 """Finds the expression that broke a capture on a GPU, from the error that it raised there, and that waits for a stream.
+
 CUDA refuses an illegal operation at once, so the user's innermost line in the first error is the guilty line. An error
-that only repeats an earlier, swallowed error names no line."""
+that only repeats an earlier, swallowed error names no line.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Watches the graphs of a real GPU. Nodes are read from the driver just before a capture ends, since torch destroys the
-captured graph after instantiating it. Addresses among the arguments of kernels and copies are then matched with the
-tensors that the program knows."""
+"""Watches the graphs of a real GPU.
+
+Nodes are read from the driver just before a capture ends, since torch destroys the captured graph after instantiating
+it. Addresses among the arguments of kernels and copies are then matched with the tensors that the program knows.
+"""
 
 from __future__ import annotations
 

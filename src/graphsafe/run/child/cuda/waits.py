@@ -1,6 +1,9 @@
 """Times lines that make the host wait for a GPU, and reports what orders the GPU's streams: waits, events, queries, and
-changes of the current stream. Just before PyTorch waits for a stream, graphsafe synchronises the stream and times this.
-PyTorch's own wait then returns at once, so no wait is added."""
+changes of the current stream.
+
+Just before PyTorch waits for a stream, graphsafe synchronises the stream and times this. PyTorch's own wait then
+returns at once, so no wait is added.
+"""
 
 from __future__ import annotations
 

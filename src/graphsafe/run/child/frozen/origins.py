@@ -1,6 +1,9 @@
 """Evaluates expressions of the program without running its code, and those of captured code so that they can be
-evaluated again before a replay. An origin is a value, and a way to look it up again: from a weakly held object, a
-global of a module, or a variable of a closure, through attributes, elements and arithmetic."""
+evaluated again before a replay.
+
+An origin is a value, and a way to look it up again: from a weakly held object, a global of a module, or a variable of a
+closure, through attributes, elements and arithmetic.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
-"""Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`. Both calls give the same
-memory, which the second replay writes over before the expression uses the first result. The first result counts if
-something holds the graph's outputs once more at the second replay than at the first: a copy is none."""
+"""Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`.
+
+Both calls give the same memory, which the second replay writes over before the expression uses the first result. The
+first result counts if something holds the graph's outputs once more at the second replay than at the first: a copy is
+none.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Watches a graph's outputs: whether the program keeps earlier results, which every replay overwrites, and by which
-statement: `self.chunks.append(logits)`. A statement of a function that led to a replay counts if its container holds
-the results at the moment of the replay."""
+statement: `self.chunks.append(logits)`.
+
+A statement of a function that led to a replay counts if its container holds the results at the moment of the replay.
+"""
 
 from __future__ import annotations
 
