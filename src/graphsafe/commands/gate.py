@@ -68,6 +68,7 @@ class Gate:
         A target that is only slower is proven `again`. Targets without an entry for the devices here are left out.
         Raises RequestError.
         """
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
 
@@ -76,10 +77,10 @@ class Gate:
         named = list(zip(names, reports, strict=True))
         gone = sorted(name for name in before if OF_TESTS not in name and name not in dict(named))
         if self.is_updated:
-            now = {name: proven_by(report) for name, report in named if not _is_unfit(report)}
+            now = {name: proven_by(report) for name, report in named if not gave_no_answer(report)}
             file.write(self.path, file.joined(before, now, gone if self.is_whole else ()))
             for name, report in named:
-                if _is_unfit(report):
+                if gave_no_answer(report):
                     complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
             say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
             return {}
@@ -93,6 +94,7 @@ class Gate:
         gone: Sequence[str],
         further: Mapping[str, Callable[[], Report]],
     ) -> dict[str, bool]:
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock.proven import proven_by
         from graphsafe.lock.regressions import compared, introduced_since
 
@@ -105,7 +107,7 @@ class Gate:
                 if not found.is_only_slower:
                     break
                 one = further[name]()
-                if not _is_unfit(one):
+                if not gave_no_answer(one):
                     found = compared(name, before[name], proven_by(one), one, introduced)
             for line in (
                 *found.worse,
@@ -137,10 +139,3 @@ def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool
         check_place(path)
     read(path)
     return Gate(path, update_lock, is_whole=part.of == 1)
-
-
-def _is_unfit(report: Report) -> bool:
-    """Return whether the run gave no answer about the target's code, so that it must not be written into the lock."""
-    from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED
-
-    return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)

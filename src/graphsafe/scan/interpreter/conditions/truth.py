@@ -30,7 +30,7 @@ from graphsafe.scan.models import platforms, protocols
 def boolean(frame: Frame, node: ast.BoolOp) -> Value:
     """Return the value of `a and b`; all operands but the last are asked for their truth."""
     how = "and" if isinstance(node.op, ast.And) else "or"
-    before = frame.env
+    before, around = frame.env, frame.conditions
     frame.env = dict(before)
     results: list[Value] = []
     switch: Number | None = None
@@ -54,7 +54,10 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             switch = known
         if not is_fixed and not (type(value) is NoneValue and how == "or"):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
+        # `capturing() or x.item()`: captures never evaluate the operands after a true one.
+        guards.judge(frame, part, known).enter(frame, how == "and")
         guards.narrow(frame, frame.env, part, how == "and")
+    frame.leave(around)
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
     # An unset switch or the platform decides, so the result is a switch too.
