@@ -124,7 +124,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option("--show-settings", is_flag=True, help="Instead of a report: the settings, and where each comes from.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep results of earlier scans.")
 @click.option(
-    "--cache-dir", type=PATH, metavar="DIR", help="Keep results in DIR (default: .graphsafe_cache in the project)."
+    "--cache-dir", type=PATH, metavar="DIR", help="Keep results in DIR (default: .graphsafe_cache in a project)."
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
 @click.option(

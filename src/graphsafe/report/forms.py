@@ -71,7 +71,7 @@ def _ledger(ledger: Ledger, form: str, colour: bool, width: int, source: Lines, 
         from graphsafe.report.ledger.terminal import processes_text
 
         processes = without_commands(processes_text(ledger, colour=colour, width=width))
-        return f"{_whole(processes)}\n{text}"
+        return f"{_whole(processes)}\n{text}" if processes else text
     if form == "html":
         from graphsafe.report.ledger.html_form import with_processes
 

@@ -56,7 +56,8 @@ def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watch
     `device="sim"` plays the simulated device in the block, for machines without a GPU; of `"cuda:1"`, or a list of such
     devices, only what happens on these is recorded. `waits` also notes lines that wait for the device between replays,
     which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of the
-    configuration over the working directory. Raises RequestError for another device, one that is not here, and for a wrong configuration.
+    configuration over the working directory. Raises RequestError for another device, for one that is not here, and for
+    a wrong configuration.
 
         with graphsafe.watch() as watch:
             serve()

@@ -48,7 +48,7 @@ _ALWAYS = (
     ),
     Limit(
         "unseen",
-        "what a process learned in its last second, where SIGKILL, os._exit or a crash ended it",
+        "what a process learned in its last second, where a signal, os._exit or a crash ended it",
         "its part of the ledger is written once a second; replays are counted to the last one",
     ),
 )

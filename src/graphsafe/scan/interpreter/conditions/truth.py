@@ -37,6 +37,7 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
     for i, part in enumerate(node.values):
         if i == len(node.values) - 1:
             results.append(frame.evaluate(part))
+            switch = _switch(_known(results[-1]), how) or switch
             break
         if how == "or" and _is_container(node.values[i + 1]):
             # `caches or {}`: the operand is a container or None, even if its use elsewhere suggests a tensor.
@@ -45,13 +46,11 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             continue
         known = truth(frame, part, how, node)
         value = frame.evaluate_quietly(part)
-        decides = known is not None and bool(known.const) is (how == "or")
         is_fixed = known is not None and known.overridable_by is None
-        if is_fixed and decides:
+        if is_fixed and known is not None and bool(known.const) is (how == "or"):
             results.append(value)
             break
-        if known is not None and decides and known.overridable_by in ("environment", "platform"):
-            switch = known
+        switch = _switch(known, how) or switch
         if not is_fixed and not (type(value) is NoneValue and how == "or"):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
         # `capturing() or x.item()`: captures never evaluate the operands after a true one.
@@ -62,6 +61,12 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
     result = join_all(results) if results else UNKNOWN
     # An unset switch or the platform decides, so the result is a switch too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
+
+
+def _switch(known: Number | None, how: str) -> Number | None:
+    """Return an operand that decides `a and b` by itself as long as nobody sets a switch, or on CUDA; else None."""
+    is_switch = known is not None and known.overridable_by in ("environment", "platform")
+    return known if is_switch and known is not None and bool(known.const) is (how == "or") else None
 
 
 def _is_container(node: ast.expr) -> bool:
