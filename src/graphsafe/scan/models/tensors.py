@@ -33,9 +33,8 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
-from graphsafe.scan.interpreter.calls.parameter_usage import fits_tensors
 from graphsafe.scan.models import named_calls, numpy_reads, operations
-from graphsafe.scan.models.op_arguments import device_named, may_be_true
+from graphsafe.scan.models.op_arguments import device_named, fits_tensors, may_be_true
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
 "Methods that containers and strings have too."

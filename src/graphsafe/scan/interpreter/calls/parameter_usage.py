@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from graphsafe.optable import OpTable, TensorHint
+from graphsafe.scan.models.op_arguments import fits_tensors
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
@@ -95,14 +96,6 @@ def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
         else:
             uses.places.add(how)
     return found
-
-
-def fits_tensors(call: ast.Call) -> bool:
-    """Return whether a tensor's method of this name takes such arguments: `item` takes none, `sort` no key."""
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    if name in ("item", "tolist"):
-        return not (call.args or call.keywords)
-    return name != "sort" or not any(keyword.arg in ("key", "reverse") for keyword in call.keywords)
 
 
 def _is_private(name: str) -> bool:
