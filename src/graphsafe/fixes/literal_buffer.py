@@ -19,8 +19,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
     Not safe: the buffer follows the module to its device and floating dtype, and all steps share it.
     """
     for node in code.at(finding.location):
-        # A comment has no place in a buffer.
-        found = _constants(code, node) if isinstance(node, ast.expr) and "#" not in code.text(node) else None
+        found = _constants(code, node) if "#" not in code.text(node) else None  # a comment has no place there
         owner = code.owner(node)
         start = _after_super(owner) if owner is not None else None
         method = code.function(node)
