@@ -9,8 +9,7 @@ from typing import Any
 
 
 class _CallablePackage(ModuleType):
-    """A package that can be called: Python binds every imported package to its name, so it would hide the function of
-    that name."""
+    """A package that can be called: Python binds it to its name, so it would hide the function of that name."""
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         return _function(self)(*args, **keywords)

@@ -41,10 +41,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def run() -> int:
-    """Run `main` as the whole work of this process.
-
-    No garbage is collected: a large scan leaves reference cycles, and collecting them would take 3 % of its time.
-    """
+    """Run `main` as the whole work of this process. No garbage is collected: a large scan leaves reference cycles, and
+    collecting them would take 3 % of its time."""
     gc.disable()
     code = main()
     # Python's last collection at exit skips frozen objects.
@@ -119,10 +117,8 @@ def commands() -> None:
     """
 
 
-commands.add_command(scan)
-commands.add_command(capture)
-commands.add_command(run_command)
-commands.add_command(diff)
+for command in (scan, capture, run_command, diff):
+    commands.add_command(command)
 
 
 @commands.command(short_help="Explain rules, CUDA error codes and the texts of errors.")

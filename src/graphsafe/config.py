@@ -13,18 +13,15 @@ from typing import Any
 
 from graphsafe.document import Convert, Document, list_of, table_of, word_of
 from graphsafe.errors import RequestError
-from graphsafe.files import MAX_HANDWRITTEN, read_regular
+from graphsafe.files import MAX_HANDWRITTEN, read_regular, saved
 from graphsafe.report.model import LEVELS, REGIONS, Level, Region
 
 AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""Levels of support for CUDA graphs, in vLLM's terms.
-
-Each level includes the batches of the previous level: none, batches of one token per request, batches of equally many
-tokens per request, all batches.
-"""
+"""Levels of support for CUDA graphs, in vLLM's terms, each with the batches of the one before: none, batches of one
+token per request, batches of equally many tokens per request, all batches."""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
@@ -38,11 +35,9 @@ class ConfigError(RequestError):
 
 @dataclass(frozen=True, slots=True)
 class FunctionPattern:
-    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns.
-
-    `where` is a dotted module (`engine.runner`), a file (`engine/runner.py`) or a folder (`engine/`), relative to the
-    project root; without `:function` it names every function there. `*` also matches dots and slashes.
-    """
+    """The functions that an entry of `hot-paths` or `cold-paths` names: `where:function`, both shell patterns. `where`
+    is a dotted module (`engine.runner`), a file (`engine/runner.py`) or a folder (`engine/`), relative to the project
+    root; without `:function` it names every function there. `*` also matches dots and slashes."""
 
     where: str
     function: str = "*"
@@ -117,10 +112,7 @@ class Config:
 
 def load_config(start: Path) -> Config:
     """Return the configuration for `start`, a file or folder: the nearest at or above it, up to the root of its
-    repository.
-
-    Raises ConfigError.
-    """
+    repository. Raises ConfigError."""
     start = start.resolve()
     folder = start if start.is_dir() else start.parent
     marked: Path | None = None
@@ -142,15 +134,10 @@ def config_over(path: Path) -> Config:
 
 
 def has_own_config(folder: Path) -> bool:
-    """Return whether a folder has a configuration. Raises ConfigError, but not for a pyproject.toml without graphsafe's
-    table."""
-    if not os.path.exists(folder / "graphsafe.toml"):
-        try:
-            if b"graphsafe" not in read_regular(folder / "pyproject.toml", MAX_HANDWRITTEN):
-                return False
-        except OSError:
-            return False
-    return _table_in(folder) is not None
+    """Return whether a folder has a configuration. Raises ConfigError, but only for a file that names graphsafe."""
+    named = saved(folder / "pyproject.toml", MAX_HANDWRITTEN) or b""
+    may_have = b"graphsafe" in named or os.path.exists(folder / "graphsafe.toml")
+    return may_have and _table_in(folder) is not None
 
 
 def is_project_root(folder: Path) -> bool:
@@ -159,15 +146,12 @@ def is_project_root(folder: Path) -> bool:
 
 
 def _table_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    own = folder / "graphsafe.toml"
+    own, shared = folder / "graphsafe.toml", folder / "pyproject.toml"
     table = read_toml(own)
     if table is not None:
         return own, table
-    shared = folder / "pyproject.toml"
     tool = (read_toml(shared) or {}).get("tool", {})
-    if isinstance(tool, dict) and "graphsafe" in tool:
-        return shared, tool["graphsafe"]
-    return None
+    return (shared, tool["graphsafe"]) if isinstance(tool, dict) and "graphsafe" in tool else None
 
 
 def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str, Any] | None:
@@ -199,22 +183,18 @@ def _from_table(root: Path, source: Path, table: object) -> Config:
     read = Document(str(source), ConfigError, prefix).read("", table, _KEYS)
     keys = tuple(sorted(read))
     packs = tuple(root / pack for pack in read.pop("rules", ()))
-    return Config(
-        root=root, source=source, keys=keys, rule_packs=packs, **{key.replace("-", "_"): read[key] for key in read}
-    )
+    named = {key.replace("-", "_"): value for key, value in read.items()}
+    return Config(root=root, source=source, keys=keys, rule_packs=packs, **named)
 
 
-def _hot_functions(doc: Document, key: str, value: object) -> tuple[FunctionPattern, ...]:
-    """Read entries, each a text or a table: `{ path = "engine/", region = "step" }`."""
-    patterns = []
-    for name, item in doc.items(key, value):
-        if isinstance(item, dict):
-            keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
-            read = doc.read(name, item, keys, required=("path",))
-            patterns.append(replace(read.pop("path"), **read))
-        else:
-            patterns.append(_function(doc, name, item))
-    return tuple(patterns)
+def _hot_function(doc: Document, key: str, value: object) -> FunctionPattern:
+    """Read a text or a table: `{ path = "engine/", region = "step" }`."""
+    if not isinstance(value, dict):
+        return _function(doc, key, value)
+    keys = {"path": _function, "compiled": Document.boolean, "region": word_of(REGIONS)}
+    read = doc.read(key, value, keys, required=("path",))
+    pattern: FunctionPattern = read.pop("path")
+    return replace(pattern, **read)
 
 
 def _function(doc: Document, key: str, value: object) -> FunctionPattern:
@@ -280,23 +260,16 @@ def values_in_range(text: str) -> tuple[int, ...] | None:
 
 
 def _axis_values(doc: Document, key: str, value: object) -> tuple[AxisValue, ...]:
+    if not isinstance(value, str):
+        return (value if isinstance(value, bool | float) else doc.number(key, value),)
     try:
-        values = values_in_range(value) if isinstance(value, str) else None
+        return values_in_range(value) or (doc.text(key, value),)
     except ValueError as error:
         raise doc.error(key, str(error)) from None
-    return (_axis_value(doc, key, value),) if values is None else values
-
-
-def _axis_value(doc: Document, key: str, value: object) -> AxisValue:
-    if isinstance(value, str):
-        return doc.text(key, value)
-    if isinstance(value, bool | float):
-        return value
-    return doc.number(key, value)
 
 
 _KEYS: Mapping[str, Convert] = {
-    "hot-paths": _hot_functions,
+    "hot-paths": list_of(_hot_function),
     "cold-paths": list_of(_function),
     "select": Document.texts,
     "ignore": Document.texts,

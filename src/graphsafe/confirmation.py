@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphsafe.errors import RequestError
-from graphsafe.files import from_here
+from graphsafe.files import from_here, saved
 from graphsafe.report.executed import ExecutedFile, HotLines, digest
 from graphsafe.report.fingerprint import same_cause
 from graphsafe.report.model import Finding, JoinStatus, Report
 from graphsafe.report.text import count
+from graphsafe.scan.sources.source import MAX_BYTES
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
 "Of several runs, the strongest answer counts: a fault that one run saw exists, even if another run did not see it."
@@ -28,8 +29,7 @@ def captures_in(paths: Sequence[Path]) -> list[Report]:
 
 
 def confirmed(report: Report, captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> Report:
-    """Return a scan's report in which each finding has the status that the runs give it. Levels stay as they are: a run
-    proves nothing for other inputs."""
+    """Return the report with the status that the runs give each finding; they prove nothing for other inputs."""
     known = frozenset(finding.fingerprint for finding in report.findings)
     findings = [replace(finding, status=_status(finding, captures, known)) for finding in report.findings]
     return replace(report, findings=tuple(findings), hot_lines=_hot_lines(captures, hot))
@@ -38,13 +38,9 @@ def confirmed(report: Report, captures: Sequence[Report], hot: Mapping[str, Coll
 def summary(report: Report) -> str:
     """Return in one line how many predictions the runs confirmed, refuted and never reached."""
     statuses = Counter(finding.status for finding in report.findings)
-    parts = [
-        f"{statuses['confirmed']} confirmed",
-        f"{statuses['refuted']} refuted",
-        f"{statuses['not-executed']} never reached",
-    ]
-    if statuses[None]:
-        parts.append(f"{statuses[None]} that a run cannot decide")
+    parts = [f"{statuses['confirmed']} confirmed", f"{statuses['refuted']} refuted"]
+    parts.append(f"{statuses['not-executed']} never reached")
+    parts += [f"{statuses[None]} that a run cannot decide"] if statuses[None] else []
     covered = f"; {report.hot_lines.text()}" if report.hot_lines is not None else ""
     return f"{count(len(report.findings), 'prediction')}: {', '.join(parts)}{covered}"
 
@@ -61,7 +57,8 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
     changed = []
     for path, statements in hot.items():
         told = executed.get(path, [])
-        same = [file for file in told if file.digest == _digest_of(path)]
+        content = saved(path, MAX_BYTES) if told else None
+        same = [file for file in told if content is not None and file.digest == digest(content)]
         if told and not same:
             changed.append(from_here(path))
             continue
@@ -70,22 +67,10 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
     return HotLines(total, ran, tuple(sorted(changed)))
 
 
-def _digest_of(path: str) -> str | None:
-    try:
-        return digest(Path(path).read_bytes())
-    except OSError:
-        return None
-
-
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
-    """Return the joint answer of the runs; None if they reached the place but cannot see faults of the predicted
-    kind."""
-    said = [
-        "confirmed" if seen.source != "scan" else seen.status
-        for report in captures
-        for seen in report.findings
-        if _is_about(seen, prediction, known)
-    ]
+    """Return the joint answer of the runs; None if they reached the place but cannot see such faults."""
+    found = [one for report in captures for one in report.findings if _is_about(one, prediction, known)]
+    said = ["confirmed" if one.source != "scan" else one.status for one in found]
     decided = [status for status in said if status is not None]
     if decided:
         return min(decided, key=_STRONGEST.index)
@@ -93,10 +78,8 @@ def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[st
 
 
 def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:
-    """Return whether a finding is about the prediction, by the fingerprint, which survives moved lines.
-
-    A finding with the fingerprint of no prediction may also match a prediction of another code on its line.
-    """
+    """Return whether a finding is about the prediction, by the fingerprint, which survives moved lines. One with the
+    fingerprint of no prediction may also match a prediction of another code on its line."""
     if seen.fingerprint in known:
         return seen.fingerprint == prediction.fingerprint
     return seen.source != "scan" and same_cause(prediction, seen)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from graphsafe.baseline.api import Written
     from graphsafe.fixes.apply import Fixed
     from graphsafe.ignore_comments import Added
-    from graphsafe.report.changes import Section
     from graphsafe.report.ledger.model import Ledger
     from graphsafe.report.model import Level, Report
     from graphsafe.report.rule_text import RuleTexts
@@ -37,11 +36,9 @@ _MOST = 8
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print lines, after removing characters that control the terminal and commands that a CI system would obey.
-
-    All output goes this way, except for functions that colour their own text: names, messages and settings come from
-    files that anybody may have written.
-    """
+    """Print lines, without characters that control the terminal and commands that a CI system would obey: names,
+    messages and settings come from files that anybody may have written. Functions that colour their own text print by
+    themselves."""
     click.echo("\n".join(without_commands(printable(line)) for line in text.split("\n")), err=err)
 
 
@@ -64,11 +61,8 @@ def put(
     rules: Callable[[], RuleTexts],
     source: Lines | None = None,
 ) -> None:
-    """Write reports in one form, to a file or to stdout. `source` gives the code that is shown, by default the files'
-    content.
-
-    Raises RequestError if the file cannot be written.
-    """
+    """Write reports in one form, to a file or to stdout; `source` gives the code that is shown. Raises RequestError if
+    the file cannot be written."""
     from graphsafe.report.forms import render
     from graphsafe.report.source import file_lines
 
@@ -80,10 +74,7 @@ def put(
 
 
 def put_text(text: str, output: Path | None) -> None:
-    """Write text that can be shown as it is, to a file or to stdout.
-
-    Raises RequestError if the file cannot be written.
-    """
+    """Write text that can be shown as it is, to a file or to stdout. Raises RequestError."""
     from graphsafe.files import write_atomically
 
     if output is None:
@@ -154,8 +145,7 @@ def put_fixed(fixed: Fixed) -> None:
 
 
 def put_diff(lines: Iterable[bytes]) -> None:
-    """Print a diff: on a terminal without control characters that a file may hold, into a pipe in the form that `git
-    apply` needs."""
+    """Print a diff: on a terminal without control characters of a file, into a pipe as `git apply` needs it."""
     for line in lines:
         if is_live(sys.stdout):
             say(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -191,13 +181,6 @@ def put_settings(rows: Iterable[Setting]) -> None:
         say("\n".join([*value[:-1], f"{value[-1]} {origin}"] if fits else [*value, f"    {origin}"]))
 
 
-def put_changes(sections: Sequence[Section]) -> None:
-    """Print the changes between two reports."""
-    from graphsafe.report.changes import change_lines
-
-    say("\n".join(change_lines(sections)))
-
-
 def put_page(markdown: str) -> None:
     """Print a page: rendered on a terminal, plain Markdown into a pipe. A link shows where it leads."""
     if _colour():
@@ -213,11 +196,8 @@ def put_page(markdown: str) -> None:
 def put_hotness(found: Sequence[Hotness]) -> None:
     """Print why functions are hot or not. If there are many, print the first ones and how to ask for fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
-    if len(found) > _MOST:
-        blocks.append(
-            f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
-        )
-    say("\n\n".join(blocks))
+    more = f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
+    say("\n\n".join([*blocks, more] if len(found) > _MOST else blocks))
 
 
 def _hotness(found: Hotness) -> Iterator[str]:
@@ -308,8 +288,7 @@ class ProgressBar:
 
 
 def _colour() -> bool:
-    """Return whether to colour output, decided as in Python itself: NO_COLOR, then FORCE_COLOR, then whether the
-    terminal has colours."""
+    """Return whether to colour output, decided as in Python: by NO_COLOR, then FORCE_COLOR, then the terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     return bool(os.environ.get("FORCE_COLOR")) or is_live(sys.stdout)

@@ -31,8 +31,7 @@ class Document:
         return self.failure(f"{self.source}: {where}: {reason}" if where else f"{self.source}: {reason}")
 
     def read(self, key: str, value: object, converts: Mapping[str, Convert], required: Sequence[str] = ()) -> Any:
-        """Check a table with known keys; return the same keys with checked values. `key` is empty for the whole
-        file."""
+        """Check a table with known keys, by its full name (empty for the whole file); return it with checked values."""
         within = f"{key}." if key else ""
         read = {}
         for name, item in self.table(key, value).items():

@@ -16,8 +16,7 @@ _OURS = os.path.dirname(os.path.abspath(__file__))
 
 
 def in_one_line(error: BaseException) -> str:
-    """Describe an error: `graphsafe failed: KeyError: 'x' (capture/compare.py:40)`. The error's own text may fail
-    too."""
+    """Describe an error, even if its own text fails: `graphsafe failed: KeyError: 'x' (capture/compare.py:40)`."""
     try:
         text = " ".join(str(error).split())
     except Exception:

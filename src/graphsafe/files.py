@@ -17,11 +17,10 @@ CHUNK = 65_536
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
-    """Return the content of a regular file of at most `most` bytes.
+    """Return the content of a regular file of at most `most` bytes. Raises OSError; its `strerror` says what is wrong.
 
-    Reading a FIFO could block forever, and reading a device could never end. The file is opened without blocking and
-    checked after that, so that it cannot be replaced between the check and the reading. Raises OSError; its `strerror`
-    says what is wrong.
+    A FIFO could block forever, and a device could never end. The file is opened without blocking and checked after
+    that, so that it cannot be replaced in between.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -62,19 +61,12 @@ def write_atomically(path: Path, content: str | bytes, *, before: bytes | None =
             file.write(data)
         with contextlib.suppress(FileNotFoundError):
             shutil.copymode(path, beside)
-        if before is not None and not _holds(path, before):
+        if before is not None and saved(path, len(before)) != before:
             raise OSError(errno.EBUSY, "has changed since it was read; not written", str(path))
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    try:
-        return read_regular(path, len(content)) == content
-    except OSError:
-        return False
 
 
 def leads_out(file: Path, folder: Path) -> bool:
@@ -93,18 +85,15 @@ def ensure_working_directory(path: str) -> None:
 
 
 def from_here(path: str) -> str:
-    """Return a path as reports write it: from the working directory, with forward slashes.
-
-    The path stays unchanged if that folder has been removed or is on another drive.
-    """
+    """Return a path as reports write it: from the working directory, with forward slashes; unchanged if that folder has
+    been removed or is on another drive."""
     with contextlib.suppress(OSError, ValueError):
         path = os.path.relpath(path)
     return Path(path).as_posix()
 
 
 def with_real_folder(path: str | os.PathLike[str]) -> Path:
-    """Return a file's path as a scan names it: links to its folder are followed, a file that is a link keeps its
-    name."""
+    """Return a file's path as a scan names it: links to its folder are followed, a link keeps its name."""
     return Path(path).parent.resolve() / Path(path).name
 
 

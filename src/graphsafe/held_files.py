@@ -51,8 +51,7 @@ class HeldFiles:
         return any(path in self._real for path in unread)
 
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-        """Return the findings in held files, by path; if several links lead to a file, only the findings of the first
-        link."""
+        """Return the findings in held files, by path; of several links to a file, those of the first link."""
         first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}
         for finding in findings:
@@ -78,10 +77,8 @@ class HeldFiles:
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def write(self) -> bool:
-        """Write the changed files; return whether all were written, else `failures` says why.
-
-        A file that somebody has saved since it was read is left alone.
-        """
+        """Write the changed files; return whether all were written, else `failures` says why. A file that somebody has
+        saved since is left alone."""
         is_whole = True
         for path, (before, after) in self.changed().items():
             try:

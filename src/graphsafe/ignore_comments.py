@@ -1,8 +1,6 @@
-"""Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file.
-
-Comments are inserted into the text itself, so every other byte stays as it is. A file is written only if its tokens,
-except for comments, are the same before and after.
-"""
+"""Writes `# graphsafe: ignore[GS101] reason` on the lines of findings, and changes nothing else in a file. Comments are
+inserted into the text itself, so every other byte stays as it is. A file is written only if its tokens, except for
+comments, are the same before and after."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from graphsafe.errors import RequestError
 from graphsafe.held_files import HeldFiles, Scan
 from graphsafe.report.model import Finding, Report
 from graphsafe.scan.sources.source import Unreadable, editable_lines
-from graphsafe.scan.sources.suppress import Comment, comment_in, line_ends
+from graphsafe.scan.sources.suppress import comment_in, line_ends
 
 _OWN = "GS90"
 "The beginning of codes that concern files, suppressions and baselines, not lines."
@@ -50,11 +48,8 @@ def check_reason(reason: str) -> None:
 
 
 def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding]], reason: str) -> Added:
-    """Write comments for the findings of a scan that `failing` names, all with the same reason.
-
-    Existing comments are extended. Only files of the project in `root` are written. Line numbers refer to the contents
-    that were read, whatever is saved meanwhile.
-    """
+    """Write comments with a reason for the findings of a scan that `failing` names. Existing comments are extended.
+    Only files of the project in `root` are written, with the lines that were read, whatever is saved meanwhile."""
     files = HeldFiles(root)
     first = scan({})
     found = failing(files.scanned(scan, failing, first))
@@ -99,25 +94,15 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
 
 
 def _merged(comment: str, codes: Collection[str], reason: str) -> str:
-    """Return the comment with a suppression of `codes`, which replaces an existing suppression or is added at the
-    end."""
+    """Return the comment with a suppression of `codes`, in place of an existing one or at the end."""
     known = comment_in(comment, 1, 0)
     if known is None:
-        return f"{comment.rstrip()}  {_written(sorted(codes), reason)}".lstrip()
-    end = known.column + len(known.text)
-    return comment[: known.column] + _written(_with(known, codes), _both(known.reason, reason)) + comment[end:]
-
-
-def _with(known: Comment, codes: Collection[str]) -> Sequence[str]:
-    return [*known.codes, *sorted(code for code in codes if not known.codes or not known.covers(code))]
-
-
-def _both(known: str | None, reason: str) -> str:
-    return reason if known is None else known if reason in known else f"{known}; {reason}"
-
-
-def _written(codes: Sequence[str], reason: str) -> str:
-    return f"# graphsafe: ignore[{', '.join(codes)}] {reason}"
+        return f"{comment.rstrip()}  # graphsafe: ignore[{', '.join(sorted(codes))}] {reason}".lstrip()
+    every = [*known.codes, *sorted(code for code in codes if not known.codes or not known.covers(code))]
+    if known.reason is not None:
+        reason = known.reason if reason in known.reason else f"{known.reason}; {reason}"
+    written = f"# graphsafe: ignore[{', '.join(every)}] {reason}"
+    return comment[: known.column] + written + comment[known.column + len(known.text) :]
 
 
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:

@@ -1,9 +1,6 @@
 """Patterns of .gitignore files. Each pattern is checked by itself, so that an invalid pattern does not disable the
-others.
-
-All patterns of a file form one automaton. The automaton's state is a number with one bit for each position in each
-pattern. A character of a path moves all bits at once, so the time to match a path depends only on its length.
-"""
+others. All patterns of a file form one automaton. The automaton's state is a number with one bit for each position in
+each pattern. A character of a path moves all bits at once, so the time to match a path depends only on its length."""
 
 from __future__ import annotations
 
@@ -140,13 +137,8 @@ class IgnorePatterns:
     def __init__(self, patterns: Sequence[_Pattern]) -> None:
         self._plain: dict[str, list[int]] = defaultdict(list)
         self._brackets: dict[_Bracket, list[int]] = defaultdict(list)
-        any_in_name: list[int] = []
-        starts: list[int] = []
-        loops: list[int] = []
-        boundaries: list[int] = []
-        ends: list[int] = []
-        folder_ends: list[int] = []
-        negated: list[int] = []
+        lists: list[list[int]] = [[] for _ in range(7)]
+        any_in_name, starts, loops, boundaries, ends, folder_ends, negated = lists
         width = 0
         for pattern in patterns:
             starts.append(width)
@@ -178,10 +170,8 @@ class IgnorePatterns:
         return self._verdict(at, is_folder)
 
     def _inside(self, folder: str) -> _State:
-        """Return the state after a folder's path and its slash.
-
-        The last state is kept, since a walk asks for it again.
-        """
+        """Return the state after a folder's path and its slash; the last one is kept, since a walk asks for it
+        again."""
         known, state = self._last
         if not folder.startswith(known):
             known, state = "", _State(self._start, 0, False)
@@ -206,13 +196,11 @@ class IgnorePatterns:
 
     def _places_of(self, character: str) -> int:
         """Return the places that are reached by a character."""
-        places = [*self._plain.get(character, ())]
+        plain = self._plain.get(character, [])
         if character == "/":
-            return _bits(places)
-        for bracket, numbers in self._brackets.items():
-            if bracket.holds(character):
-                places += numbers
-        return _bits(places) | self._any_in_name
+            return _bits(plain)
+        held = (number for one, numbers in self._brackets.items() if one.holds(character) for number in numbers)
+        return _bits([*plain, *held]) | self._any_in_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,10 +46,8 @@ class Ended:
 
 @contextmanager
 def ended_by_signals() -> Iterator[Ended]:
-    """Note the first SIGTERM, SIGHUP or Ctrl-C, and ignore further ones, so that the report is written.
-
-    Work inside goes on, except for the part under `Ended.breaks_off`.
-    """
+    """Note the first SIGTERM, SIGHUP or Ctrl-C, and ignore further ones, so that the report is written. Work inside
+    goes on, except for the part under `Ended.breaks_off`."""
     ended = Ended()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}

@@ -1,8 +1,6 @@
-"""Starts Python processes of graphsafe's own, which import nothing from the folder where they are started.
-
-Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option
-`-I` would also ignore PYTHONPATH, by which graphsafe itself may be found, and `-P` needs Python 3.11.
-"""
+"""Starts Python processes of graphsafe's own, which import nothing from the folder where they are started. Python puts
+that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option `-I` would
+also ignore PYTHONPATH, by which graphsafe itself may be found, and `-P` needs Python 3.11."""
 
 from __future__ import annotations
 
@@ -23,11 +21,8 @@ def command(code: str, *arguments: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of processes that run the user's code.
-
-    Threads of OpenMP that wait for work sleep, if the user has not said otherwise: several children compute side by
-    side, and threads that spin instead would take the cores from the others.
-    """
+    """Return the environment of processes that run the user's code. Unless the user says otherwise, waiting threads of
+    OpenMP sleep: spinning ones would take the cores from children that compute beside."""
     return {"OMP_WAIT_POLICY": "passive", **os.environ, "GRAPHSAFE": "1"}
 
 

@@ -1,8 +1,5 @@
 """The pytest plugin: proofs of factories as tests, and tests that run where there is no GPU. The plugin does nothing
-until it is used.
-
-Collecting does not import torch, which is imported when a test runs.
-"""
+until it is used. Collecting does not import torch, which is imported when a test runs."""
 
 from __future__ import annotations
 
@@ -74,10 +71,7 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Enter the simulated device around a test and its fixtures.
-
-    Each test has its own devices, so that a capture which it leaves open harms no other test.
-    """
+    """Enter a simulated device of its own around a test and its fixtures: a capture left open harms no other test."""
     index = _played(item)
     if index is None:
         return (yield)

@@ -21,6 +21,7 @@ LATE = {
     "evicted": 13,
     "exact_later": 11,
     "transposed": 13,
+    "other_random_state": 13,
     "packed": 24,
 }
 CLOCKS = (
@@ -33,7 +34,7 @@ LINES = {"counter": 30, "swap": 118}
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = (*LATE, *CLOCKS, *SOUND)
+    names = (*LATE, *CLOCKS, *SOUND, "uptime")
     found = prove([f"{TARGETS}/later.py:build_{name}" for name in names], request.param)
     return dict(zip(names, found, strict=True))
 
@@ -60,6 +61,11 @@ def test_a_step_that_reads_a_clock_is_not_ready(reports: dict[str, Report], name
 def test_what_decides_nothing_is_ready(reports: dict[str, Report], name: str) -> None:
     assert reports[name]["verdict"] == "ready"
     assert probes_of(reports[name])["horizon"]["steps"] > 100
+
+
+def test_a_file_of_the_system_is_named_as_what_could_not_be_varied(reports: dict[str, Report]) -> None:
+    assert ("not-varied", "/proc/uptime") in [(limit["kind"], limit["what"]) for limit in reports["uptime"]["limits"]]
+    assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
 
 
 @pytest.mark.parametrize(

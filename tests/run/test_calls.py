@@ -86,9 +86,7 @@ def test_calls_of_a_captured_module_at_other_sizes_are_counted_with_their_line(w
     assert watched.sizes() == [({"3": 1, "6": 2}, [1, 2, 4])]
     (fact,) = watched.steps.facts()
     code = run.__code__
-    assert [(one["function"].rpartition(".")[2], one["line"]) for one in fact["place"]] == [
-        ("run", code.co_firstlineno + 2)
-    ]
+    assert [(one.function.rpartition(".")[2], one.line) for one in fact["place"]] == [("run", code.co_firstlineno + 2)]
     assert fact["captured"] == {"1": [0], "2": [1], "4": [2]}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from graphsafe.errors import RequestError
-from graphsafe.report.json_form import parse_saved, render_ledger_json
+from graphsafe.report.json_form import parse_saved, render_json
 from graphsafe.report.ledger.html_form import with_processes
 from graphsafe.report.ledger.model import Idle, Ledger
 from graphsafe.report.ledger.terminal import processes_text
@@ -21,7 +21,7 @@ from graphsafe.run.parent import idle
 from graphsafe.run.parent.idle import Nvml, NvmlError, Readings
 from graphsafe.run.parent.launch import run_program
 from graphsafe.run.parent.merge import ledger_of
-from graphsafe.run.part import Options, Part
+from graphsafe.run.part import Options, Part, as_read
 from tests.conftest import ValidReport
 
 pytestmark = pytest.mark.child
@@ -161,7 +161,7 @@ def ledger(seen: Readings, *gpus: str, replays: int = 9) -> Ledger:
     record = GraphRecord(
         0, 0, place, None, "default stream", "MainThread", "cuda:0", START, 0, contents=Contents({"kernel": 1})
     )
-    facts = {"graphs": [record.facts()], "gpus": gpus, "ended": True}
+    facts = as_read({"graphs": [record.facts()], "gpus": gpus, "ended": True})
     count = Count(replays, START, START + 3 * SECOND) if replays else Count(0, 0, 0)
     part = Part("1-a", "", START, facts, (count,), Order())
     return ledger_of([part], ["python"], 0, load_rulebook(), seen)
@@ -173,7 +173,7 @@ def unread(found: Ledger) -> list[str]:
 
 def test_every_form_of_the_ledger_has_it(valid_report: ValidReport) -> None:
     found = ledger(readings(*[{"a": 37}] * 12), "a")
-    text = render_ledger_json(found)
+    text = render_json(found)
     saved = valid_report(text)["processes"][0]["idle"]
     assert saved == {"share": 0.63, "seconds": 3.0, "source": "NVML, the whole GPU"} and unread(found) == []
     assert parse_saved(text) == found
@@ -184,7 +184,7 @@ def test_every_form_of_the_ledger_has_it(valid_report: ValidReport) -> None:
 
 def test_a_share_that_is_not_known_is_null_and_a_limit_says_why(valid_report: ValidReport) -> None:
     missing = ledger(Readings(problem="no library"), "a")
-    assert valid_report(render_ledger_json(missing))["processes"][0]["idle"] is None
+    assert valid_report(render_json(missing))["processes"][0]["idle"] is None
     assert unread(missing) == ["no library"]
     assert "NVML told too little" in unread(ledger(readings({"a": 37}), "a"))[0]
     assert unread(ledger(Readings())) == unread(ledger(Readings(), "a", replays=0)) == []
@@ -192,6 +192,6 @@ def test_a_share_that_is_not_known_is_null_and_a_limit_says_why(valid_report: Va
 
 
 def test_a_ledger_of_a_version_without_it_is_read() -> None:
-    text = render_ledger_json(ledger(Readings()))
+    text = render_json(ledger(Readings()))
     older = text.replace(',\n      "idle": null', "")
     assert older != text and parse_saved(older) == parse_saved(text)

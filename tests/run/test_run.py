@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from graphsafe.report.json_form import read_saved, render_ledger_json
+from graphsafe.report.json_form import read_saved, render_json
 from graphsafe.report.ledger.model import Ledger
 from tests.conftest import ValidReport
 
@@ -117,7 +117,7 @@ def test_a_saved_ledger_is_read_and_turned_into_every_form(faults: Any) -> None:
     _, path, _ = faults
     saved = path.with_name("ledger.json")
     found = read_saved(saved)
-    assert isinstance(found, Ledger) and render_ledger_json(found) == saved.read_text(encoding="utf-8")
+    assert isinstance(found, Ledger) and render_json(found) == saved.read_text(encoding="utf-8")
     page = path.with_name("ledger.html").read_text(encoding="utf-8")
     assert "Process 0" in page and "step.weight: rebound, 3 replays since" in page
     assert "<td>no graph, 2 steps</td>" in page and "With 6 captured too, graphs would cover them all" in page

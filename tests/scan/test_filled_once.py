@@ -122,6 +122,44 @@ def test_a_cache_that_is_asked_for_a_device_alone_keeps_its_one_entry(scan: Scan
     assert [code for code, _ in scan(CACHED.replace("window(x.device)", "window(x.device, x.shape[1])"))] == ["GS705"]
 
 
+BUFFERS = """\
+    _BUFFERS: dict[int, torch.Tensor] = {}
+
+    class Mask(nn.Module):
+        def forward(self, x: torch.Tensor):
+            buffer = _BUFFERS.get(x.shape[1])
+            if buffer is None or buffer.shape[0] < x.shape[0]:
+                buffer = x.new_empty((x.shape[0], x.shape[1]))
+                _BUFFERS[x.shape[1]] = buffer
+            return x * buffer[: x.shape[0]]
+
+    def reset():
+        _BUFFERS.clear()
+    """
+
+
+def test_a_buffer_under_a_local_name_is_kept_in_a_table_that_other_code_empties(scan: Scan) -> None:
+    assert scan(BUFFERS) == [("GS705", "_BUFFERS[x.shape[1]] = buffer")]
+
+
+LARGEST = """\
+    class Positions(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.largest = 64
+
+        def forward(self, x: torch.Tensor):
+            if x.shape[1] > self.largest:
+                self.largest = max(x.shape[1], self.largest)
+            return x * self.largest
+    """
+
+
+def test_a_number_that_only_a_larger_input_raises_seldom_changes(scan: Scan) -> None:
+    assert scan(LARGEST) == []
+    assert [code for code, _ in scan(LARGEST.replace("max(x.shape[1], self.largest)", "self.largest + 1"))] == ["GS702"]
+
+
 VIEW = """\
     class Layer(nn.Module):
         def __init__(self):

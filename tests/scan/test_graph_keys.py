@@ -123,16 +123,6 @@ def test_a_number_of_the_object_that_each_graph_has_for_itself(
     assert any(one.code == "GS702" for one in report.findings) == found
 
 
-def test_the_number_of_warm_up_rounds_is_no_part_of_a_graph(tmp_path: Path) -> None:
-    text = textwrap.dedent(SERVER).format(taken="rounds=2", used="None", given="rounds", key="size")
-    text = text.replace("explore=True", "rounds=3")
-    text = text.replace(
-        "        self.model(ids, None)", "        for _ in range(rounds):\n            self.model(ids, None)"
-    )
-    (tmp_path / "server.py").write_text(text, encoding="utf-8")
-    assert not [one for one in scan_paths([tmp_path], Config(root=tmp_path)).findings if one.code == "GS713"]
-
-
 SHELF = """\
 from typing import NamedTuple
 

@@ -9,7 +9,7 @@ import pytest
 
 from graphsafe.config import load_config
 from graphsafe.scan.api import scan_paths
-from graphsafe.scan.driver import Driver
+from graphsafe.scan.driver import Driver, Step
 
 from .projects import text
 
@@ -26,15 +26,15 @@ def test_two_processes_write_the_same_report() -> None:
 @pytest.mark.child
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="elsewhere one process reads")
 def test_a_process_that_is_killed_costs_time_and_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, own, read = load_config(EXAMPLES), os.getpid(), Driver.read
+    config, own, read = load_config(EXAMPLES), os.getpid(), Driver.look_into
     expected = scan_paths([EXAMPLES], config)
 
-    def dying(driver: Driver, path: str) -> None:
+    def dying(driver: Driver, path: str) -> list[Step]:
         if os.getpid() != own and path.endswith("decoder_bad.py"):
             os._exit(9)
-        read(driver, path)
+        return read(driver, path)
 
-    monkeypatch.setattr(Driver, "read", dying)
+    monkeypatch.setattr(Driver, "look_into", dying)
     found = scan_paths([EXAMPLES], config, jobs=2)
     assert text(found) == text(expected)
 

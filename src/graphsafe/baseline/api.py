@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from graphsafe.baseline.baseline_file import BaselineError, Entry, read_baseline, write_baseline
+from graphsafe.baseline.baseline_file import BaselineError, read_baseline, write_baseline
 from graphsafe.baseline.matching import STALE, Scope, matched, recorded, without_known
 from graphsafe.config import Config
 from graphsafe.files import from_here, leads_out
@@ -39,7 +39,7 @@ def apply(
 ) -> Report:
     """Return the report without known findings; without a file, the report itself. Raises BaselineError."""
     entries = read_baseline(file)
-    shown = Path(from_here(str(file))).as_posix()
+    shown = from_here(str(file))
     if entries is None:
         if must_exist:
             raise BaselineError(f"{shown}: no such file; `graphsafe scan --write-baseline` writes one")
@@ -52,8 +52,7 @@ def apply(
 def check_place(file: Path, root: Path) -> None:
     """Raise BaselineError for a baseline of the project in `root` that is a link to somewhere else."""
     if leads_out(file, root):
-        shown = Path(from_here(str(file))).as_posix()
-        raise BaselineError(f"{shown}: leads out of the project; give --baseline to write it")
+        raise BaselineError(f"{from_here(str(file))}: leads out of the project; give --baseline to write it")
 
 
 def write(report: Report, file: Path, scope: Scope) -> Written:
@@ -63,9 +62,5 @@ def write(report: Report, file: Path, scope: Scope) -> Written:
     entries = recorded(matches)
     write_baseline(file, entries)
     new = sum(entry is None and finding.suppressed is None for finding, _, entry in matches.held)
-    findings = _findings(entries)
-    return Written(findings, new, _findings(before) + new - findings)
-
-
-def _findings(entries: Sequence[Entry]) -> int:
-    return sum(entry.count for entry in entries)
+    known, findings = (sum(entry.count for entry in each) for each in (before, entries))
+    return Written(findings, new, known + new - findings)

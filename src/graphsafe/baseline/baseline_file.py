@@ -70,7 +70,6 @@ def read_baseline(path: Path) -> list[Entry] | None:
     table = read_toml(path, BaselineError)
     if table is None:
         return None
-    document = Document(shown, BaselineError)
     version = table.get("version")
     if version != VERSION:
         raise BaselineError(
@@ -78,9 +77,8 @@ def read_baseline(path: Path) -> list[Entry] | None:
             if isinstance(version, int)
             else f"{shown}: version: missing, so this is not a baseline"
         )
-    read = document.read("", table, {"version": Document.number, "finding": list_of(_entry)})
-    entries: Sequence[Entry] = read.get("finding", ())
-    return _with_lines(entries, path)
+    read = Document(shown, BaselineError).read("", table, {"version": Document.number, "finding": list_of(_entry)})
+    return _with_lines(read.get("finding", ()), path)
 
 
 def write_baseline(path: Path, entries: Iterable[Entry]) -> None:

@@ -85,7 +85,6 @@ class Scope:
     is_enabled: Callable[[str, str], bool]
     "Returns whether a code is looked for in a file, by its path from the root."
     possible: bool
-    "Whether `possible` findings are reported."
 
     def covers(self, entry: Entry) -> bool:
         at = entry.identity
@@ -110,11 +109,8 @@ class Matches:
 
 
 def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Lines = read_lines) -> Matches:
-    """Match every finding with at most one entry: an entry of the same identity, else an entry whose function or file
-    was renamed.
-
-    Renames only match entries that would be left over, so a copy of accepted code is a new finding.
-    """
+    """Match every finding with at most one entry: one of the same identity, else one whose function or file was
+    renamed. Renames only match entries that would be left over, so a copy of accepted code is a new finding."""
     findings = [finding for finding in in_order(report.findings) if finding.code != STALE]
     source = lru_cache(maxsize=64)(source)
     identities = [_identity(finding, scope.root, source) for finding in findings]
@@ -150,11 +146,9 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
                 found[number] = waiting[0]
                 remaining[waiting[0]] -= 1
     over = [(entry, count) for entry, count in zip(entries, remaining, strict=True) if count]
+    matching = [entries[found[number]] if number in found else None for number in range(len(findings))]
     return Matches(
-        [
-            (finding, identities[number], entries[found[number]] if number in found else None)
-            for number, finding in enumerate(findings)
-        ],
+        list(zip(findings, identities, matching, strict=True)),
         [(entry, count) for entry, count in over if judged(entry)],
         [(entry, count) for entry, count in over if not judged(entry)],
     )
@@ -173,10 +167,8 @@ def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
 
 def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
     """Return the report with known findings suppressed, and with a finding for each entry of `file` that is left over.
-
-    Findings of an expired entry stay, and say so. `stale` is the rule about entries that are left over, None if it is
-    not selected.
-    """
+    Findings of an expired entry stay, and say so. `stale` is the rule about left entries, None if it is not
+    selected."""
     findings = [_judged(finding, entry, today) for finding, _, entry in matches.held]
     if stale is not None:
         findings += _stale(matches.left, file, stale)
@@ -208,17 +200,12 @@ def _joined(entries: Iterable[Entry]) -> list[Entry]:
 def _judged(finding: Finding, entry: Entry | None, today: datetime.date) -> Finding:
     if entry is None or finding.suppressed is not None:
         return finding
-    written = {
-        "owner": entry.owner,
-        "reason": entry.reason,
-        "expires": entry.expires.isoformat() if entry.expires else None,
-    }
-    data: Mapping[str, object] = {**finding.data, "baseline": written}
+    said = {"owner": entry.owner, "reason": entry.reason}
+    expires = entry.expires.isoformat() if entry.expires else None
+    data: Mapping[str, object] = {**finding.data, "baseline": {**said, "expires": expires}}
     if entry.is_expired(today):
-        about = "".join(
-            f", {key} {value}" for key, value in (("owner", entry.owner), ("reason", entry.reason)) if value
-        )
-        message = f"{finding.message} (its baseline entry expired on {entry.expires}{about})"
+        about = "".join(f", {key} {value}" for key, value in said.items() if value)
+        message = f"{finding.message} (its baseline entry expired on {expires}{about})"
         return replace(finding, message=message, data=data)
     return replace(finding, data=data, suppressed=Suppression(entry.reason))
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -29,6 +29,7 @@ from graphsafe.commands.options import (
     put_outputs,
     quiet_option,
     refusals_reported,
+    refuse,
     rule_texts,
     usual_form,
 )
@@ -41,22 +42,22 @@ if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.report.model import Report
 
+Command = TypeVar("Command", bound=Callable[..., Any])
 REPORT_FILE = "graphsafe-report.json"
 _WITH_TIMELINE = frozenset(("html", "trace"))
 "Forms that show the step in time."
+_SEVERAL: Mapping[str, Any] = {"type": click.IntRange(min=2), "metavar": "N"}
 
 
-def _each(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Sequence[str]], tuple[Any, ...]]:
-    return lambda ctx, param, values: tuple(parse(value) for value in values)
+def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Command]:
+    """Return a repeatable option (`--device`), whose values a function of graphsafe.capture.request parses."""
 
-
-def _parsed(name: str) -> Callable[[str], Any]:
-    def parse(text: str) -> Any:
+    def parsed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[Any, ...]:
         from graphsafe.capture import request
 
-        return getattr(request, name)(text)
+        return tuple(map(getattr(request, f"parse_{kind}"), values))
 
-    return parse
+    return click.option(f"--{kind}", f"{kind}s", multiple=True, callback=parsed, metavar=metavar, help=text)
 
 
 @click.command(short_help="Run one step, capture and replay it, and compare.")
@@ -66,47 +67,26 @@ def _parsed(name: str) -> Callable[[str], Any]:
 @click.option("--locked", is_flag=True, help="With --all: fail only if something got worse than graphsafe.lock says.")
 @click.option("--update-lock", is_flag=True, help="With --all: write graphsafe.lock anew.")
 @click.option("--shard", metavar="K/N", help="With --all: every N-th target, from the K-th; see `report merge`.")
-@click.option(
-    "--device",
-    "devices",
-    multiple=True,
-    callback=_each(_parsed("parse_device")),
-    metavar="DEVICE",
-    help="cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
+@_repeatable(
+    "device",
+    "DEVICE",
+    "cuda, cuda:N, all, sim or sim:N; repeatable. Default: the first GPU, or the simulated device.",
+)
+@_repeatable(
+    "bucket",
+    "AXIS=V,V",
+    "Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
 )
 @click.option(
-    "--bucket",
-    "buckets",
-    multiple=True,
-    callback=_each(_parsed("parse_bucket")),
-    metavar="AXIS=V,V",
-    help="Values of a keyword argument of the factory: batch=1,2,4 or batch=8..64:8; repeatable.",
+    "--sample", **_SEVERAL, help="Prove N of many buckets by themselves, and capture all of them in one pool."
 )
-@click.option(
-    "--sample",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Prove N of many buckets by themselves, and capture all of them in one pool.",
-)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    callback=_each(_parsed("parse_input")),
-    metavar="SPEC",
-    help="An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.",
-)
+@_repeatable("input", "SPEC", "An argument of a module without example inputs: ids:i64[4,1]=0..31999; repeatable.")
 @click.option("--warmup", type=click.IntRange(min=0), default=3, show_default=True, help="Steps before the capture.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), default=300, show_default=True, help="Seconds, a child."
 )
 @click.option("--replays", type=click.IntRange(min=1), metavar="N", help="Replay N times to look for growth and drift.")
-@click.option(
-    "--nproc",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Run the target in N ranks of one process group, a device each.",
-)
+@click.option("--nproc", **_SEVERAL, help="Run the target in N ranks of one process group, a device each.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--shapes", is_flag=True, help="Predict from shapes alone: a large model without weights or values.")
 @click.option("--watch", is_flag=True, help="Run again on each save, until Ctrl-C; torch is imported once.")
@@ -147,8 +127,15 @@ def capture(
     graphsafe capture --all --format github
     graphsafe capture --all --locked --shard 2/8
     """
-    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": shard}
-    _check_targets(target, all_targets, needs_all)
+    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": bool(shard)}
+    refuse(
+        {
+            "capture: give either a TARGET or --all": (target is None) != all_targets,
+            **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
+            "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
+            and update_lock,
+        }
+    )
     part = Shard.parsed(shard)
     printed = [output.form or form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
     files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
@@ -246,12 +233,17 @@ def _prove(
     status = StatusLine()
     show = status.show if is_live(sys.stderr) and not is_quiet() else None
     fault: CaptureFault | None = None
+
+    def proven(some: Sequence[CaptureRequest]) -> Sequence[Report]:
+        try:
+            return capture_all(some, show, ended.breaks_off, kept)
+        finally:
+            status.clear()
+
     try:
-        reports = capture_all(requests, show, ended.breaks_off, kept)
+        reports = proven(requests)
     except CaptureFault as error:
         fault, reports = error, error.reports
-    finally:
-        status.clear()
     written = reports if all_targets else reports[0]
     texts = rule_texts(requests[0].config)
     try:
@@ -267,13 +259,7 @@ def _prove(
         complain("interrupted")
         return 128 + (ended.by or signal.SIGINT)
 
-    def again(request: CaptureRequest) -> Report:
-        try:
-            return capture_all([request], show, ended.breaks_off, kept)[0]
-        finally:
-            status.clear()
-
-    passes = {} if gate is None else gate.passes(requests, reports, again)
+    passes = {} if gate is None else gate.passes(requests, reports, lambda request: proven([request])[0])
     code = max(
         _capture_code(report, request.breaks, passes.get(request.name or request.target))
         for report, request in zip(reports, requests, strict=True)
@@ -300,20 +286,8 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
             complain(f"{report.target}: {reasons[0][0]}")
 
 
-def _check_targets(target: str | None, all_targets: bool, needs_all: Mapping[str, object]) -> None:
-    """Raise RequestError if there is no target or there are two, and for options that only work with --all."""
-    if (target is None) != all_targets:
-        raise RequestError("capture: give either a TARGET or --all")
-    for name, given in needs_all.items():
-        if given and not all_targets:
-            raise RequestError(f"capture {name}: give --all")
-    if needs_all["--locked"] and needs_all["--update-lock"]:
-        raise RequestError("capture: --locked compares with the lock, --update-lock writes it; give one of them")
-
-
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
-    """Return the options of requests. Raises RequestError for options that exclude each other, and for those that
-    shapes alone cannot answer."""
+    """Return the options of requests. Raises RequestError for options that exclude each other, also with --shapes."""
     emit, check, plan = asked["emit"], asked["check"], asked["plan"]
     if asked["emit_for"] is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")
@@ -354,10 +328,9 @@ def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:
     for limit in report.limits:
         if limit.kind == INTERNAL:
             complain(f"{report.target}: {limit.what}: {limit.why}; please report this")
-    wrong = [limit for limit in report.limits if limit.kind == BAD]
-    for limit in wrong:
-        complain(f"{limit.what}: {limit.why}")
-    if wrong:
+        elif limit.kind == BAD:
+            complain(f"{limit.what}: {limit.why}")
+    if any(limit.kind == BAD for limit in report.limits):
         return BAD_REQUEST
     if passes is not None:
         return OK if passes else FINDINGS

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from graphsafe.commands.options import FINDINGS, OK, PATH
-from graphsafe.console import check_writable, put_changes, put_text
+from graphsafe.console import check_writable, put_text, say
 
 
 @click.command()
@@ -40,5 +40,5 @@ def diff(before: Path, after: Path, form: str | None, output: Path | None) -> in
     elif output is not None:
         put_text("\n".join(change_lines(sections)) + "\n", output)
     else:
-        put_changes(sections)
+        say("\n".join(change_lines(sections)))
     return FINDINGS if any(change.worse for section in sections for change in section.changes) else OK

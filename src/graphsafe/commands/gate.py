@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,12 @@ if TYPE_CHECKING:
     from graphsafe.lock.file import Lock
     from graphsafe.report.model import Report
 
-_RUNS = 3
-"""A replay counts as slower if this many runs all find it slower.
+    Again = Callable[[CaptureRequest], Report]
+    Runs = Mapping[str, tuple[CaptureRequest, Report]]
 
-On an H200 (torch 2.11), a single comparison with a fresh lock can find one of 20 entries slower by chance.
-"""
+_RUNS = 3
+"""A replay counts as slower if this many runs all find it slower. On an H200 (torch 2.11), a single comparison with a
+fresh lock can find one of 20 entries slower by chance."""
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
 "Text that occurs only in the names of targets in test files, whose entries pytest writes."
@@ -60,40 +60,29 @@ class Gate:
     is_whole: bool
     "Whether all targets have run, so that entries without a target can be removed."
 
-    def passes(
-        self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Callable[[CaptureRequest], Report]
-    ) -> dict[str, bool]:
-        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse.
-
-        A target that is only slower is proven `again`. Targets without an entry for the devices here are left out.
-        Raises RequestError.
-        """
+    def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Again) -> dict[str, bool]:
+        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse. A
+        target that is only slower is proven `again`; one without an entry for the devices here is left out. Raises
+        RequestError."""
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
 
         before = file.read(self.path)
-        names = [request.name or request.target for request in requests]
-        named = list(zip(names, reports, strict=True))
-        gone = sorted(name for name in before if OF_TESTS not in name and name not in dict(named))
-        if self.is_updated:
-            now = {name: proven_by(report) for name, report in named if not gave_no_answer(report)}
-            file.write(self.path, file.joined(before, now, gone if self.is_whole else ()))
-            for name, report in named:
-                if gave_no_answer(report):
-                    complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
-            say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
-            return {}
-        further = {name: functools.partial(again, request) for name, request in zip(names, requests, strict=True)}
-        return self._compared(before, named, gone if self.is_whole else [], further)
+        runs = {one.name or one.target: (one, report) for one, report in zip(requests, reports, strict=True)}
+        left = (name for name in before if OF_TESTS not in name and name not in runs)
+        gone = sorted(left) if self.is_whole else []
+        if not self.is_updated:
+            return self._compared(before, runs, gone, again)
+        now = {name: proven_by(report) for name, (_, report) in runs.items() if not gave_no_answer(report)}
+        file.write(self.path, file.joined(before, now, gone))
+        for name in runs:
+            if name not in now:
+                complain(f"{self.path.name}: {name} could not be run, and its entry stays as it was")
+        say(f"{self.path.name}: {count(len(now), 'target')} written", err=True)
+        return {}
 
-    def _compared(
-        self,
-        before: Lock,
-        named: Sequence[tuple[str, Report]],
-        gone: Sequence[str],
-        further: Mapping[str, Callable[[], Report]],
-    ) -> dict[str, bool]:
+    def _compared(self, before: Lock, runs: Runs, gone: Sequence[str], again: Again) -> dict[str, bool]:
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock.proven import proven_by
         from graphsafe.lock.regressions import compared, introduced_since
@@ -101,19 +90,16 @@ class Gate:
         introduced = introduced_since(self.path)
         outcome: dict[str, bool] = {}
         entries = worse = 0
-        for name, report in named:
+        for name, (request, report) in runs.items():
             found = compared(name, before.get(name, {}), proven_by(report), report, introduced)
             for _ in range(_RUNS - 1):
                 if not found.is_only_slower:
                     break
-                one = further[name]()
+                one = again(request)
                 if not gave_no_answer(one):
                     found = compared(name, before[name], proven_by(one), one, introduced)
-            for line in (
-                *found.worse,
-                *found.skipped,
-                *(f"{better}; --update-lock keeps it" for better in found.better),
-            ):
+            better = (f"{text}; --update-lock keeps it" for text in found.better)
+            for line in (*found.worse, *found.skipped, *better):
                 complain(line)
             entries += found.compared
             worse += len(found.worse)
@@ -128,8 +114,7 @@ class Gate:
 
 
 def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:
-    """Return the gate, or None if there is nothing to compare or write. Raises RequestError for a lock that cannot be
-    read, before anything runs."""
+    """Return the gate, or None if there is nothing to do. Raises RequestError for a lock that cannot be read."""
     if not (locked or update_lock) or not requests:
         return None
     from graphsafe.lock.file import NAME, check_place, read

@@ -1,8 +1,8 @@
-"""Options that several commands share, and the outputs that they name."""
+"""Options that several commands share, what is done with them, and the reports of refused captures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
     from graphsafe.report.rule_text import RuleTexts
     from graphsafe.report.source import Lines
-
 
 OK, FINDINGS, BAD_REQUEST, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -99,11 +98,7 @@ outputs_option = click.option(
     type=_Output(),
     help="Write to FILE instead of stdout, in FORM or what its suffix names; -o FORM and -o - are stdout. Repeatable.",
 )
-
-
 _QUIET = "graphsafe.quiet"
-
-
 quiet_option = click.option(
     "-q",
     "--quiet",
@@ -125,6 +120,13 @@ def usual_form() -> str:
     return "concise" if is_quiet() else "terminal"
 
 
+def refuse(refusals: Mapping[str, bool]) -> None:
+    """Raise RequestError with the first message whose condition holds."""
+    for message, holds in refusals.items():
+        if holds:
+            raise RequestError(message)
+
+
 def check_outputs(outputs: Sequence[Output]) -> None:
     """Raise RequestError before the work for files that cannot be written."""
     from graphsafe.console import check_writable
@@ -134,10 +136,8 @@ def check_outputs(outputs: Sequence[Output]) -> None:
 
 
 def own_output(file: Path) -> Output:
-    """Return the output to a file that the user did not name.
-
-    Raises RequestError for a link to another folder, since a repository may contain one.
-    """
+    """Return the output to a file that the user did not name. Raises RequestError for a link to another folder, since a
+    repository may contain one."""
     from graphsafe.files import leads_out
 
     if leads_out(file, file.parent):

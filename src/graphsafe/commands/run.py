@@ -65,10 +65,8 @@ def run(
 
     watched = parsed_devices(devices)
     refuse_trace(outputs or [Output(None, None)], form)
-    files = [output for output in outputs if output.file is not None]
-    shown = [Output(None, output.form) for output in outputs if output.file is None]
-    shown = shown or ([Output(None, form)] if form else [])
-    files = [Output(Path.cwd() / output.file, output.form) for output in files if output.file is not None]
+    shown = [output for output in outputs if output.file is None] or ([Output(None, form)] if form else [])
+    files = [Output(Path.cwd() / output.file, output.form) for output in outputs if output.file is not None]
     files = files or [own_output(Path.cwd() / LEDGER_FILE)]
     check_outputs(files)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +22,7 @@ from graphsafe.commands.options import (
     outputs_option,
     put_outputs,
     quiet_option,
+    refuse,
     rule_texts,
     usual_form,
 )
@@ -28,12 +30,14 @@ from graphsafe.console import complain, is_live, put_statistics, say
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
 
-if TYPE_CHECKING:
-    from graphsafe.report.model import Confidence, Level, Region
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _codes(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+def _codes_option(name: str, text: str) -> Callable[[Command], Command]:
+    def parsed(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+        return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+
+    return click.option(name, multiple=True, callback=parsed, metavar="CODES", help=text)
 
 
 def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
@@ -51,23 +55,9 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @form_option
 @outputs_option
 @quiet_option
-@click.option(
-    "--select",
-    multiple=True,
-    callback=_codes,
-    metavar="CODES",
-    help="Only these rules: GS101,GS2. Replaces the configured selection.",
-)
-@click.option(
-    "--extend-select",
-    multiple=True,
-    callback=_codes,
-    metavar="CODES",
-    help="Also use these rules, even if the configuration ignores them.",
-)
-@click.option(
-    "--ignore", multiple=True, callback=_codes, metavar="CODES", help="Not these rules, whatever else is selected."
-)
+@_codes_option("--select", "Only these rules: GS101,GS2. Replaces the configured selection.")
+@_codes_option("--extend-select", "Also use these rules, even if the configuration ignores them.")
+@_codes_option("--ignore", "Not these rules, whatever else is selected.")
 @click.option(
     "--exclude",
     multiple=True,
@@ -124,7 +114,11 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option("--show-settings", is_flag=True, help="Instead of a report: the settings, and where each comes from.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor keep results of earlier scans.")
 @click.option(
-    "--cache-dir", type=PATH, metavar="DIR", help="Keep results in DIR (default: .graphsafe_cache in a project)."
+    "--cache-dir",
+    "cache",
+    type=PATH,
+    metavar="DIR",
+    help="Keep results in DIR (default: .graphsafe_cache in a project).",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
 @click.option(
@@ -136,15 +130,7 @@ def scan(
     paths: tuple[Path, ...],
     form: str | None,
     outputs: tuple[Output, ...],
-    select: tuple[str, ...],
-    extend_select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    exclude: tuple[str, ...],
-    fail_level: Level | None,
-    region: Region | None,
     exit_zero: bool,
-    confidence: Confidence,
-    baseline: Path | None,
     write_baseline: bool,
     add_ignore: str | None,
     fix: bool,
@@ -156,10 +142,9 @@ def scan(
     statistics: bool,
     show_settings: bool,
     no_cache: bool,
-    cache_dir: Path | None,
-    jobs: int | None,
     explain_path: str | None,
     watch: bool,
+    **asked: Any,
 ) -> int:
     """Lint the hot path: name the lines that stand in the way of a CUDA graph.
 
@@ -201,11 +186,14 @@ def scan(
         "--statistics": statistics,
         "--show-settings": show_settings,
     }
-    mode = next((name for name, is_asked in modes.items() if is_asked), None)
+    named = [name for name, is_asked in modes.items() if is_asked]
+    mode = named[0] if named else None
     writes = write_baseline or add_ignore is not None or fix
-    _check_mode(form, outputs, modes)
-    _refuse(
+    refuse(
         {
+            f"scan: give either {' or '.join(named)}": len(named) > 1,
+            f"scan {mode} prints text; it takes neither --format nor -o": mode is not None
+            and (form not in (None, "terminal") or bool(outputs)),
             "scan --watch: takes neither `-` nor what changes files": watch and (bool(buffers) or writes),
             "scan -: takes no --write-baseline, --add-ignore, --fix, --diff or --explain-path": bool(buffers)
             and (writes or diff is not None or explain_path is not None),
@@ -223,21 +211,18 @@ def scan(
     check_outputs(outputs)
     request = ScanRequest(
         paths=there,
-        asked=Asked(select, extend_select, ignore, exclude, fail_level, region),
-        confidence=confidence,
-        baseline=baseline,
+        asked=Asked(**{each.name: asked.pop(each.name) for each in fields(Asked)}),
         diff=diff,
         use_cache=not no_cache,
-        cache=cache_dir,
-        jobs=jobs,
         with_edits=fix or diff_fixes or _shows_edits(form, outputs),
+        **asked,
     )
     scan = ScanModes(request, buffers, exit_zero)
-    if explain_path is not None or show_settings:
-        if explain_path is not None:
-            scan.explain(explain_path)
-        else:
-            scan.show_settings()
+    if explain_path is not None:
+        scan.explain(explain_path)
+        return BAD_REQUEST if refused else OK
+    if show_settings:
+        scan.show_settings()
         return BAD_REQUEST if refused else OK
     if write_baseline:
         report, code = scan.write_baseline()
@@ -305,19 +290,3 @@ def _buffers(paths: Sequence[Path], name: Path | None) -> Mapping[Path, bytes]:
     if path.is_dir():
         raise RequestError(f"scan --stdin-filename: {path} is a folder")
     return {with_real_folder(path): data}
-
-
-def _refuse(refusals: Mapping[str, bool]) -> None:
-    """Raise RequestError with the first message whose condition holds."""
-    for message, holds in refusals.items():
-        if holds:
-            raise RequestError(message)
-
-
-def _check_mode(form: str | None, outputs: Sequence[Output], modes: Mapping[str, bool]) -> None:
-    """Refuse options that would be ignored: a mode other than a report excludes them, and prints text."""
-    asked = [mode for mode, is_asked in modes.items() if is_asked]
-    if len(asked) > 1:
-        raise RequestError(f"scan: give either {' or '.join(asked)}")
-    if asked and (form not in (None, "terminal") or outputs):
-        raise RequestError(f"scan {asked[0]} prints text; it takes neither --format nor -o")

@@ -58,7 +58,6 @@ class ScanModes:
         put_settings([row for part in self.parts for row in part.settings(self.request)])
 
     def write_baseline(self) -> Outcome:
-        """Record the findings as known."""
         from graphsafe.baseline import api as known
 
         reports = [self._scanned(part, is_known=False) for part in self.parts]
@@ -69,7 +68,6 @@ class ScanModes:
         return joined(reports), OK
 
     def add_ignores(self, reason: str) -> Outcome:
-        """Suppress the findings that fail the scan, with this reason."""
         from graphsafe.ignore_comments import add_ignores
 
         code, reports = OK, []
@@ -130,10 +128,8 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Print the limits that the user has to know on stderr, whatever form the report has.
-
-    With --quiet, print only limits because of which a report without findings would prove nothing.
-    """
+    """Print the limits that the user has to know on stderr, whatever form the report has; with --quiet, only those
+    because of which a report without findings would prove nothing."""
     for limit in report.limits:
         if limit.kind in (_TOLD[:3] if is_quiet() else _TOLD):
             complain(f"{limit.what}: {limit.why}")

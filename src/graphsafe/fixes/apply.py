@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from graphsafe.fixes.proposals import SAFE
@@ -29,7 +30,6 @@ class Fixed:
     "The report of the findings that remain."
     held: HeldFiles
     made: Sequence[Finding]
-    "The findings that were fixed."
 
     @property
     def count(self) -> int:
@@ -64,15 +64,9 @@ def fixable(report: Report, unsafe: bool) -> list[Finding]:
 
 
 def fix_all(scan: Scan, root: Path, unsafe: bool) -> Fixed:
-    """Apply fixes to files of the project in `root` and scan again until no fix is left. Nothing is written to disk.
-
-    Every scan reads the held contents: files may change meanwhile, and the first report may be a stored one of an
-    earlier scan.
-    """
-
-    def wanted(report: Report) -> list[Finding]:
-        return fixable(report, unsafe)
-
+    """Apply fixes to the held files of the project in `root` and scan these again until no fix is left; files may
+    change meanwhile, and the first report may be a stored one. Nothing is written to disk."""
+    wanted = partial(fixable, unsafe=unsafe)
     files = HeldFiles(root)
     made: list[Finding] = []
     first = report = scan({})
@@ -111,10 +105,8 @@ def apart(findings: Iterable[Finding]) -> tuple[list[Edit], list[Finding]]:
 
 
 def _overlap(one: Edit, other: Edit) -> bool:
-    first, second = sorted((one, other), key=lambda edit: (edit.line, edit.column))
-    return (second.line, second.column) < (first.end_line, first.end_column) or (
-        (first.line, first.column) == (second.line, second.column)
-    )
+    (start, end), (second, _) = sorted(((at.line, at.column), (at.end_line, at.end_column)) for at in (one, other))
+    return second < end or start == second
 
 
 def edited(data: bytes, edits: Sequence[Edit]) -> bytes:

@@ -1,8 +1,6 @@
 """The text of a file that a fix looks at (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
-one file that repair one finding.
-
-`ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).
-"""
+one file that repair one finding. `ast` finds the place, since it has positions and is fast; libcst rewrites the text
+there (rewriting.py)."""
 
 from __future__ import annotations
 
@@ -67,11 +65,14 @@ class Code:
     def replaced(self, node: ast.expr | ast.stmt, text: str) -> Edit:
         return Edit(*self.place(node), text)
 
-    def added_below(self, node: ast.stmt, text: str) -> Edit:
-        """Return the edit that adds a line under a statement, with its indentation.
+    def with_keyword(self, call: ast.Call, name: str, value: str) -> Edit:
+        """Return the edit that passes `name=value` in a call."""
+        from graphsafe.fixes import rewriting
 
-        No other statement may be on its last line.
-        """
+        return self.replaced(call, rewriting.call(self.text(call), lambda it: rewriting.with_keyword(it, name, value)))
+
+    def added_below(self, node: ast.stmt, text: str) -> Edit:
+        """Return the edit that adds a line under a statement, on whose last line no other statement may be."""
         line = node.end_lineno or node.lineno
         column = len(self.lines[line - 1]) + 1
         return Edit(line, column, line, column, f"\n{' ' * node.col_offset}{text}")
@@ -96,8 +97,7 @@ class Code:
         return outer if isinstance(outer, ast.ClassDef) else None
 
     def assigned(self, target: str) -> list[ast.expr | None]:
-        """Return the values that the file assigns to a name or attribute, given as text; None for an assignment that is
-        not plain."""
+        """Return the values that the file assigns to a name or attribute; None for an assignment that is not plain."""
         found: list[ast.expr | None] = []
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Assign):
@@ -147,25 +147,18 @@ def is_literal(node: ast.expr) -> bool:
 def is_plain(node: ast.expr) -> bool:
     """Return whether evaluating a node has no effect and takes no time: names, attributes, numbers and arithmetic of
     them."""
-    if isinstance(node, (ast.Name, ast.Constant)):
-        return True
-    if isinstance(node, ast.Attribute):
-        return is_plain(node.value)
-    if isinstance(node, ast.Tuple):
-        return all(map(is_plain, node.elts))
-    if isinstance(node, ast.UnaryOp):
-        return is_plain(node.operand)
-    if isinstance(node, ast.BinOp):
-        return is_plain(node.left) and is_plain(node.right)
-    if isinstance(node, ast.Subscript):
-        return is_plain(node.value) and is_plain(node.slice)
     if isinstance(node, ast.Call):
         sizes = dotted(node.func) in ("len", "int", "float", "bool", "min", "max") or (
             isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "dim", "item")
         )
         owner = is_plain(node.func.value) if isinstance(node.func, ast.Attribute) else True
         return sizes and owner and not node.keywords and all(map(is_plain, node.args))
-    return False
+    parts = (part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr))
+    return isinstance(node, _PLAIN) and all(map(is_plain, parts))
+
+
+_PLAIN = (ast.Name, ast.Constant, ast.Attribute, ast.Tuple, ast.UnaryOp, ast.BinOp, ast.Subscript)
+"Syntax that is plain if its parts are."
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +167,8 @@ class Fix:
     "The repair as an imperative: `use torch.full`."
     edits: tuple[Edit, ...]
     risk: str = ""
-    """The cases in which the fix changes a result, in words that follow "unsafe:".
-
-    Empty for a safe fix, with which the step on the CPU always gives the same result.
-    """
-
-    @property
-    def is_safe(self) -> bool:
-        return not self.risk
+    """The cases in which the fix changes a result, in words that follow "unsafe:"; empty for a safe fix, with which the
+    step on the CPU always gives the same result."""
 
 
 Proposal = Callable[[Code, Finding], Fix | None]

@@ -85,11 +85,10 @@ def _always(code: Code, node: ast.expr, test: _Test, operators: tuple[type[ast.o
             return False
         binders = _binders(node.id, function)
     elif isinstance(node, ast.Attribute) and dotted(node):
-        binders = [
-            each
-            for each in ast.walk(code.tree)
-            if isinstance(each, ast.Attribute) and each.attr == node.attr and not isinstance(each.ctx, ast.Load)
-        ]
+        attributes = (
+            each for each in ast.walk(code.tree) if isinstance(each, ast.Attribute) and each.attr == node.attr
+        )
+        binders = [each for each in attributes if not isinstance(each.ctx, ast.Load)]
     else:
         return False
     return bool(binders) and all(_passes(code, each, test, operators) for each in binders)
@@ -132,8 +131,5 @@ def _is_parameter(name: str, function: Definition) -> bool:
 
 def _binders(name: str, function: Definition) -> list[ast.expr]:
     """Return the places where a function binds a name."""
-    return [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load)
-    ]
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name)
+    return [node for node in names if not isinstance(node.ctx, ast.Load)]

@@ -16,11 +16,9 @@ _KEEPS_SHAPE = frozenset("add sub mul div clamp clamp_min clamp_max lerp exp sqr
 
 
 def update(code: Code, finding: Finding) -> Fix | None:
-    """`self.x = self.x + y` becomes `self.x.add_(y)`, other arithmetic on `self.x` becomes `self.x.copy_(…)`.
-
-    Not safe: `self.x` keeps its dtype and shape, although arithmetic would have promoted or broadcast it, and other
-    holders of the tensor see it change.
-    """
+    """`self.x = self.x + y` becomes `self.x.add_(y)`, other arithmetic on `self.x` becomes `self.x.copy_(…)`. Not safe:
+    `self.x` keeps its dtype and shape, although arithmetic would have promoted or broadcast it, and other holders of
+    the tensor see it change."""
     for node in code.at(finding.location):
         if isinstance(node, ast.Attribute):
             outer = code.parent(node)

@@ -11,17 +11,15 @@ from graphsafe.fixes.code import Code, Definition, Fix, argument, dotted, is_lit
 from graphsafe.fixes.host_numbers import is_size, keeps_meaning
 from graphsafe.report.model import Finding
 
+_FEWER_CLASSES = "the number of classes no longer depends on the largest number that occurs"
 _CASTS = ("to", "float", "half", "bfloat16", "type_as", "double")
 _MAKES_TABLE = ("empty", "zeros", "ones", "rand", "randn", "full")
 
 
 def classes(code: Code, finding: Finding) -> Fix | None:
-    """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`.
-
-    With any other number of classes the product would be illegal. `one_hot(x.argmax(-1))` becomes
-    `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe, because the number of classes then no longer depends on the
-    largest value in the tensor.
-    """
+    """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`: any other number of classes would be
+    illegal. `one_hot(x.argmax(-1))` becomes `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: the number of
+    classes no longer depends on the largest value in the tensor."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
             continue
@@ -29,16 +27,10 @@ def classes(code: Code, finding: Finding) -> Fix | None:
             return None
         known, risk = _rows(code, node), ""
         if known is None:
-            known, risk = (
-                _bound(code, node.args[0]),
-                "the number of classes no longer depends on the largest number that occurs",
-            )
+            known, risk = _bound(code, node.args[0]), _FEWER_CLASSES
         if known is None:
             return None
-        from graphsafe.fixes import rewriting
-
-        text = rewriting.call_with(code.text(node), "num_classes", known)
-        return Fix("say how many classes there are", (code.replaced(node, text),), risk)
+        return Fix("say how many classes there are", (code.with_keyword(node, "num_classes", known),), risk)
     return None
 
 
@@ -97,10 +89,8 @@ def _bound(code: Code, ids: ast.expr) -> str | None:
 
 
 def nonzero(code: Code, finding: Finding) -> Fix | None:
-    """`mask.nonzero(as_tuple=True)[1].view(b, k)` becomes `mask.nonzero_static(size=b * k)[:, 1].view(b, k)`.
-
-    With any other number of elements the `view` would fail.
-    """
+    """`mask.nonzero(as_tuple=True)[1].view(b, k)` becomes `mask.nonzero_static(size=b * k)[:, 1].view(b, k)`, since
+    `view` would fail for any other number."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call):
             continue
@@ -147,10 +137,8 @@ class _Size:
 
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
-    """Return the number of elements that a `view` or `reshape` of this node states.
-
-    None if one of the sizes is -1; the number has a risk if a size could be -1.
-    """
+    """Return the number of elements that a `view` or `reshape` of this node states, with a risk if a size could be -1;
+    None if one is."""
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
     if not isinstance(call, ast.Call) or call.func is not outer or call.keywords or len(call.args) < 2:
@@ -194,12 +182,9 @@ def _product(code: Code, parts: Sequence[ast.expr]) -> str:
 
 
 def repeats(code: Code, finding: Finding) -> Fix | None:
-    """Pass `output_size` to `repeat_interleave`: from a `view` of its result, or from repeats whose sum the code
-    shows."""
+    """Pass `output_size` to `repeat_interleave`: from a `view` of its result, or from repeats with a known sum."""
     for node in code.at(finding.location):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        if node.func.attr != "repeat_interleave":
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not _is_repeat(node):
             continue
         is_function = dotted(node.func.value) == "torch"
         counts = argument(node, int(is_function), "repeats")
@@ -210,10 +195,7 @@ def repeats(code: Code, finding: Finding) -> Fix | None:
         size = (_viewed(code, node) if is_flat else None) or _sum(code, counts)
         if size is None:
             return None
-        from graphsafe.fixes import rewriting
-
-        text = rewriting.call_with(code.text(node), "output_size", size.text)
-        return Fix("say how large the result is", (code.replaced(node, text),), size.risk)
+        return Fix("say how large the result is", (code.with_keyword(node, "output_size", size.text),), size.risk)
     return None
 
 

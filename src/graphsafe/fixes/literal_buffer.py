@@ -14,18 +14,18 @@ _RISK = "all steps share the buffer, and it follows the module to its dtype"
 
 
 def hoist(code: Code, finding: Finding) -> Fix | None:
-    """`torch.tensor([1, 2], device=d)` in a method becomes `self.literal`, a non-persistent buffer.
-
-    Not safe: the buffer follows the module to its device and floating dtype, and all steps share it.
-    """
+    """`torch.tensor([1, 2], device=d)` in a method becomes `self.literal`, a non-persistent buffer. Not safe: the
+    buffer follows the module to its device and floating dtype, and all steps share it."""
     for node in code.at(finding.location):
-        found = _constants(code, node) if "#" not in code.text(node) else None  # a comment has no place there
+        found = _constants(code, node)
         owner = code.owner(node)
         start = _after_super(owner) if owner is not None else None
         method = code.function(node)
         if found is None or start is None or method is None or not _is_method(method) or method.name == "__init__":
             continue
         place, made = found
+        if "#" in code.text(place):
+            return None  # the comment would have no place there
         outer = code.parent(place)
         name = "literal"
         if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
@@ -84,9 +84,8 @@ def _after_super(owner: ast.ClassDef) -> ast.stmt | None:
             for statement in method.body:
                 alone = statement.lineno == statement.end_lineno
                 if isinstance(statement, ast.Expr) and alone and ast.unparse(statement).endswith(".__init__()"):
-                    return (
-                        statement if method.args.args[0].arg == "self" and _is_last_on_line(method, statement) else None
-                    )
+                    is_right = method.args.args[0].arg == "self" and _is_last_on_line(method, statement)
+                    return statement if is_right else None
     return None
 
 
@@ -103,15 +102,12 @@ def _is_method(function: Definition) -> bool:
 def _is_changed(method: Definition, name: str) -> bool:
     """Return whether the method writes into the tensor that a name holds."""
     for node in ast.walk(method):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store) and dotted(node.value) == name:
-            return True
-        if isinstance(node, ast.AugAssign) and dotted(node.target) == name:
-            return True
-        if (
-            isinstance(node, ast.Attribute)
-            and dotted(node.value) == name
-            and re.fullmatch(r"[a-z]\w*[a-z\d]_", node.attr)
-        ):
+        stores = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        stores = stores or (
+            isinstance(node, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z\d]_", node.attr) is not None
+        )
+        held = node.target if isinstance(node, ast.AugAssign) else getattr(node, "value", None) if stores else None
+        if held is not None and dotted(held) == name:
             return True
     return False
 

@@ -12,18 +12,14 @@ _RISK = "on the CPU such an optimizer refuses its step"
 
 
 def capturable(code: Code, finding: Finding) -> Fix | None:
-    """`Adam(…)` becomes `Adam(…, capturable=True)` where the file says once how the optimizer is made.
-
-    Not safe: the device does the arithmetic of the count, and on the CPU such an optimizer refuses to step.
-    """
+    """`Adam(…)` becomes `Adam(…, capturable=True)` where the file says once how the optimizer is made. Not safe: the
+    device does the arithmetic of the count, and on the CPU such an optimizer refuses to step."""
     for node in code.at(finding.location):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             given = node.args[0] if node.args else node.func.value  # GradScaler.step(optimizer)
             made = code.assigned(dotted(given)) if dotted(given) else []
             maker = made[0] if len(made) == 1 else None
             if isinstance(maker, ast.Call) and dotted(maker.func).rpartition(".")[2] in _CAPTURABLE:
-                from graphsafe.fixes import rewriting
-
-                text = rewriting.call_with(code.text(maker), "capturable", "True")
-                return Fix("keep the step count on the device", (code.replaced(maker, text),), _RISK)
+                edit = code.with_keyword(maker, "capturable", "True")
+                return Fix("keep the step count on the device", (edit,), _RISK)
     return None

@@ -17,10 +17,8 @@ SAFE, UNSAFE = "safe", "unsafe"
 
 def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Report:
     """Return the report with `edits`, and a description of them in `data`: `edits` (`safe`, `unsafe`), `edits_title`,
-    and `edits_risk`, which says when unsafe edits change a result.
-
-    `source` gives the lines that the report is about. A file that the running Python cannot parse gets no edits.
-    """
+    and `edits_risk`, which says when unsafe edits change a result. `source` gives the lines that the report is about. A
+    file that the running Python cannot parse gets no edits."""
     codes: dict[str, Code | None] = {}
     findings = []
     for finding in report.findings:
@@ -31,9 +29,8 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
         code = codes.get(path) if names else None
         fix = fix_of(finding, names, code) if code is not None else None
         if fix is not None:
-            said = {"edits": SAFE if fix.is_safe else UNSAFE, "edits_title": fix.title}
-            if fix.risk:
-                said["edits_risk"] = fix.risk
+            risk = {"edits_risk": fix.risk} if fix.risk else {}
+            said = {"edits": UNSAFE if fix.risk else SAFE, "edits_title": fix.title, **risk}
             finding = replace(finding, edits=fix.edits, data={**finding.data, **said})
         findings.append(finding)
     return replace(report, findings=tuple(findings))

@@ -17,11 +17,6 @@ def call(text: str, change: Callable[[cst.Call], cst.BaseExpression]) -> str:
     return _EMPTY.code_for_node(change(node))
 
 
-def call_with(text: str, name: str, value: str) -> str:
-    """Return the text of a call with `name=value`. Raises cst.ParserSyntaxError."""
-    return call(text, lambda node: with_keyword(node, name, value))
-
-
 def _expression(text: str) -> cst.BaseExpression:
     try:
         return cst.parse_expression(text)
@@ -45,7 +40,6 @@ def called(node: cst.Call, function: str) -> cst.Call:
 
 
 def item(node: cst.BaseExpression, index: str) -> cst.BaseExpression:
-    """Return `node[index]`."""
     return cst.Subscript(node, [cst.SubscriptElement(cst.Index(cst.parse_expression(index)))])
 
 

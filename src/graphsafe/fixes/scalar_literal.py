@@ -73,7 +73,9 @@ def _full(code: Code, node: ast.Call, device: ast.expr | None, is_number: bool) 
 
     def change(call: Call) -> Call:
         made = rewriting.with_first(rewriting.named(call, name), f"({sizes})", code.text(value))
-        return made if device is None else rewriting.with_keyword(made, "device", _text(code, device))
+        if device is None:
+            return made
+        return rewriting.with_keyword(made, "device", code.text(device) if hasattr(device, "lineno") else '"cuda"')
 
     return rewriting.call(code.text(node), change)
 
@@ -87,10 +89,6 @@ def _risk(node: ast.Call) -> str:
     if value is None or is_wide or not overflows_half(value):
         return ""
     return "`full` raises if the dtype is half precision, which cannot hold this number"
-
-
-def _text(code: Code, device: ast.expr) -> str:
-    return code.text(device) if hasattr(device, "lineno") else '"cuda"'
 
 
 def _filled(node: ast.expr) -> tuple[Sequence[int], ast.expr | None]:

@@ -10,11 +10,8 @@ from graphsafe.report.model import Finding
 
 
 def fill(code: Code, finding: Finding) -> Fix | None:
-    """`buf[i] = 7` becomes `buf[i].fill_(7)`.
-
-    Safe if all indices are integers of the host: then `buf[i]` is a view, and both forms treat a negative or illegal
-    `i` alike. With a boolean index `buf[i]` is a copy.
-    """
+    """`buf[i] = 7` becomes `buf[i].fill_(7)`. Safe if all indices are integers of the host: then `buf[i]` is a view,
+    and both forms treat a negative or illegal `i` alike. With a boolean index `buf[i]` is a copy."""
     if finding.data.get("place") != "one element":
         return None
     for node in code.at(finding.location):

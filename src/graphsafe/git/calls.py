@@ -1,10 +1,10 @@
 """All calls of git. None of them runs a program that the repository names.
 
 A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
-helpers), also by `include`, and a bare repository can lie among ordinary committed files. So the repository is the
-nearest folder with a `.git`, and git is told not to look for another repository. Git is asked only for stored objects:
-commits, trees, the index and blobs. Git never compares the work tree, since that runs filters, and must not fetch
-missing objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
+helpers), also by `include`, and a bare repository can lie among committed files. So the repository is the nearest
+folder with a `.git`, and git must not look for another. It is asked only for stored objects: commits, trees, the index
+and blobs. It never compares the work tree, since that runs filters, and must not fetch missing objects. Files are
+compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from graphsafe.errors import RequestError
 
 PATIENCE = 60.0
 "Seconds allowed for one call: git would wait forever if one of its files were a FIFO."
+_IS_SHALLOW = ("rev-parse", "--is-shallow-repository")
 LINK, SUBMODULE = "120000", "160000"
 "Modes of entries that are not files."
 _NO_PROGRAMS = (
@@ -78,53 +79,28 @@ class Repository:
 
     def commit(self, revision: str) -> str | None:
         """Return the hash of the commit that a revision means, or None if it means none."""
-        try:
-            found = self._ask("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        except GitError:
-            return None
-        return found.decode("ascii").strip()
+        return self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
     def merge_base(self, commit: str) -> str | None:
         """Return the commit where HEAD left `commit`, or None if no common ancestor is known here."""
-        try:
-            return self._ask("merge-base", commit, "HEAD").decode("ascii").strip()
-        except GitError:
-            return None
+        return self._line("merge-base", commit, "HEAD")
 
     def last_change(self, path: str) -> str | None:
-        """Return the commit in HEAD's past that last changed a file, by its path from the top.
-
-        Returns None if there is no such commit, or if a shallow clone may lack it.
-        """
-        try:
-            # `log` would run the program that checks signatures, if the configuration asks for it.
-            found = self._ask("rev-list", "-1", "HEAD", "--", f":(literal){path}").decode("ascii").strip()
-            if not found:
-                return None
-            has_parents = b" " in self._ask("rev-list", "-1", "--parents", found).strip()
-            is_cut_off = self._ask("rev-parse", "--is-shallow-repository").strip() == b"true"
-        except GitError:
-            return None
-        return None if is_cut_off and not has_parents else found
+        """Return the commit in HEAD's past that last changed a file, by its path from the top; None if there is none,
+        or if a shallow clone may lack it."""
+        # `log` would run the program that checks signatures, if the configuration asks for it.
+        found = self._line("rev-list", "-1", "HEAD", "--", f":(literal){path}")
+        parents = self._line("rev-list", "-1", "--parents", found) if found else None
+        is_cut_off = parents is None or (" " not in parents and self._line(*_IS_SHALLOW) != "false")
+        return None if is_cut_off else found
 
     def tree(self, commit: str) -> Mapping[str, Entry]:
-        """Return the entries of a commit, by path."""
-        found = {}
-        for line in self._ask("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0"):
-            head, _, path = line.partition(b"\t")
-            if path:
-                mode, _, blob = head.decode("ascii").split(" ")
-                found[os.fsdecode(path)] = Entry(mode, blob)
-        return found
+        listed = self._listed("ls-tree", "-r", "-z", "--full-tree", commit)
+        return {path: Entry(mode, blob) for (mode, _, blob), path in listed}
 
     def index(self) -> Mapping[str, str]:
         """Return the modes of the files that git tracks, by path."""
-        found = {}
-        for line in self._ask("ls-files", "--stage", "-z").split(b"\0"):
-            head, _, path = line.partition(b"\t")
-            if path:
-                found[os.fsdecode(path)] = head.decode("ascii").split(" ")[0]
-        return found
+        return {path: words[0] for words, path in self._listed("ls-files", "--stage", "-z")}
 
     def blobs(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
         """Return stored contents by their hashes, without missing ones, as in a partial clone."""
@@ -134,15 +110,27 @@ class Repository:
         answer = self._ask("cat-file", "--batch", given="".join(f"{each}\n" for each in wanted).encode("ascii"))
         return dict(_batch(answer, wanted))
 
+    def _line(self, *arguments: str) -> str | None:
+        """Return the one line that git answers, or None if it refuses."""
+        try:
+            return self._ask(*arguments).decode("ascii").strip()
+        except GitError:
+            return None
+
+    def _listed(self, *arguments: str) -> Iterator[tuple[list[str], str]]:
+        """Yield the entries that git lists: the words before the path, and the path."""
+        for line in self._ask(*arguments).split(b"\0"):
+            head, _, path = line.partition(b"\t")
+            if path:
+                yield head.decode("ascii").split(" "), os.fsdecode(path)
+
     def _ask(self, *arguments: str, given: bytes = b"") -> bytes:
         return _git(arguments, self.top, {"GIT_WORK_TREE": self.top}, given)
 
 
 def diff(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> bytes:
     """Return the differences of two sets of files as a diff without context; a renamed file is compared with itself.
-
-    Names are plain words; in the diff they follow `a/before/` and `b/after/`.
-    """
+    Names are plain words; in the diff they follow `a/before/` and `b/after/`."""
     with tempfile.TemporaryDirectory(prefix="graphsafe-") as folder:
         for side, files in (("before", before), ("after", after)):
             os.mkdir(os.path.join(folder, side))
@@ -180,8 +168,7 @@ def _git(
 
 
 def _program() -> str:
-    """Return the path of git. Only absolute folders of PATH count, so that no folder of the repository can provide
-    it."""
+    """Return the path of git, from absolute folders of PATH alone: no folder of the repository can provide it."""
     name = "git.exe" if os.name == "nt" else "git"
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = os.path.join(folder, name)

@@ -108,10 +108,8 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
-    """Return the changes since `revision`, or since the commit where this branch left it.
-
-    Raises RequestError if `paths` do not lie in one repository, and for a revision that it does not have.
-    """
+    """Return the changes since `revision`, or since the commit where this branch left it. Raises RequestError if
+    `paths` do not lie in one repository, and for a revision that it does not have."""
     folders = [path.resolve() if path.is_dir() else path.resolve().parent for path in paths]
     repository = git.Repository.over(folders[0])
     for folder in folders:
@@ -156,8 +154,7 @@ def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
 
 
 def _with_line_feeds(data: bytes) -> bytes:
-    """Return the content with line feeds as line ends, as git stores it, so that a work tree's line ends are no
-    change."""
+    """Return the content with line feeds as line ends, as git stores it."""
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data
 
 

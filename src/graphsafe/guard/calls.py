@@ -1,8 +1,6 @@
-"""Finds which torch call the running line makes, as the op table spells it, from the stack and the source.
-
-A function mode would see the call, but Dynamo guards on function modes: code that was compiled without one would be
-compiled again under it, or fail to compile.
-"""
+"""Finds which torch call the running line makes, as the op table spells it, from the stack and the source. A function
+mode would see the call, but Dynamo guards on function modes: code that was compiled without one would be compiled again
+under it, or fail to compile."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ NotReady.__module__ = "graphsafe"  # users import the class under this module's 
 
 
 def own_first(findings: list[Finding]) -> list[Finding]:
-    """Order findings so that those in libraries come last; their paths begin at site-packages and cannot be opened
-    here."""
+    """Order findings so that those in libraries come last: their paths cannot be opened here."""
     return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
 
 

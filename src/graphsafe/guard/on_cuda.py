@@ -45,8 +45,7 @@ _heard: dict[int, _Work] = {}
 
 
 class _Work(Running):
-    """The work that a thread (the entering thread itself, or a thread of autograd) does for the thread that entered the
-    region."""
+    """The work that a thread (the entering one itself, or one of autograd) does for the entering thread."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)
@@ -132,11 +131,8 @@ class CudaSource:
 
 
 def _launches(profiler: Any, threads: set[int]) -> int:
-    """Count the kernels and graphs that a thread launched; those of the whole process if no runtime call can be
-    attributed to a thread.
-
-    Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its pthread.
-    """
+    """Count the kernels and graphs that a thread launched; those of the whole process if no call can be attributed.
+    Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its pthread."""
     events = profiler.profiler.kineto_results.events()
     calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]
     own = [event for event in calls if event.device_resource_id() & _LOW in threads]

@@ -1,8 +1,6 @@
-"""The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it.
-
-In code that Dynamo traces, both are no-ops. Nothing is raised before the block ends, so all its lines are reported
-together, and other threads never notice.
-"""
+"""The two context managers: `forbid` collects what a block does on its thread, `allow` exempts a part of it. In code
+that Dynamo traces, both are no-ops. Nothing is raised before the block ends, so all its lines are reported together,
+and other threads never notice."""
 
 from __future__ import annotations
 
@@ -11,10 +9,9 @@ import inspect
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from types import FrameType, TracebackType
 from typing import Literal, ParamSpec, TypeVar, cast
 
 import torch
@@ -152,13 +149,31 @@ class Region:
         self._rules = rules
 
     def __enter__(self) -> None:
-        self._enter(sys._getframe(1))
+        entry, frame = _Entered(self, self._rules), sys._getframe(1)
+        if self._rules is not None:
+            frames, _ = user_frames(frame)
+            entry.outer = len(frames) - is_user_file(frame.f_code.co_filename)
+            entry.begun = frames[-1] if frames else None
+        _here.stack.push(entry)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        """End the block. Raises Forbidden if it did what is forbidden; an error of the block's own gets a note."""
         __tracebackhide__ = True
-        self._leave(error)
+        source = _here.stack.source
+        entry = _here.stack.pop(self)
+        if entry.rules is None or source is None:
+            return
+        launched = entry.launched()
+        most = entry.rules.launches
+        if not entry.events and (most is None or launched <= most):
+            _warn_of_unknown(source.unknown())
+            return
+        findings = findings_of(entry.events, source.evidence)
+        text = message_of(findings, entry.events, entry.begun, launched, most)
+        if error is None:
+            raise Forbidden(text, findings)
+        if hasattr(error, "add_note"):
+            error.add_note(text)
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
@@ -173,34 +188,6 @@ class Region:
                 return function(*args, **kwargs)
 
         return guarded
-
-    def _enter(self, frame: FrameType) -> None:
-        entry = _Entered(self, self._rules)
-        if self._rules is not None:
-            frames, _ = user_frames(frame)
-            entry.outer = len(frames) - is_user_file(frame.f_code.co_filename)
-            entry.begun = frames[-1] if frames else None
-        _here.stack.push(entry)
-
-    def _leave(self, error: BaseException | None) -> None:
-        """End the block. Raises Forbidden if it did something forbidden; an error of the block's own gets a note about
-        it."""
-        __tracebackhide__ = True
-        source = _here.stack.source
-        entry = _here.stack.pop(self)
-        if entry.rules is None or source is None:
-            return
-        launched = entry.launched()
-        most = entry.rules.launches
-        if not entry.events and (most is None or launched <= most):
-            _warn_of_unknown(source, entry)
-            return
-        findings = findings_of(entry.events, source.evidence)
-        text = message_of(findings, entry.events, entry.begun, launched, most)
-        if error is None:
-            raise Forbidden(text, findings)
-        if hasattr(error, "add_note"):
-            error.add_note(text)
 
 
 _VANISHED = cast(Region, nullcontext())
@@ -240,12 +227,8 @@ def allow(reason: str) -> Region:
     return Region(None)
 
 
-def _warn_of_unknown(source: Source, entry: _Entered) -> None:
-    unknown = source.unknown()
+def _warn_of_unknown(unknown: Sequence[str]) -> None:
+    more = len(unknown) - _MOST_UNKNOWN
+    listed = ", ".join(unknown[:_MOST_UNKNOWN]) + (f" and {more} more" if more > 0 else "")
     if unknown:
-        listed = ", ".join(unknown[:_MOST_UNKNOWN])
-        more = len(unknown) - _MOST_UNKNOWN
-        text = f"graphsafe.forbid does not know whether these wait: {listed}" + (
-            f" and {more} more" if more > 0 else ""
-        )
-        warnings.warn(text, stacklevel=4)
+        warnings.warn(f"graphsafe.forbid does not know whether these wait: {listed}", stacklevel=3)

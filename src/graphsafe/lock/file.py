@@ -66,23 +66,17 @@ def text_of(lock: Lock) -> str:
     parts = [_HEAD]
     for name in sorted(lock):
         for entry in sorted(lock[name].values(), key=_place):
-            lines = [f"{key} = {_value(value)}" for key, value in _table(entry).items() if value is not None]
+            table = {**asdict(entry), "bucket": entry.bucket or None, "nodes": dict(sorted(entry.nodes.items()))}
+            lines = [f"{key} = {_value(value)}" for key, value in table.items() if value is not None]
             parts.append("\n".join([f"[[target.{_key(name)}]]", *lines]) + "\n")
     return "\n".join(parts)
 
 
 def _place(entry: Proven) -> tuple[Any, ...]:
     """Sort by a bucket's numbers: `batch=2` before `batch=16`."""
-    axes = [part.partition("=") for part in entry.bucket.split()]
-    numbers = [
-        (axis, not _NUMBER.fullmatch(value), int(value) if _NUMBER.fullmatch(value) else 0, value)
-        for axis, _, value in axes
-    ]
+    axes = [(*part.partition("="), _NUMBER.fullmatch(part.partition("=")[2])) for part in entry.bucket.split()]
+    numbers = [(axis, not number, int(value) if number else 0, value) for axis, _, value, number in axes]
     return entry.device, -1 if entry.rank is None else entry.rank, numbers
-
-
-def _table(entry: Proven) -> dict[str, Any]:
-    return {**asdict(entry), "bucket": entry.bucket or None, "nodes": dict(sorted(entry.nodes.items()))}
 
 
 def _targets(document: Document, key: str, value: object) -> dict[str, dict[Key, Proven]]:
@@ -136,10 +130,8 @@ def _value(value: Any) -> str:
 
 
 def joined(before: Lock, now: Lock, removed: Sequence[str] = ()) -> dict[str, dict[Key, Proven]]:
-    """Return a lock with the new proofs. Entries of other kinds of devices, and of other targets, stay.
-
-    A bucket that a kind of device no longer has is removed.
-    """
+    """Return a lock with the new proofs, without buckets that a kind of device no longer has. Entries of other kinds of
+    devices, and of other targets, stay."""
     found = {name: dict(entries) for name, entries in before.items() if name not in removed}
     for name, entries in now.items():
         kinds = {device for device, _, _ in entries}

@@ -80,8 +80,7 @@ def proven_by(report: Report) -> dict[Key, Proven]:
 
 
 def kind_of(device: str, environment: Environment) -> str:
-    """Return the kind of `cuda:1` by its name in the environment block: `NVIDIA H200`; simulated devices are all
-    `sim`."""
+    """Return the kind of `cuda:1` by its name in the environment: `NVIDIA H200`; simulated devices are all `sim`."""
     if device.startswith("sim"):
         return "sim"
     label = next((label for label in environment.devices if label.split(" ")[0] == device), device)

@@ -4,18 +4,22 @@ part of the change since the lock was committed."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from graphsafe.errors import RequestError
+from graphsafe.files import saved
 from graphsafe.git.changed_lines import Changes, Lines, changes_since_last_of
 from graphsafe.lock.proven import Key, Proven, kind_of
-from graphsafe.report.model import VERDICTS, Report, unsuppressed
+from graphsafe.report.model import VERDICTS, Finding, Report, failing
 from graphsafe.report.probes import Probes
 from graphsafe.report.text import bucket_name, bytes_text, count
+from graphsafe.scan.sources.source import MAX_BYTES
 
+Item = TypeVar("Item")
 Introduced = Callable[[str, int], str]
 """Returns a remark on a line, by its file and number: `; introduced with this change`, or nothing if that is
 unknown."""
@@ -24,7 +28,7 @@ _LIBRARIES = frozenset(("site-packages", "dist-packages"))
 
 
 def introduced_since(lock: Path) -> Introduced:
-    """Return a function that says whether a line was introduced since the commit that last changed the lock."""
+    """Return what says whether a line was introduced since the commit that last changed the lock."""
 
     @cache
     def changes() -> Changes | None:
@@ -36,7 +40,7 @@ def introduced_since(lock: Path) -> Introduced:
         if since is None or _LIBRARIES & {*absolute.parts} or not absolute.is_relative_to(since.repository.top):
             return None
         try:
-            return since.lines([str(absolute)], _content)[str(absolute)]
+            return since.lines([str(absolute)], lambda each: saved(each, MAX_BYTES))[str(absolute)]
         except RequestError:
             return None
 
@@ -49,22 +53,10 @@ def introduced_since(lock: Path) -> Introduced:
     return text
 
 
-def unknown(path: str, line: int) -> str:
-    """Return the empty text: nothing is known of any line."""
-    return ""
-
-
 def of_place(introduced: Introduced, place: str) -> str:
     """Return the remark on `cache.py:41`."""
     path, _, line = place.rpartition(":")
     return introduced(path, int(line)) if path and line.isdecimal() else ""
-
-
-def _content(path: str) -> bytes | None:
-    try:
-        return Path(path).read_bytes()
-    except OSError:
-        return None
 
 
 _WAITS = ("read", "wait", "query", "extent", "hidden-sync")
@@ -90,7 +82,11 @@ class Comparison:
 
 
 def compared(
-    name: str, locked: Mapping[Key, Proven], now: Mapping[Key, Proven], report: Report, introduced: Introduced = unknown
+    name: str,
+    locked: Mapping[Key, Proven],
+    now: Mapping[Key, Proven],
+    report: Report,
+    introduced: Introduced = lambda path, line: "",
 ) -> Comparison:
     """Compare a target's entries for the kinds of devices that have run."""
     if not locked:
@@ -146,9 +142,7 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
     ):
         if old_count is not None and new_count is not None and old_count != new_count:
             places = [line.place for line in step.by_line or () if set(kinds) & set(line.kinds)]
-            shown = [f"{place}{of_place(introduced, place)}" for place in places[:_MOST_LINES]]
-            more = [f"{len(places) - _MOST_LINES} more"] if len(places) > _MOST_LINES else []
-            at = "".join(f"; {text}" for text in [*shown, *more]) if new_count > old_count else ""
+            at = _first(places, lambda place: f"{place}{of_place(introduced, place)}") if new_count > old_count else ""
             yield f"{old_count} → {count(new_count, noun)} in an eager step{at}", new_count > old_count
     if before.coverage is not None and after.coverage is not None and before.coverage != after.coverage:
         text = f"the plan captures {before.coverage:.0%} → {after.coverage:.0%} of the step"
@@ -186,15 +180,20 @@ def _probes_of(entry: Proven, report: Report) -> Probes:
 
 def _cause(report: Report, kind: str, introduced: Introduced) -> str:
     """Return the first lines that stand in the way on this kind of device, or say that the cause is not known."""
-    errors = [
-        finding
-        for finding in unsuppressed(report)
-        if finding.level == "error" and (finding.device is None or kind_of(finding.device, report.environment) == kind)
-    ]
+    known = report.environment
+    errors = [one for one in failing(report, "error") if one.device is None or kind_of(one.device, known) == kind]
     if errors:
-        places = [(one, one.location.path, one.location.line) for one in errors[:_MOST_LINES]]
-        texts = [f"{path}:{at} {one.message} ({one.code}){introduced(path, at)}" for one, path, at in places]
-        more = [f"{len(errors) - _MOST_LINES} more"] if len(errors) > _MOST_LINES else []
-        return "".join(f"; {text}" for text in [*texts, *more])
+        return _first(errors, lambda one: _error(one, introduced))
     limits = [limit for limit in report.limits if limit.kind != "simulated"]
     return f"; {limits[0].what}: {limits[0].why}" if limits else ""
+
+
+def _error(one: Finding, introduced: Introduced) -> str:
+    path, line = one.location.path, one.location.line
+    return f"{path}:{line} {one.message} ({one.code}){introduced(path, line)}"
+
+
+def _first(items: Sequence[Item], text: Callable[[Item], str]) -> str:
+    """Return the texts of the first items, and how many more there are."""
+    more = [f"{len(items) - _MOST_LINES} more"] if len(items) > _MOST_LINES else []
+    return "".join(f"; {each}" for each in [*map(text, items[:_MOST_LINES]), *more])

@@ -1,8 +1,6 @@
-"""`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout.
-
-One worker thread scans, since a scan may take seconds. A document is scanned as the editor holds it; the answer is
-dropped if the document has changed since.
-"""
+"""`graphsafe lsp`: diagnostics, explanations and fixes over the language server protocol, on stdin and stdout. One
+worker thread scans, since a scan may take seconds. A document is scanned as the editor holds it; the answer is dropped
+if the document has changed since."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from graphsafe.config import config_over
 from graphsafe.errors import RequestError
 from graphsafe.files import saved
 from graphsafe.lsp import shapes
-from graphsafe.report.model import Finding, Location, unsuppressed
+from graphsafe.report.model import Finding, unsuppressed
 from graphsafe.rulebook.book import rulebook_of
 from graphsafe.rulebook.explain import page_for
 from graphsafe.scan.sources.source import MAX_BYTES, encoded
@@ -60,6 +58,11 @@ class Session:
             self._waiting.pop(uri).cancel()
         self._waiting[uri] = loop.call_later(patience, lambda: loop.create_task(self._scan(uri)))
 
+    def saved(self) -> None:
+        """Scan the open documents again: a saved file may affect findings in other files."""
+        for uri in self._server.workspace.text_documents:
+            self.changed(uri, patience=0)
+
     def closed(self, uri: str) -> None:
         if uri in self._waiting:
             self._waiting.pop(uri).cancel()
@@ -73,15 +76,15 @@ class Session:
         if path is None or document is None:
             return
         buffers = dict(self._unsaved())
+        version = document.version
+        findings: Sequence[Finding] = ()
         try:
-            work = asyncio.get_running_loop().run_in_executor(self._worker, _findings, path, buffers)
-            answer = Answer(document.version, await work)
+            findings = await asyncio.get_running_loop().run_in_executor(self._worker, _findings, path, buffers)
         except RequestError as error:
-            answer = Answer(document.version, ())
             self._say(str(error))
         except Exception as error:  # one document must not end the service for the others
-            answer = Answer(document.version, ())
             self._say(f"{path} cannot be scanned: {type(error).__name__}: {error}")
+        answer = Answer(version, findings)
         now = self._document(uri)
         if now is None or now.version != answer.version:
             return
@@ -144,8 +147,7 @@ class Session:
         return [one for one in actions if not only or any(one.kind.startswith(kind) for kind in only)]
 
     def _found(self, uri: str) -> Iterator[tuple[Finding, Any, Sequence[str]]]:
-        """Yield the findings of a document's current version, with their spans and its lines; none while it is being
-        changed."""
+        """Yield the findings of a document's current version, with their spans and its lines; none while it changes."""
         answer = self._answers.get(uri)
         document = self._document(uri)
         if answer is None or document is None or document.version != answer.version:
@@ -157,14 +159,10 @@ class Session:
 
 def _findings(path: str, buffers: Mapping[str, bytes]) -> Sequence[Finding]:
     try:
-        report = scan(path, buffers=buffers)
-        return [finding for finding in unsuppressed(report) if _is_in(finding.location, path)]
+        found, real = unsuppressed(scan(path, buffers=buffers)), os.path.realpath(path)
+        return [finding for finding in found if os.path.realpath(finding.location.path) == real]
     finally:
         gc.collect()
-
-
-def _is_in(location: Location, path: str) -> bool:
-    return os.path.realpath(location.path) == os.path.realpath(path)
 
 
 def _path_of(uri: str) -> str | None:
@@ -187,39 +185,20 @@ def _place(position: Any) -> tuple[int, int]:
 def make_server() -> LanguageServer:
     server = LanguageServer("graphsafe", __version__)
     session = Session(server)
-
-    def opened(params: Any) -> None:
-        session.changed(params.text_document.uri, patience=0)
-
-    def changed(params: Any) -> None:
-        session.changed(params.text_document.uri)
-
-    def saved(params: Any) -> None:
-        """Scan the other open documents again: a saved file may affect findings in other files."""
-        for uri in server.workspace.text_documents:
-            session.changed(uri, patience=0)
-
-    def closed(params: Any) -> None:
-        session.closed(params.text_document.uri)
-
-    def hover(params: Any) -> Any:
-        return session.hover(params.text_document.uri, params.position)
-
-    def actions(params: Any) -> Any:
-        return session.actions(params.text_document.uri, params.range, params.context.only)
-
+    on = server.feature
+    on(types.TEXT_DOCUMENT_DID_OPEN)(lambda params: session.changed(params.text_document.uri, patience=0))
+    on(types.TEXT_DOCUMENT_DID_CHANGE)(lambda params: session.changed(params.text_document.uri))
+    on(types.TEXT_DOCUMENT_DID_SAVE)(lambda params: session.saved())
+    on(types.TEXT_DOCUMENT_DID_CLOSE)(lambda params: session.closed(params.text_document.uri))
+    on(types.TEXT_DOCUMENT_HOVER)(lambda params: session.hover(params.text_document.uri, params.position))
     kinds = types.CodeActionOptions([types.CodeActionKind.QuickFix, shapes.FIX_ALL])
-    server.feature(types.TEXT_DOCUMENT_DID_OPEN)(opened)
-    server.feature(types.TEXT_DOCUMENT_DID_CHANGE)(changed)
-    server.feature(types.TEXT_DOCUMENT_DID_SAVE)(saved)
-    server.feature(types.TEXT_DOCUMENT_DID_CLOSE)(closed)
-    server.feature(types.TEXT_DOCUMENT_HOVER)(hover)
-    server.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(actions)
+    on(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(
+        lambda params: session.actions(params.text_document.uri, params.range, params.context.only)
+    )
     return server
 
 
 def serve() -> None:
-    """Answer an editor until it ends the session."""
     gc.enable()  # the command line switches garbage collection off, since its processes are short
     answers = os.dup(1)
     os.dup2(2, 1)  # output of other code must not mix with the protocol; pygls also closes the streams that it is given

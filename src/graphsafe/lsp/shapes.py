@@ -38,7 +38,10 @@ def range_of(at: Location | Edit, lines: Sequence[str], units: Units) -> Any:
 def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
     related = [
         types.DiagnosticRelatedInformation(
-            types.Location(Path(call.path).resolve().as_uri(), _line(call.line)),
+            types.Location(
+                Path(call.path).resolve().as_uri(),
+                types.Range(types.Position(call.line - 1, 0), types.Position(call.line, 0)),
+            ),
             f"{call.function or 'the module level'} leads to it",
         )
         for call in finding.call_chain
@@ -51,10 +54,6 @@ def diagnostic(finding: Finding, lines: Sequence[str], units: Units) -> Any:
         message=f"{finding.message}\n{finding.fix}" if finding.fix else finding.message,
         related_information=related or None,
     )
-
-
-def _line(line: int) -> Any:
-    return types.Range(types.Position(line - 1, 0), types.Position(line, 0))
 
 
 def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Units) -> Any:
@@ -71,7 +70,6 @@ def quick_fix(finding: Finding, document: Any, lines: Sequence[str], units: Unit
 
 
 def fix_all(findings: Iterable[Finding], document: Any, lines: Sequence[str], units: Units) -> Any:
-    """Return one action for all safe fixes that do not overlap."""
     edits, _ = apart(one for one in findings if one.data.get("edits") == SAFE)
     return types.CodeAction(
         title="graphsafe: make all safe fixes", kind=FIX_ALL, edit=_edit(edits, document, lines, units)

@@ -1,36 +1,17 @@
-"""The op table: the effects of PyTorch's operations on a capture, and their results.
+"""The op table: the effects of PyTorch's operations on a capture, and their results. One table, `rules/ops/torch.json`,
+answers the scan, the step probe and the simulated device."""
 
-One table, `rules/ops/torch.json`, answers the scan, the step probe and the simulated device.
-"""
-
-from graphsafe.optable.entries import (
-    UNKNOWN,
-    Argument,
-    ArgumentKind,
-    Call,
-    Condition,
-    Effect,
-    EffectKind,
-    Hit,
-    Op,
-    Result,
-    TensorHint,
-)
-from graphsafe.optable.table import OpTable, OpTableError, load_op_table
-
-__all__ = [
-    "UNKNOWN",
-    "Argument",
-    "ArgumentKind",
-    "Call",
-    "Condition",
-    "Effect",
-    "EffectKind",
-    "Hit",
-    "Op",
-    "OpTable",
-    "OpTableError",
-    "Result",
-    "TensorHint",
-    "load_op_table",
-]
+from graphsafe.optable.entries import UNKNOWN as UNKNOWN
+from graphsafe.optable.entries import Argument as Argument
+from graphsafe.optable.entries import ArgumentKind as ArgumentKind
+from graphsafe.optable.entries import Call as Call
+from graphsafe.optable.entries import Condition as Condition
+from graphsafe.optable.entries import Effect as Effect
+from graphsafe.optable.entries import EffectKind as EffectKind
+from graphsafe.optable.entries import Hit as Hit
+from graphsafe.optable.entries import Op as Op
+from graphsafe.optable.entries import Result as Result
+from graphsafe.optable.entries import TensorHint as TensorHint
+from graphsafe.optable.table import OpTable as OpTable
+from graphsafe.optable.table import OpTableError as OpTableError
+from graphsafe.optable.table import load_op_table as load_op_table

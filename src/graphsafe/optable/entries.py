@@ -1,8 +1,6 @@
-"""Entries of the op table, and what they say about a call.
-
-Conditions are data and are evaluated here as pure functions of a call's form, with three values: if a call leaves an
-argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
-"""
+"""Entries of the op table, and what they say about a call. Conditions are data and are evaluated here as pure functions
+of a call's form, with three values: if a call leaves an argument open (`*args`, a value of unknown kind) the answer is
+"perhaps", never a guess."""
 
 from __future__ import annotations
 
@@ -24,11 +22,8 @@ _COMPARE = {
 
 
 def version_matches(version: str, spec: str) -> bool:
-    """Return whether a torch version (`2.11.0+cu130`) lies in `spec` (`>=2.6,<2.12`). Pre-releases count as their
-    release.
-
-    Raises `ValueError` where `spec` is not a range.
-    """
+    """Return whether a torch version (`2.11.0+cu130`; a pre-release counts as its release) lies in `spec`
+    (`>=2.6,<2.12`). Raises ValueError if `spec` is not a range."""
     bounds = [re.fullmatch(r"\s*(>=|<=|==|!=|>|<)\s*([\d.]+)\s*", part) for part in spec.split(",")]
     if None in bounds:
         raise ValueError(f"not a version range: {spec!r}")
@@ -61,11 +56,9 @@ Basis = Literal["measured", "tag", "documented", "schema"]
 schema alone, which gives the result and says nothing about waits."""
 Placement = Literal["same", "argument", "host", "accelerator"]
 TensorHint = Literal["value", "parameter", "step-input"]
-"""Says which values must be tensors if code uses a tensor's method or attribute of this name on them.
-
-`value`: any value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are
-seldom parameters there). `step-input`: only an argument of a step. Each kind includes the next.
-"""
+"""Says which values must be tensors if code uses a tensor's method or attribute of this name on them. `value`: any
+value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are seldom
+parameters there). `step-input`: only an argument of a step. Each kind includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
 """The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
 
@@ -86,7 +79,6 @@ class Argument:
     """One argument of a call, as far as it is known."""
 
     kind: ArgumentKind | None = None
-    "The kind, or None if it is unknown."
     literal: Any = UNKNOWN
     text: str = ""
     "The argument's source text, for the condition `same`; empty if there is none."
@@ -105,7 +97,6 @@ class Call:
     inside: frozenset[str] = frozenset()
     "Full names of the context managers that are entered around it."
     torch: str | None = None
-    "The torch version under which it runs, if known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +171,7 @@ class ResultCase:
     result: Result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Op:
     """One entry of the table. It has no slots, so that it can cache properties that every call asks for."""
 
@@ -189,53 +180,50 @@ class Op:
     overload: str | None
     "`None` stands for every overload that has no separate entry; `''` is the overload without a name."
     python: tuple[str, ...]
-    params: tuple[str, ...]
+    params: tuple[str, ...] = ()
     "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining ones."
-    effects: tuple[Effect, ...]
-    "Parameters that take a Python number: a device tensor given there is read back."
+    effects: tuple[Effect, ...] = ()
     result: Result
-    cases: tuple[ResultCase, ...]
+    cases: tuple[ResultCase, ...] = ()
     "Cases in which the result differs; the first one that certainly holds replaces `result`."
-    placement: Placement
+    placement: Placement = "same"
     """The device of the result: `same` as the first tensor's; the `device` `argument` of a factory (the host without
     one); otherwise fixed."""
-    mutates: tuple[str, ...]
-    "Parameters that are written in place."
-    view: bool
+    mutates: tuple[str, ...] = ()
+    view: bool = False
     "Whether the result shares storage with the first argument, so that nothing is launched."
-    pointwise: bool
+    pointwise: bool = False
     "Whether the result has the broadcast shape of the tensor arguments: 0-d from 0-d."
-    valueless: bool
+    valueless: bool = False
     "Whether the operation takes only shape, dtype and device from its arguments (`zeros_like`)."
-    launches: bool
+    launches: bool = True
     "Whether anything runs on the device (`empty` and views launch nothing)."
-    ndim: int | Literal["size", "same", "one-more"] | None
+    ndim: int | Literal["size", "same", "one-more"] | None = None
     "The dimensions of the result: a number, that of the given `size`, or the first argument's; `None` if unknown."
-    attribute: bool
+    attribute: bool = False
     "Whether the operation is an attribute of a tensor, read without a call."
-    tensor_hint: TensorHint | None
+    tensor_hint: TensorHint | None = None
     "Whether using this method or attribute proves that a value is a tensor."
-    copies_values: bool
+    copies_values: bool = False
     "Whether the operation makes its result from Python values (`torch.tensor([1, 2])`): 0-d from a number."
-    takes_tensor: bool
+    takes_tensor: bool = True
     "Whether the first argument is a tensor or a list of them."
-    host_arguments: HostArguments
-    host_results: tuple[int, ...]
+    host_arguments: HostArguments = "none"
+    host_results: tuple[int, ...] = ()
     "Positions of results that stay on the host, whatever the arguments are."
-    checks_on_cpu: bool
+    checks_on_cpu: bool = False
     "Whether the operation checks values, and so reads them, only on the CPU."
-    sums_in_any_order: bool
+    sums_in_any_order: bool = False
     "Whether the order of the operation's float sums on CUDA, and so their last bits, differ from run to run (atomics)."
-    no_kernel: tuple[str, ...]
+    no_kernel: tuple[str, ...] = ()
     "Dtypes of the first tensor for which CUDA has no kernel, although the CPU has one (`int64`)."
     basis: Basis
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...] = ()
     "Snippets of rules/ops/torch-X.Y.json."
 
     @cached_property
     def is_factory(self) -> bool:
-        """Whether the operation makes a tensor from sizes and values (`zeros`), so that tensors among these do not
-        decide its device."""
+        """Whether the operation makes a tensor from sizes and values (`zeros`), whose devices do not decide its own."""
         return any(effect.how == "factory" for effect in self.effects)
 
     @cached_property

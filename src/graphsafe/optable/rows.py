@@ -27,50 +27,31 @@ take a Python number."""
 EFFECT_KEYS: Final = {field.name for field in fields(Effect)} - {"only_if_certain"}
 
 
+_WORDS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "placement": get_args(Placement),
+    "ndim": (None, 0, 1, "size", "same", "one-more"),
+    "tensor_hint": (None, *get_args(TensorHint)),
+    "host_arguments": get_args(HostArguments),
+    "basis": get_args(Basis),
+}
+"The values that keys of an entry may have."
+
+
 def entry_of(row: Mapping[str, Any]) -> Op:
-    """Return the entry that a row of the file describes. Raises `ValueError` with the mistake."""
+    """Return the entry that a row of the file describes. Raises KeyError, TypeError or ValueError with the mistake."""
     _check_keys(row, ENTRY_KEYS)
-    return Op(
-        aten=row["aten"],
-        overload=row["overload"],
-        python=tuple(row["python"]),
-        params=tuple(row.get("params", ())),
-        effects=(*map(_effect, row.get("effects", ())), *map(_number_read, row.get("numbers", ()))),
-        result=_result(row["result"]),
-        cases=tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ())),
-        placement=_one_of(row.get("placement", "same"), get_args(Placement)),
-        mutates=tuple(row.get("mutates", ())),
-        view=row.get("view", False),
-        pointwise=row.get("pointwise", False),
-        valueless=row.get("valueless", False),
-        launches=row.get("launches", True),
-        ndim=_one_of(row.get("ndim"), (None, 0, 1, "size", "same", "one-more")),
-        attribute=row.get("attribute", False),
-        tensor_hint=_one_of(row.get("tensor_hint"), (None, *get_args(TensorHint))),
-        copies_values=row.get("copies_values", False),
-        takes_tensor=row.get("takes_tensor", True),
-        host_arguments=_one_of(row.get("host_arguments", "none"), get_args(HostArguments)),
-        host_results=tuple(row.get("host_results", ())),
-        checks_on_cpu=row.get("checks_on_cpu", False),
-        no_kernel=tuple(row.get("no_kernel", ())),
-        sums_in_any_order=row.get("sums_in_any_order", False),
-        basis=_one_of(row["basis"], get_args(Basis)),
-        evidence=tuple(row.get("evidence", ())),
-    )
+    for key in _WORDS.keys() & row.keys():
+        _one_of(row[key], _WORDS[key])
+    plain = {key: _frozen(row[key]) for key in row if key not in ("inside", "numbers")}
+    effects = (*map(_effect, row.get("effects", ())), *map(_number_read, row.get("numbers", ())))
+    cases = tuple(ResultCase(_condition(case["when"]), _result(case["result"])) for case in row.get("cases", ()))
+    return Op(**{**plain, "effects": effects, "cases": cases, "result": _result(row["result"])})
 
 
 def _effect(row: Mapping[str, Any]) -> Effect:
     _check_keys(row, EFFECT_KEYS)
-    return Effect(
-        kind=_one_of(row["kind"], get_args(EffectKind)),
-        rule=row["rule"],
-        how=row["how"],
-        when=_condition(row["when"]) if "when" in row else None,
-        unless=_condition(row["unless"]) if "unless" in row else None,
-        sometimes=row.get("sometimes", False),
-        anywhere=row.get("anywhere", False),
-        pageable=row.get("pageable", False),
-    )
+    _one_of(row["kind"], get_args(EffectKind))
+    return Effect(**{**row, **{key: _condition(row[key]) for key in ("when", "unless") if key in row}})
 
 
 def _number_read(param: str) -> Effect:
@@ -83,16 +64,7 @@ def _condition(row: Mapping[str, Any]) -> Condition:
     unknown = {kind for kinds in row.get("kinds", {}).values() for kind in kinds} - set(get_args(ArgumentKind))
     if unknown:
         raise ValueError(f"unknown kind of argument {sorted(unknown)[0]!r}")
-    return Condition(
-        given=tuple(row.get("given", ())),
-        absent=tuple(row.get("absent", ())),
-        kinds={param: tuple(kinds) for param, kinds in row.get("kinds", {}).items()},
-        literals={param: tuple(values) for param, values in row.get("literals", {}).items()},
-        same=tuple(row.get("same", ())),
-        dtypes=tuple(row.get("dtypes", ())),
-        inside=tuple(row.get("inside", ())),
-        torch=row.get("torch"),
-    )
+    return Condition(**{key: _frozen(value) for key, value in row.items()})
 
 
 def _result(row: str | Mapping[str, Any]) -> Result:
@@ -114,6 +86,13 @@ def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"{value!r} is not one of {', '.join(map(str, allowed))}")
     return value
+
+
+def _frozen(value: Any) -> Any:
+    """Return the value with tuples in place of its lists, which JSON has instead."""
+    if isinstance(value, dict):
+        return {key: _frozen(item) for key, item in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_keys(row: Mapping[str, Any], allowed: Set[str]) -> None:

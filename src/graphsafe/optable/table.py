@@ -1,12 +1,11 @@
-"""The op table: by Python name for scan, by aten name for the step probe and the simulated device.
-
-The file is indexed when loaded and an entry is built when first asked for, so that loading costs milliseconds.
-"""
+"""The op table: by Python name for scan, by aten name for the step probe and the simulated device. The file is indexed
+when loaded and an entry is built when first asked for, so that loading costs milliseconds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -40,9 +39,6 @@ class OpTable:
         self.tags: Mapping[str, str] = data["tags"]
         self._rows: list[Mapping[str, Any]] = data["ops"]
         self._built: dict[int, Op] = {}
-        self._known_path = folder / "aten-known.json"
-        self._known_names: Mapping[str, Sequence[str]] | None = None
-        self._hints: dict[str, Set[str]] = {}
         self._by_python: dict[str, int] = {}
         self._by_aten: dict[tuple[str, str | None], int] = {}
         for index, row in enumerate(self._rows):
@@ -63,13 +59,13 @@ class OpTable:
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
-        """Return methods and attributes whose use proves that a `value`, a `parameter`, or a `step-input` is a
-        tensor."""
-        if not self._hints:
-            degrees = get_args(TensorHint)
-            for index, degree in enumerate(degrees):
-                self._hints[degree] = frozenset(self._hinting(degrees[: index + 1]))
+        """Return methods and attributes whose use proves that such a value is a tensor."""
         return self._hints[of]
+
+    @cached_property
+    def _hints(self) -> Mapping[str, Set[str]]:
+        degrees = get_args(TensorHint)
+        return {degree: frozenset(self._hinting(degrees[: at + 1])) for at, degree in enumerate(degrees)}
 
     def _hinting(self, degrees: Sequence[str]) -> Iterator[str]:
         for row in self._rows:
@@ -79,20 +75,16 @@ class OpTable:
                     yield last
 
     def takes_tensor(self, name: str) -> bool:
-        """Return whether the first argument of this Python function is a tensor; False if the table does not know
-        it."""
+        """Return whether the first argument of a known Python function is a tensor."""
         index = self._by_python.get(name)
         return index is not None and bool(self._rows[index].get("takes_tensor", True))
 
     def takes_tensor_at(self, name: str, position: int) -> bool:
-        """Return whether this argument of a Python function or method (its receiver is the first) can only be a
-        tensor."""
+        """Return whether this argument of a function or method (its receiver is the first) can only be a tensor."""
         index = self._by_python.get(name)
         row = self._rows[index] if index is not None else {}
-        params: Sequence[str] = row.get("params", ())
-        if position >= len(params) or params[position] in row.get("numbers", ()):
-            return False
-        return params[position] in _TENSOR_PARAMS
+        param = (row.get("params", ())[position : position + 1] or [""])[0]
+        return param in _TENSOR_PARAMS and param not in row.get("numbers", ())
 
     def aten(self, name: str, overload: str = "") -> Op | None:
         """Return the entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
@@ -100,9 +92,8 @@ class OpTable:
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Return whether the torch version of `tags` has this op at all; an op that is known but has no entry has no
-        effect."""
-        return self.aten(name, overload) is not None or overload in self._known().get(name.removeprefix("aten::"), ())
+        """Return whether the torch version of `tags` has this op; one that is known but has no entry has no effect."""
+        return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
     def is_nondeterministic(self, name: str, overload: str = "") -> bool:
         """Return whether an aten op sums floats in any order on CUDA, so that equal runs differ in their last bits."""
@@ -112,10 +103,10 @@ class OpTable:
     def ops(self) -> Sequence[Op]:
         return tuple(op for index in range(len(self._rows)) if (op := self._op(index)) is not None)
 
+    @cached_property
     def _known(self) -> Mapping[str, Sequence[str]]:
-        if self._known_names is None:
-            self._known_names = _read(self._known_path, KNOWN_SCHEMA)["ops"]
-        return self._known_names
+        known: Mapping[str, Sequence[str]] = _read(self._path.with_name("aten-known.json"), KNOWN_SCHEMA)["ops"]
+        return known
 
     def _op(self, index: int | None) -> Op | None:
         if index is None:
@@ -130,8 +121,7 @@ class OpTable:
 
 
 def load_op_table(folder: Path) -> OpTable:
-    """Return the table in `folder` (rules/ops). Raises `OpTableError` with one line if a file is missing or
-    malformed."""
+    """Return the table in `folder` (rules/ops). Raises OpTableError."""
     return OpTable(folder)
 
 

@@ -69,8 +69,7 @@ _NAME_WIDTH = max(map(len, PROBES)) + 2
 
 
 def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
-    """Return a block of lines per device: the verdict and its reason, for every bucket, and the result of each
-    probe."""
+    """Return a block of lines per device: the verdict with its reason, for every bucket, and each probe's result."""
     blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
     if report.plan is not None:
         blocks.append(plan_lines(report.plan, width, paint))
@@ -100,8 +99,7 @@ def _seconds(report: Report) -> float:
 
 
 def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
-    """Return the reason in one sentence; empty if the probes give another verdict, as in a report of another
-    version."""
+    """Return the reason in one sentence; empty if the probes give another verdict (a report of another version)."""
     judgement = judge(probes, plan)
     return judgement.reasons[0] if judgement.verdict == verdict else ""
 
@@ -147,8 +145,7 @@ def _then(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
 
 
 def gain_text(data: Data) -> str:
-    """Return how much a bucket's graph gains, with the times of a replay and of an eager step; empty if that is not
-    known."""
+    """Return how much a bucket's graph gains, and the memory that it takes; empty if that is not known."""
     probes = Probes.of(data)
     memory, faster = probes.memory, probes.timing.times_as_fast
     parts = [f"{faster:.1f} times as fast"] if faster is not None else []
@@ -174,8 +171,7 @@ def _probes(data: Data, indent: str, width: int, paint: Paint) -> list[str]:
 
 
 def _calls(probe: Probe) -> list[str]:
-    """Return the calls that lead to the target's error; of a long chain only the beginning, which is the user's code,
-    and the end."""
+    """Return the calls that lead to the target's error; of a long chain the beginning (the user's code) and the end."""
     calls = [f"at {call}" for call in probe.calls or ()]
     left_out = len(calls) - _MOST_CALLS
     if left_out <= 0:

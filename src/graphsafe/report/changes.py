@@ -1,7 +1,5 @@
-"""Describes in words the changes from one report to another.
-
-Findings with equal fingerprints are the same, even if lines moved or if the device or the command differs.
-"""
+"""Describes in words the changes from one report to another. Findings with equal fingerprints are the same, even if
+lines moved or if the device or the command differs."""
 
 from __future__ import annotations
 
@@ -115,7 +113,7 @@ def _probes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Cha
         if old.status != new.status:
             yield Change(f"{name}: {new.status}, was {old.status}")
         for was, now in zip(old.numbers(), new.numbers(), strict=True):
-            yield from _number(now.name, was.value, now.value, _UNITS[now.unit])
+            yield from _number(now.name, was.value, now.value, now.unit)
     yield from _held("a step takes", olds.memory.step, news.memory.step)
     yield from _held("the graph uses", olds.memory.pool, news.memory.pool)
     yield from _growth(olds.memory.growth, news.memory.growth)
@@ -123,47 +121,35 @@ def _probes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Cha
 
 def _held(text: str, before: Held | None, after: Held | None) -> Iterator[Change]:
     old, new = (None if held is None else held.bytes for held in (before, after))
-    for change in _number(text, old, new, _bytes):
+    for change in _number(text, old, new, "bytes"):
         most = f", most of it at {after.largest_place}" if after is not None and after.bytes else ""
         yield Change(change.text + most, change.worse)
 
 
 def _growth(before: Growth | None, after: Growth | None) -> Iterator[Change]:
     old, new = (None if growth is None else growth.bytes for growth in (before, after))
-    yield from _number("growth over all replays", old, new, _bytes)
+    yield from _number("growth over all replays", old, new, "bytes")
     if before is not None and after is not None and before.leaks != after.leaks:
         grows = f"the memory of the {after.leaks} grows with every replay"
         yield Change(grows if after.leaks else "no memory grows any more", after.leaks is not None)
 
 
-def _whole(number: float) -> str:
-    return f"{number:.0f}"
+_UNITS: Mapping[Unit, Callable[[Any], str]] = {
+    "count": lambda number: f"{number:.0f}",
+    "bytes": lambda number: bytes_text(int(number)),
+    "ms": lambda number: f"{number:.3g} ms",
+}
 
 
-def _ms(number: float) -> str:
-    return f"{number:.3g} ms"
-
-
-def _bytes(number: float) -> str:
-    return bytes_text(int(number))
-
-
-_UNITS: Mapping[Unit, Callable[[float], str]] = {"count": _whole, "bytes": _bytes, "ms": _ms}
-
-
-def _number(text: str, before: Any, after: Any, show: Any) -> Iterator[Change]:
+def _number(text: str, before: Any, after: Any, unit: Unit) -> Iterator[Change]:
     """Yield a change: for counts, as soon as they differ; for measures, if they differ notably."""
+    was, now = ("not known" if value is None else _UNITS[unit](value) for value in (before, after))
     if before == after or not all(isinstance(value, (int, float)) for value in (before, after)):
         if (before is None) != (after is None):
-            yield Change(f"{text}: {_shown(after, show)}, was {_shown(before, show)}")
-        return
-    if show is _whole or abs(after - before) > _NOTABLE * abs(before):
-        share = f" ({(after - before) / before:+.0%})" if before and show is not _whole else ""
-        yield Change(f"{text}: {show(after)}, was {show(before)}{share}")
-
-
-def _shown(value: Any, show: Any) -> str:
-    return "not known" if value is None else str(show(value))
+            yield Change(f"{text}: {now}, was {was}")
+    elif unit == "count" or abs(after - before) > _NOTABLE * abs(before):
+        share = f" ({(after - before) / before:+.0%})" if before and unit != "count" else ""
+        yield Change(f"{text}: {now}, was {was}{share}")
 
 
 def _pool(before: Pool | None, after: Pool | None) -> Iterator[Change]:
@@ -171,7 +157,7 @@ def _pool(before: Pool | None, after: Pool | None) -> Iterator[Change]:
     if was != now:
         yield Change(f"shared pool: {now}, was {was}", now == "fail")
     for key, text in (("pool_bytes", "shared pool"), ("saved_bytes", "saved by sharing"), ("peak_bytes", "peak")):
-        yield from _number(text, getattr(before, key, None), getattr(after, key, None), _bytes)
+        yield from _number(text, getattr(before, key, None), getattr(after, key, None), "bytes")
 
 
 def _support(before: Report, after: Report) -> Iterator[Change]:
@@ -189,8 +175,8 @@ def _plan(before: Plan | None, after: Plan | None) -> Iterator[Change]:
     if (before and old.verified) != (after and new.verified):
         lost = " any more" * old.verified
         yield Change("verified" if new.verified else f"not verified{lost}" if after else "none any more")
-    yield from _number("planned step", old.planned_ms, new.planned_ms, _ms)
-    yield from _number("eager step", old.eager_ms, new.eager_ms, _ms)
+    yield from _number("planned step", old.planned_ms, new.planned_ms, "ms")
+    yield from _number("eager step", old.eager_ms, new.eager_ms, "ms")
     if old.coverage is not None and new.coverage is not None and old.coverage != new.coverage:
         worse = new.coverage < old.coverage
         yield Change(f"covers {new.coverage:.0%} of the operations, was {old.coverage:.0%}", worse)
@@ -211,11 +197,8 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
         if old.level != new.level:
             differences.append(f"{new.level}, was {old.level}")
             worse = worse or LEVELS.index(new.level) > LEVELS.index(old.level)
-        for text, was, now in (
-            ("", old.confidence, new.confidence),
-            ("", old.status, new.status),
-            ("times ", old.count, new.count),
-        ):
+        for text, name in (("", "confidence"), ("", "status"), ("times ", "count")):
+            was, now = getattr(old, name), getattr(new, name)
             if was != now and now is not None and was is not None:
                 differences.append(f"{text}{now}, was {text}{was}")
         if differences:
@@ -248,11 +231,8 @@ def _limits(before: Sequence[Limit], after: Sequence[Limit]) -> Iterator[Change]
 
 def change_lines(sections: Sequence[Section]) -> list[str]:
     """Return lines for a terminal, without control characters from the report."""
-    lines = []
-    for section in sections:
-        lines.append(without_commands(printable(f"{section.title}:")))
-        lines += [without_commands(printable(f"  {change.text}")) for change in section.changes]
-    return [*lines, outcome_text(sections)]
+    lines = [line for one in sections for line in (f"{one.title}:", *(f"  {change.text}" for change in one.changes))]
+    return [*(without_commands(printable(line)) for line in lines), outcome_text(sections)]
 
 
 def outcome_text(sections: Sequence[Section]) -> str:

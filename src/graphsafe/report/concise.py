@@ -1,7 +1,5 @@
-"""The concise form, one line per finding, as editors and grep read it: `path:line:col: CODE message`.
-
-A warning or note has its level between code and message.
-"""
+"""The concise form, one line per finding, as editors and grep read it: `path:line:col: CODE message`. A warning or note
+has its level between code and message."""
 
 from __future__ import annotations
 

@@ -48,7 +48,6 @@ class HotLines:
 
 
 def digest(content: bytes) -> str:
-    """Return the digest of a file's content."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 

@@ -46,8 +46,7 @@ def normalised(text: str) -> str:
 
 
 def fingerprinted(findings: Iterable[Finding], text_of: Text, from_root: Callable[[str], str]) -> list[Finding]:
-    """Return the findings in order, each with its fingerprint; `from_root` turns a location's path into one from the
-    root."""
+    """Return the findings in order, with fingerprints; `from_root` turns a location's path into one from the root."""
     places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     found = []
     for finding in in_order(findings):

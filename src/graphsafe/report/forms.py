@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from graphsafe.report.model import Report
@@ -13,7 +14,18 @@ from graphsafe.report.text import without_commands
 if TYPE_CHECKING:
     from graphsafe.report.ledger.model import Ledger
 
-FORMS: tuple[str, ...] = ("terminal", "concise", "json", "sarif", "github", "gitlab", "junit", "html", "trace")
+FORMS: Mapping[str, str] = {
+    "terminal": "terminal",
+    "concise": "concise",
+    "json": "json_form",
+    "sarif": "ci.sarif",
+    "github": "ci.github",
+    "gitlab": "ci.gitlab",
+    "junit": "ci.junit",
+    "html": "html.page",
+    "trace": "timeline.trace_form",
+}
+"Form -> the module of this package that has the function `render_` with its name."
 
 FORM_OF_SUFFIX: Mapping[str, str] = {".json": "json", ".sarif": "sarif", ".html": "html", ".xml": "junit"}
 "Suffix of a file's name -> its form."
@@ -38,80 +50,36 @@ def render(
     source: Lines = file_lines,
     rules: Callable[[], RuleTexts] = dict,
 ) -> str:
-    """Return the text of one report, of many (which JSON writes as `graphsafe/reports/1`), or of a ledger, in one of
-    `FORMS`.
+    """Return the text of one report, of many (`graphsafe/reports/1` in JSON), or of a ledger, in one of `FORMS`.
 
     A form without a place for a ledger's processes shows its findings. `width`, in columns, and `colour` are for the
     terminal. `source` gives the code that the terminal's and the HTML form show; `rules` gives the help in SARIF, and
     is called only for SARIF. Lone surrogates (of file names that are not UTF-8) are replaced, except in JSON, which can
     write them. Raises ValueError for an unknown form.
     """
+    if form not in FORMS:
+        raise ValueError(f"no such form: {form}")
+    rendered: Callable[..., str] = getattr(import_module(f"graphsafe.report.{FORMS[form]}"), f"render_{form}")
+    if form == "json":
+        return rendered(reports)
+    ledger: Ledger | None = None
     if not isinstance(reports, (Report, Sequence)):
-        return _ledger(reports, form, colour, width, source, rules)
+        ledger, reports = reports, reports.as_report()
     many = (reports,) if isinstance(reports, Report) else tuple(reports)
-    if form == "json":
-        from graphsafe.report.json_form import render_json
+    if form == "terminal":
+        text = rendered(many, source, colour=colour, width=width)
+        if ledger is not None:
+            from graphsafe.report.ledger.terminal import processes_text
 
-        return render_json(reports)
-    return _whole(_text(many, form, colour, width, source, rules))
+            processes = processes_text(ledger, colour=colour, width=width)
+            text = f"{processes}\n{text}" if processes else text
+    elif form == "html":
+        text = rendered(many, source)
+        if ledger is not None:
+            from graphsafe.report.ledger.html_form import with_processes
 
-
-def _whole(text: str) -> str:
-    """Return a text with its lone surrogates replaced."""
+            text = with_processes(text, ledger)
+    else:
+        text = rendered(many, rules()) if form == "sarif" else rendered(many)
+    text = without_commands(text) if form in ("terminal", "concise") else text
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _ledger(ledger: Ledger, form: str, colour: bool, width: int, source: Lines, rules: Callable[[], RuleTexts]) -> str:
-    if form == "json":
-        from graphsafe.report.json_form import render_ledger_json
-
-        return render_ledger_json(ledger)
-    text = render(ledger.as_report(), form, colour=colour, width=width, source=source, rules=rules)
-    if form == "terminal":
-        from graphsafe.report.ledger.terminal import processes_text
-
-        processes = without_commands(processes_text(ledger, colour=colour, width=width))
-        return f"{_whole(processes)}\n{text}" if processes else text
-    if form == "html":
-        from graphsafe.report.ledger.html_form import with_processes
-
-        return _whole(with_processes(text, ledger))
-    return text
-
-
-def _text(
-    reports: Sequence[Report], form: str, colour: bool, width: int, source: Lines, rules: Callable[[], RuleTexts]
-) -> str:
-    if form == "terminal":
-        from graphsafe.report.terminal import render_terminal
-
-        return without_commands(render_terminal(reports, source, colour=colour, width=width))
-    if form == "concise":
-        from graphsafe.report.concise import render_concise
-
-        return without_commands(render_concise(reports))
-    if form == "sarif":
-        from graphsafe.report.ci.sarif import render_sarif
-
-        return render_sarif(reports, rules())
-    if form == "github":
-        from graphsafe.report.ci.github import render_github
-
-        return render_github(reports)
-    if form == "gitlab":
-        from graphsafe.report.ci.gitlab import render_gitlab
-
-        return render_gitlab(reports)
-    if form == "junit":
-        from graphsafe.report.ci.junit import render_junit
-
-        return render_junit(reports)
-    if form == "html":
-        from graphsafe.report.html.page import render_html
-
-        return render_html(reports, source)
-    if form == "trace":
-        from graphsafe.report.timeline.trace_form import render_trace
-
-        return render_trace(reports)
-    raise ValueError(f"no such form: {form}")

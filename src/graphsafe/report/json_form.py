@@ -6,32 +6,32 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from graphsafe.report.model import REPORT_SCHEMA, REPORTS_SCHEMA, Report, in_order
 from graphsafe.report.reading import read
-from graphsafe.report.shape import ReportError, check_ledger, check_report
+from graphsafe.report.shape import ReportError, check
 
 if TYPE_CHECKING:
     from graphsafe.report.ledger.model import Ledger
 
+Saved = TypeVar("Saved")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone surrogate, from a file name that is not UTF-8. It cannot be encoded, but JSON has an escape for it."""
-
-
+"""A lone surrogate, from a file name that is not UTF-8: it cannot be encoded, but JSON has an escape for it."""
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
 "Types checked first, since nearly all values of a report have them."
 
 
-def render_json(reports: Report | Sequence[Report]) -> str:
-    """Return a report by itself (`graphsafe/report/1`), or a sequence of any length (`graphsafe/reports/1`)."""
+def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
+    """Return a report (`graphsafe/report/1`), a sequence of any length (`graphsafe/reports/1`), or a ledger."""
+    whole: Any = reports
     if isinstance(reports, Report):
         whole = _lazily(reports)
-    else:
+    elif isinstance(reports, Sequence):
         whole = {"schema": REPORTS_SCHEMA, "reports": [_lazily(report) for report in reports]}
     text = io.StringIO()
     json.dump(whole, text, indent=2, ensure_ascii=False, allow_nan=False, default=plain)
@@ -44,14 +44,8 @@ def escaped(text: str) -> str:
     return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-def render_ledger_json(ledger: Ledger) -> str:
-    """Return the ledger of `graphsafe run`, by itself."""
-    return escaped(json.dumps(plain(ledger), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-
-
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as JSON values: every key present, findings in order, NaN and infinity (which JSON lacks) as
-    null."""
+    """Return the report as JSON values: every key present, findings in order, NaN and infinity as null."""
     written: dict[str, Any] = plain(replace(report, findings=tuple(in_order(report.findings))))
     return written
 
@@ -62,26 +56,23 @@ def _lazily(report: Report) -> dict[str, Any]:
 
 
 def read_reports(path: Path) -> Report | tuple[Report, ...]:
-    """Return the report in a file, or the reports of `capture --all`.
-
-    Raises `ReportError` with one line that names the file and the first place where it is not a report.
-    """
-    found = read_saved(path)
-    if not isinstance(found, (Report, tuple)):
-        raise ReportError(f"{path}: a ledger, not a report")
-    return found
+    """Return the report in a file, or the reports of `capture --all`. Raises ReportError with one line that names the
+    file and the first place where it is not a report."""
+    return _of_file(path, parse_reports)
 
 
 def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
     """Return the same as `read_reports`, or the ledger of `graphsafe run`."""
+    return _of_file(path, parse_saved)
+
+
+def _of_file(path: Path, parse: Callable[[str], Saved]) -> Saved:
     try:
-        text = path.read_text(encoding="utf-8")
+        return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ReportError(f"{path}: not UTF-8 text") from error
-    try:
-        return parse_saved(text)
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from error
 
@@ -104,26 +95,24 @@ def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
         raise ReportError("not a report: nested too deeply") from error
     schema = saved.get("schema") if isinstance(saved, dict) else None
     if schema == REPORT_SCHEMA:
-        return _report(saved, "")
+        check(saved, "report", "")
+        return read(Report, saved)
     if schema == REPORTS_SCHEMA:
         if not isinstance(saved.get("reports"), list):
             raise ReportError("reports: expected a list")
-        return tuple(_report(report, f"reports[{at}]") for at, report in enumerate(saved["reports"]))
+        for at, report in enumerate(saved["reports"]):
+            check(report, "report", f"reports[{at}]")
+        return tuple(read(Report, report) for report in saved["reports"])
     from graphsafe.report.ledger.model import LEDGER_SCHEMA, Ledger
 
     if schema == LEDGER_SCHEMA:
-        check_ledger(saved, "")
+        check(saved, "ledger", "")
         return read(Ledger, saved)
     if isinstance(schema, str) and schema.startswith("graphsafe/report"):
         raise ReportError(
             f"schema {schema[:40]!a} is not one that this version reads ({REPORT_SCHEMA}, {REPORTS_SCHEMA})"
         )
     raise ReportError("not a graphsafe report")
-
-
-def _report(saved: Any, where: str) -> Report:
-    check_report(saved, where)
-    return read(Report, saved)
 
 
 def plain(value: Any) -> Any:
@@ -152,12 +141,9 @@ def _field(name: str, value: Any) -> Any:
     if name == "probes":
         from graphsafe.report.probes import PROBE_KEYS  # only reports of captures have probes
 
-        return {probe: plain(_probe(keys, value.get(probe) or {})) for probe, keys in PROBE_KEYS.items()}
+        # With every key, unknown ones null; the status of a probe that reported nothing is `skipped`.
+        unknown = {probe: {**dict.fromkeys(keys), "status": "skipped"} for probe, keys in PROBE_KEYS.items()}
+        return {probe: plain({**keys, **(value.get(probe) or {})}) for probe, keys in unknown.items()}
     if name in ("data", "settings"):
         return plain({key: value[key] for key in sorted(value)})
     return plain(value)
-
-
-def _probe(keys: Sequence[str], found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a probe with every key, unknown ones null. The status of a probe that reported nothing is `skipped`."""
-    return {**dict.fromkeys(keys), "status": "skipped", **found}

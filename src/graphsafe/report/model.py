@@ -1,8 +1,6 @@
-"""The report as data: the answers of `scan` and `capture`, without how they were found.
-
-Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is absent.
-Lines and columns count from 1 in Unicode code points; an end is exclusive.
-"""
+"""The report as data: the answers of `scan` and `capture`, without how they were found. Every key of the JSON form is a
+field here, in the order in which it is written. Unknown is `None`; no key is absent. Lines and columns count from 1 in
+Unicode code points; an end is exclusive."""
 
 from __future__ import annotations
 
@@ -165,11 +163,8 @@ class Bucket:
 
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
-    """The answers of one device.
-
-    `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at least `status`. With buckets,
-    they are the probes of the worst bucket (of several, the first).
-    """
+    """The answers of one device. `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at
+    least `status`. With buckets, they are the probes of the worst bucket (of several, the first)."""
 
     device: str
     verdict: Verdict
@@ -279,8 +274,29 @@ class Plan:
     "Conditions that must stay as at capture for the plan to hold."
 
 
+class Shown:
+    """A document that shows itself: as text, and as a notebook shows it under a cell."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return the terminal form."""
+        return self._form("terminal")
+
+    def _repr_html_(self) -> str:
+        """Return the HTML form in a frame, so that its styles and those of the notebook stay separate."""
+        style = "width: 100%; height: 36em; border: 1px solid #8884"
+        return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
+
+    def _form(self, form: str) -> str:
+        from graphsafe.report.forms import render
+
+        shown: Any = self
+        return render(shown, form)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(Shown):
     schema: str = REPORT_SCHEMA
     tool: Tool
     command: Literal["scan", "capture", "run"]
@@ -305,11 +321,8 @@ class Report:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Report:
-        """Read a report that `scan` or `capture` has written as JSON.
-
-        Raises RequestError, with one line, if it is not a report of this version, and for a file of `capture --all`
-        with several reports: `load_all` reads these.
-        """
+        """Read a report that `scan` or `capture` has written as JSON. Raises RequestError, with one line, if it is not
+        a report of this version, and for a file of `capture --all` with several reports: `load_all` reads these."""
         found = Report.load_all(path)
         if len(found) != 1:
             raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")
@@ -322,26 +335,6 @@ class Report:
 
         found = read_reports(Path(path))
         return (found,) if isinstance(found, Report) else found
-
-    def __str__(self) -> str:
-        """Return the terminal form."""
-        from graphsafe.report.forms import render
-
-        return render(self, "terminal")
-
-    def _repr_html_(self) -> str:
-        """Return the HTML form, as a notebook shows it under a cell."""
-        from graphsafe.report.forms import render
-
-        return in_frame(render(self, "html"))
-
-
-def in_frame(page: str) -> str:
-    """Put a page into a frame of a notebook, so that the styles of the two stay separate."""
-    return (
-        f'<iframe srcdoc="{html.escape(page)}" sandbox="" style="width: 100%; height: 36em; border: 1px solid #8884">'
-        "</iframe>"
-    )
 
 
 def facts_of(report: Report) -> dict[str, str | None]:

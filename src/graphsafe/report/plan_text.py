@@ -80,10 +80,8 @@ def _piece(segment: Segment) -> str:
 
 
 def tree(plan: Plan) -> list[tuple[str, str, int, int]]:
-    """Return a row per module: its name, indented, its state, its captured operations and all its operations.
-
-    If a module has a single state, its parts have no rows.
-    """
+    """Return a row per module: its name, indented, its state, its captured operations and all its operations. The parts
+    of a module with a single state have no rows."""
     rows: list[tuple[str, str, int, int]] = []
     uniform: list[str] = []
     for module in sorted(plan.modules, key=lambda one: _order(one.module)):
@@ -104,8 +102,7 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Return the shortest list of lines that gains most, then the gain of each of its lines if only that line is
-    fixed."""
+    """Return the shortest list of lines that gains most, then the gain of each line if only it is fixed."""
     before, took = plan.coverage or 0.0, plan.planned_ms
     together = [fix.together for fix in plan.fixes]
     most = max(together, default=before)

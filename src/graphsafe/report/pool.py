@@ -75,10 +75,8 @@ class NotCaptured:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """All ready buckets of a device captured in one pool, the largest first, and replayed in mixed order.
-
-    Its fields are the keys of `pool` in a report.
-    """
+    """All ready buckets of a device captured in one pool, the largest first, and replayed in mixed order. Its fields
+    are the keys of `pool` in a report."""
 
     status: ProbeStatus
     reason: str | None
@@ -99,7 +97,6 @@ class Pool:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Pool:
-        """Return the pool of a report's data."""
         return read(Pool, data)
 
 
@@ -128,12 +125,9 @@ def pool_texts(pool: Pool) -> list[str]:
     if pool.status == "skipped":
         return [f"pool: not shared, {pool.reason}"]
     parts = [f"{count(len(pool.buckets), 'bucket')}, largest first"]
-    if pool.pool_bytes is not None:
-        parts.append(bytes_text(pool.pool_bytes))
-    if pool.saved_bytes is not None:
-        parts.append(f"{bytes_text(pool.saved_bytes)} less than in pools of their own")
-    if pool.peak_bytes is not None:
-        parts.append(f"peak {bytes_text(pool.peak_bytes)}")
+    saved = " less than in pools of their own"
+    sizes = (("", pool.pool_bytes, ""), ("", pool.saved_bytes, saved), ("peak ", pool.peak_bytes, ""))
+    parts += [f"{before}{bytes_text(size)}{after}" for before, size, after in sizes if size is not None]
     if pool.replays:
         parts.append(f"{count(pool.replays, 'replay')} in mixed order")
     lines = [f"pool: {pool.status}, {', '.join(parts)}"]

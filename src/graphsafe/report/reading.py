@@ -12,11 +12,9 @@ Data = TypeVar("Data")
 
 
 def read(kind: type[Data], data: Any) -> Data:
-    """Return `data` as the dataclass `kind`.
-
-    Keys that the dataclass lacks are left out. If the data lacks a key, or has a null that the type excludes, the field
-    gets its default, else None. A dataclass with an older form of data has `upgraded(data)`. Nothing else is checked.
-    """
+    """Return `data` as the dataclass `kind`; nothing else is checked. Keys that the dataclass lacks are left out. If
+    the data lacks a key, or has a null that the type excludes, the field gets its default, else None. A dataclass with
+    an older form of data has `upgraded(data)`."""
     found: Data = _read(kind, data)
     return found
 

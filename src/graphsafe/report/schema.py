@@ -37,7 +37,6 @@ def report_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """Return the schema as JSON text."""
     return json.dumps(report_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
@@ -50,7 +49,10 @@ def _schema_of(kind: Any) -> dict[str, Any]:
         return {"enum": list(arguments)}
     if origin in (Union, types.UnionType):
         [inner] = [one for one in arguments if one is not type(None)]
-        return _or_null(_schema_of(inner))
+        schema = _schema_of(inner)
+        if set(schema) == {"type"}:
+            return {"type": [schema["type"], "null"]}
+        return {"enum": [*schema["enum"], None]} if "enum" in schema else {"oneOf": [schema, {"type": "null"}]}
     if origin is tuple:
         return {"type": "array", "items": _schema_of(arguments[0])}
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -65,9 +67,3 @@ def _schema_of(kind: Any) -> dict[str, Any]:
             "additionalProperties": True,
         }
     return {}
-
-
-def _or_null(schema: dict[str, Any]) -> dict[str, Any]:
-    if set(schema) == {"type"}:
-        return {"type": [schema["type"], "null"]}
-    return {"enum": [*schema["enum"], None]} if "enum" in schema else {"oneOf": [schema, {"type": "null"}]}

@@ -1,7 +1,5 @@
-"""Check a saved report against the shipped JSON Schema, as far as that schema uses the language.
-
-A report may come from anybody. A report that passes has the keys and types that the forms read.
-"""
+"""Check a saved report against the shipped JSON Schema, as far as that schema uses the language. A report may come from
+anybody. A report that passes has the keys and types that the forms read."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from graphsafe.errors import RequestError
 from graphsafe.report.text import printable, without_commands
@@ -39,16 +37,10 @@ class ReportError(RequestError):
         super().__init__(without_commands(printable(line)))
 
 
-def check_report(saved: Any, where: str) -> None:
-    """Raise ReportError if `saved`, the parsed JSON from `where`, is not a report; it names the first wrong place."""
+def check(saved: Any, kind: Literal["report", "ledger"], where: str) -> None:
+    """Raise ReportError, with the first wrong place, if `saved`, the parsed JSON from `where`, is not of this kind."""
     _check_values(saved, 0)
-    _check(saved, _definition("report"), where)
-
-
-def check_ledger(saved: Any, where: str) -> None:
-    """Raise ReportError if `saved`, the parsed JSON from `where`, is not a ledger; it names the first wrong place."""
-    _check_values(saved, 0)
-    _check(saved, _definition("ledger"), where)
+    _check(saved, _definition(kind), where)
 
 
 def _check_values(value: Any, depth: int) -> None:
@@ -124,8 +116,7 @@ def _conditions(members: Mapping[str, Any], part: Part) -> Iterator[Part]:
 
 
 def _may_lack(part: Part, name: str) -> bool:
-    """Return whether an older report may lack a key: it has a default, or is nullable in an object that may hold more
-    keys."""
+    """Return whether an older report may lack a key: it has a default, or is nullable in an open object."""
     member = _followed(part["properties"][name])
     return "default" in member or (part.get("additionalProperties", True) is True and _takes_null(member))
 

@@ -15,9 +15,9 @@ from typing import TypeVar
 from graphsafe.files import read_regular
 
 Lines = Callable[[str], "Sequence[str] | None"]
+"""Returns the lines of a file by a location's path, or None if it cannot be read."""
 T = TypeVar("T")
 _MOST_KEPT = 256
-"""Returns the lines of a file by a location's path, or None if it cannot be read."""
 _MOST = 16_000_000
 """The largest number of bytes of a file whose lines are shown."""
 
@@ -55,10 +55,7 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 def file_lines(path: str) -> Sequence[str] | None:
     """Return the result of `read_lines`, kept until the file changes, because a form reads many lines of few files.
-
-    The file is known by its full path, time and size, since an editor's server and `--watch` outlive an edit, and a
-    relative path names another file after a change of folder.
-    """
+    Full path, time and size tell a file: an editor's server and `--watch` outlive an edit and a change of folder."""
     try:
         full = os.path.abspath(path)
         stat = os.stat(full)
@@ -73,10 +70,8 @@ def _lines_of(path: str, _stamp: tuple[int, int, int]) -> Sequence[str] | None:
 
 
 def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
-    """Return a function of a path that applies `make` to the file's lines, and keeps the result until the file changes.
-
-    An unreadable file has no lines.
-    """
+    """Return a function of a path that applies `make` to the file's lines (none if it cannot be read), and keeps the
+    result until the file changes."""
     kept: OrderedDict[str, tuple[Sequence[str] | None, T]] = OrderedDict()
 
     def made(path: str) -> T:

@@ -17,11 +17,8 @@ _CUT = "..."
 
 
 def code_frame(location: Location, lines: Sequence[str] | None, width: int, paint: Paint, style: str) -> list[str]:
-    """Return lines of at most `width` cells. Of a span of several lines, the first is shown. The result is empty if the
-    line does not exist.
-
-    A line that is too long loses its indentation, then the parts far from the span.
-    """
+    """Return the first line of a span and its carets, at most `width` cells wide; nothing if the line does not exist. A
+    line that is too long loses its indentation, then the parts far from the span."""
     if lines is None or not 0 < location.line <= len(lines):
         return []
     gutter = f"{location.line} | "
@@ -65,8 +62,8 @@ def _cropped(text: str, start: int, end: int, room: int) -> tuple[str, int, int]
 
 
 def _window(start: int, end: int, room: int) -> int:
-    """Return the first cell to show of a line that is too long: 0 if the span is visible from there, else a little
-    before the span."""
+    """Return the first cell to show of a line that is too long: 0 if that shows the span, else a little before the
+    span."""
     if end + len(_CUT) <= room:
         return 0
     near = max(start - room // 4, 0)
@@ -76,11 +73,8 @@ def _window(start: int, end: int, room: int) -> int:
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 _FOLDED = "GS401"
-"""The code of fresh allocations.
-
-Captures allow allocations, many lines have them, and one repair removes all, so they are shown as one line per file
-unless the configuration raises their level.
-"""
+"""The code of fresh allocations. Captures allow allocations, many lines have them, and one repair removes all, so they
+are shown as one line per file unless the configuration raises their level."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
@@ -112,15 +106,14 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     folded = [finding for finding in shown if finding.level == "note" and finding.code == _FOLDED]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
-        blocks = [_finding(same, source, width, paint, printed) for same in _by_place(main)]
+        # Equal findings of several devices are shown once.
+        groups = groupby(main, lambda one: (one.location, one.code, one.level, one.message))
+        blocks = [_finding([*same], source, width, paint, printed) for _, same in groups]
     else:
         blocks = [_lines(main, width, paint), _advice(main, width, paint)]
-    if notes:
-        blocks.append(_lines(notes, width, paint))
-    if folded:
-        blocks.append(_files(folded, width, paint))
-    if report.limits:
-        blocks.append(_limits(report.limits, width, paint))
+    blocks += [_lines(notes, width, paint)] if notes else []
+    blocks += [_files(folded, width, paint)] if folded else []
+    blocks += [_limits(report.limits, width, paint)] if report.limits else []
     if report.devices is not None:
         from graphsafe.report.capture_text import capture_blocks  # imports all probes, of which a scan has none
 
@@ -128,15 +121,6 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     if len(main) > _MANY:
         blocks += [_by_code(shown), _start(main, width, paint)]
     return [*blocks, _summary(report, shown, width, paint)]
-
-
-def _by_place(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Group equal findings of several devices, which are shown once."""
-
-    def place(finding: Finding) -> tuple[object, ...]:
-        return (finding.location, finding.code, finding.level, finding.message)
-
-    return [list(same) for _, same in groupby(findings, place)]
 
 
 @dataclass(slots=True)
@@ -200,19 +184,17 @@ def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
 
 
 def _chain(finding: Finding, width: int) -> list[str]:
-    """Describe how a step reaches the finding. A line that capture saw may have run in a constructor, so it is not
-    called hot."""
+    """Describe how a step reaches the finding; a line that capture saw is not called hot: a constructor may run it."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
-    if finding.source != "scan":
-        return chained([*calls, f"here{further}"], width, "  called by: ", "      ") if calls else []
+    title = "  hot because: " if finding.source == "scan" else "  called by: "
     if calls:
-        return chained([*calls, f"here{further}"], width, "  hot because: ", "      ")
+        return chained([*calls, f"here{further}"], width, title, "      ")
     root = finding.data.get("root")
-    if root is None:
+    if root is None or finding.source != "scan":
         return []
     text = f"{finding.location.function or 'module level'} begins a step: {root}{further}"
-    return wrapped(text, width, "  hot because: ", "      ")
+    return wrapped(text, width, title, "      ")
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
@@ -260,12 +242,8 @@ def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
     lines = [paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:
         at = finding.location
-        lines += _pointed(
-            printable(f"{at.path}:{at.line}:{at.column}"),
-            f"{finding.code} {finding.level}, reached from {count(finding.further_roots + 1, 'root')}",
-            width,
-            paint,
-        )
+        text = f"{finding.code} {finding.level}, reached from {count(finding.further_roots + 1, 'root')}"
+        lines += _pointed(printable(f"{at.path}:{at.line}:{at.column}"), text, width, paint)
     return lines
 
 

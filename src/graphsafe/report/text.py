@@ -59,10 +59,8 @@ def _cells(character: str) -> int:
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool = True) -> list[str]:
-    """Return lines of at most `width` cells, the first after `first`, the others after `rest`.
-
-    Breaks at white space; a word that is too long for a line is cut, or with `cut=False` stays whole.
-    """
+    """Return lines of at most `width` cells, the first after `first`, the others after `rest`. Breaks at white space; a
+    word that is too long for a line is cut, or with `cut=False` stays whole."""
     lines: list[str] = []
     line, empty = first, True
     for word in printable(" ".join(text.split())).split(" "):

@@ -1,8 +1,8 @@
-"""The verdict: a pure function of the probes.
+"""The verdict: a pure function of the probes; findings explain it, suppressions, selection and levels never change it.
 
-Findings explain a verdict; suppressions, selection and levels never change it. The fields of `report/probes/` say what
-each key means. A missing key reads as null, and null is "not known". A child that died by itself (a signal, `os._exit`)
-is `crashed`; one that was killed from outside, or that could not be run, is `skipped`.
+The fields of `report/probes/` say what each key means. A missing key reads as null, and null is "not known". A child
+that died by itself (a signal, `os._exit`) is `crashed`; one that was killed from outside, or that could not be run, is
+`skipped`.
 
 `state`, `memory` and `timing` decide nothing. If an unknown operation ran, no comparison proves anything: then only a
 failed capture or a generator left capturing gives not-ready. A plan can cut lines out of the step. It cannot repair a
@@ -29,8 +29,7 @@ _SHAPES_ALONE = "nothing stands in the way, as far as shapes tell: values were n
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict and its reasons: one plain sentence per reason, without a full stop, the most important reason
-    first."""
+    """A verdict and its reasons, the most important first, each a plain sentence without a full stop."""
 
     verdict: Verdict
     reasons: tuple[str, ...]
@@ -57,7 +56,6 @@ def judge(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Judge
 
 
 def verdict(probes: Probes | Mapping[str, Any], plan: Plan | None = None) -> Verdict:
-    """Return the verdict of `judge` alone."""
     return judge(probes, plan).verdict
 
 
@@ -113,10 +111,10 @@ def _against(probes: Probes) -> tuple[str, ...]:
 def _differences(wrong: Iterable[Check]) -> Iterator[str]:
     """Yield sentences on how replays, and the path of captures, differ from the reference."""
     wrong = list(wrong)
-    replays = [check.name for check in wrong if not _of_path(check)]
+    replays = [check.name for check in wrong if check.compares != "plain eager"]
     if replays:
         yield f"replay differs from the reference in {listed(replays, most=3)}"
-    elsewhere = [check.name for check in wrong if _of_path(check)]
+    elsewhere = [check.name for check in wrong if check.compares == "plain eager"]
     if elsewhere:
         yield f"the step computes something else than an eager step does: {listed(elsewhere, most=3)}"
 
@@ -173,12 +171,13 @@ def _doubts(probes: Probes) -> tuple[str, ...]:
         reasons.append(f"the replay {_ended(replay)}{_because(replay)}")
         return tuple(reasons)
     reasons += _doubts_of_comparison(replay, twin)
-    if twin.status in ("crashed", "timeout"):
-        reasons.append(f"the comparison with a second capture {_ended(twin)}")
-    if probes.order.status in ("crashed", "timeout"):
-        reasons.append(f"the search for races {_ended(probes.order)}")
-    if probes.horizon.status in ("crashed", "timeout"):
-        reasons.append(f"the check of further steps {_ended(probes.horizon)}")
+    for what, probe in (
+        ("the comparison with a second capture", twin),
+        ("the search for races", probes.order),
+        ("the check of further steps", probes.horizon),
+    ):
+        if probe.status in ("crashed", "timeout"):
+            reasons.append(f"{what} {_ended(probe)}")
     if replay.rng_law not in ("pass", "skipped", "fail"):
         reasons.append("the random numbers of replays were not checked")
     if replay.first_step in ("crashed", "timeout"):
@@ -207,10 +206,6 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
     unvaried = replay.unvaried_host if twin.agree is True else replay.unvaried
     if unvaried:
         yield f"{listed(list(unvaried), most=3)} could not be varied: give them new values in refresh"
-
-
-def _of_path(check: Check) -> bool:
-    return check.compares == "plain eager"
 
 
 def _covered(plan: Plan | None) -> float:

@@ -1,8 +1,6 @@
-"""The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs.
-
-YAML is slow to read, so rules are compiled to JSON: for the wheel, when it is built; in a checkout, and for a project's
-packs, on first use. The result is kept in the user's cache under a hash of the files.
-"""
+"""The rulebook: rules as data, from graphsafe's own rules/ and from a project's packs. YAML is slow to read, so rules
+are compiled to JSON: for the wheel, when it is built; in a checkout, and for a project's packs, on first use. The
+result is kept in the user's cache under a hash of the files."""
 
 from __future__ import annotations
 
@@ -42,11 +40,11 @@ class Match:
     """Events that a rule matches. A text or level that is not None replaces the rule's own."""
 
     event: EventKind
-    how: tuple[str, ...]
+    how: tuple[str, ...] = ()
     "The event's `how`; empty means any."
-    message: str | None
-    level: Level | None
-    fix_short: str | None
+    message: str | None = None
+    level: Level | None = None
+    fix_short: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +53,18 @@ class Case:
 
     title: str
     code: str
-    level: Level | None
+    level: Level | None = None
     "The level of the case's findings, if it differs from the rule's."
-    confidence: Confidence | None
+    confidence: Confidence | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """A measurement, and the torch version under which it was made."""
 
     torch: str
-    device: str | None
-    atlas: tuple[str, ...]
+    device: str | None = None
+    atlas: tuple[str, ...] = ()
     "Snippets of rules/ops/torch-X.Y.json."
     says: str
 
@@ -81,8 +79,8 @@ class AroundGraphs:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, as in its file. Texts are Markdown; `message` and `fix_short` have placeholders for an event's
-    words."""
+    """One rule, as in its file. Texts are Markdown; `message` and `fix_short` have placeholders for words of an
+    event."""
 
     code: str
     name: str
@@ -93,21 +91,21 @@ class Rule:
     fix: str
     fix_short: str
     message: str
-    around_graphs: AroundGraphs | None
+    around_graphs: AroundGraphs | None = None
     "Set for a rule about captures, whose findings in the host code around graphs are warnings at most."
-    error_text: tuple[str, ...]
-    checklist: tuple[int, ...]
+    error_text: tuple[str, ...] = ()
+    checklist: tuple[int, ...] = ()
     "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
-    dynamo: tuple[str, ...]
+    dynamo: tuple[str, ...] = ()
     "Ids of Dynamo's graph-break registry."
-    torch: str
+    torch: str = ""
     "Torch versions for which the rule holds; empty means all."
-    matches: tuple[Match, ...]
+    matches: tuple[Match, ...] = ()
     "The events; empty for a rule that only `capture` or graphsafe itself reports."
-    bad: tuple[Case, ...]
-    good: tuple[Case, ...]
-    evidence: tuple[Evidence, ...]
-    see_also: tuple[str, ...]
+    bad: tuple[Case, ...] = ()
+    good: tuple[Case, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    see_also: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
     "More general rules, whose findings on the same line are left out."
     fixes: tuple[str, ...] = ()
@@ -121,11 +119,8 @@ class Rule:
         return " ".join(self.why.strip().split("\n\n")[0].split())
 
     def level_of(self, found: Level | None = None) -> Level:
-        """Return the level of a finding, given the level that it has by the rulebook; None is the rule's own.
-
-        A configured level replaces the rule's own, but never raises a finding whose circumstances put it below the
-        rule's own level.
-        """
+        """Return the level of a finding, given its level by the rulebook; None is the rule's own. A configured level
+        never raises a finding whose circumstances put it below the rule's own."""
         found = found or self.level
         if self.configured is None:
             return found
@@ -150,18 +145,18 @@ class Rule:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownError:
     """An error text of CUDA or PyTorch, its meaning, and the rules that find its cause."""
 
-    code: int | None
+    code: int | None = None
     "CUDA's error number."
-    name: str | None
+    name: str | None = None
     texts: tuple[str, ...]
-    torch: str
+    torch: str = ""
     what: str
     do: str
-    rules: tuple[str, ...]
+    rules: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +194,20 @@ class Rulebook:
         return frozenset(codes)
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-        """Return the codes to report: the selected ones, by default all, without the ignored ones. Raises
-        RulebookError."""
+        """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError."""
         chosen = self.codes(select, "select") if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")
 
 
 def load_rulebook(packs: Sequence[Path] = (), levels: Mapping[str, Level] = MappingProxyType({})) -> Rulebook:
-    """Load graphsafe's own rules, and those of a project's packs (files, or folders of them), with the levels that the
-    project configures. Raises RulebookError."""
+    """Load graphsafe's own rules and those of packs (files, or folders), with configured levels. Raises
+    RulebookError."""
     data, own = _own()
     rules = [*own]
     libraries = list(data["libraries"])
     digests = [data["digest"]]
     for pack in packs:
-        compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])
+        compiled = _pack(pack)
         for rule in map(_rule, compiled["rules"]):
             if rule.code.startswith("GS"):
                 raise RulebookError(f"{pack}: {rule.code}: codes that begin with GS are graphsafe's own")
@@ -230,10 +224,7 @@ def rulebook_of(config: Config) -> Rulebook:
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
-    """Return the rulebook with configured levels; if both `GS4` and `GS401` match, the longer code counts.
-
-    Raises RulebookError.
-    """
+    """Return the book with configured levels; of `GS4` and `GS401` the longer code counts. Raises RulebookError."""
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
         chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))
@@ -243,19 +234,15 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
-    """Return the rulebook with a pack's rules, which replace graphsafe's own of the same code, and the pack's codes.
-
-    With this, a rule can be tried before it is used. Raises RulebookError.
-    """
+    """Return the rulebook with a pack's rules, which replace graphsafe's own of the same code, and the pack's codes, so
+    that a rule can be tried before it is used. Raises RulebookError."""
     data, own = _own()
-    compiled = _compiled([(path, _content(path)) for path in _pack_files(pack)])
-    tried = [_rule(item) for item in compiled["rules"]]
+    compiled = _pack(pack)
+    tried = list(map(_rule, compiled["rules"]))
     codes = frozenset(rule.code for rule in tried)
-    others = [rule for rule in own if rule.code not in codes]
+    rules = [*(rule for rule in own if rule.code not in codes), *tried]
     libraries = [*data["libraries"], *compiled["libraries"]]
-    return _rulebook(
-        [*others, *tried], {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"
-    ), codes
+    return _rulebook(rules, {**data, "libraries": libraries}, f"{data['digest']}-{compiled['digest']}"), codes
 
 
 def _rulebook(rules: Sequence[Rule], data: Mapping[str, Any], digest: str) -> Rulebook:
@@ -313,16 +300,15 @@ def _own_files(folder: Path) -> list[tuple[Path, bytes]]:
     return [(path, _content(path)) for path in sorted(folder.glob("*.yaml"))]
 
 
-def _pack_files(pack: Path) -> list[Path]:
-    if pack.is_dir():
-        try:
-            files = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml"))
-        except OSError as error:
-            raise RulebookError(f"{pack}: {error.strerror}") from None
-        if not files:
-            raise RulebookError(f"{pack}: no .yaml file in this folder")
-        return files
-    return [pack]
+def _pack(pack: Path) -> Mapping[str, Any]:
+    """Return the data of a pack, a file or a folder of files. Raises RulebookError."""
+    try:
+        found = sorted(path for path in pack.iterdir() if path.suffix in (".yaml", ".yml")) if pack.is_dir() else [pack]
+    except OSError as error:
+        raise RulebookError(f"{pack}: {error.strerror}") from None
+    if not found:
+        raise RulebookError(f"{pack}: no .yaml file in this folder")
+    return _compiled([(path, _content(path)) for path in found])
 
 
 def _content(path: Path) -> bytes:
@@ -333,8 +319,7 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """Load rules from the user's cache, or compile and store them there. A cache that cannot be used costs only
-    time."""
+    """Load rules from the user's cache, or compile and store them there; a cache that fails costs only time."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
         checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")
@@ -378,17 +363,13 @@ def _compile(files: Sequence[tuple[Path, bytes]]) -> dict[str, Any]:
     return data
 
 
+_PARTS = {"matches": Match, "bad": Case, "good": Case, "evidence": Evidence}
+
+
 def _rule(item: Mapping[str, Any]) -> Rule:
-    fields = _tuples(item)
-    cases = fields.pop("cases")
-    return Rule(
-        **{key: fields[key] for key in fields if key not in ("match", "evidence", "around_graphs")},
-        around_graphs=AroundGraphs(**item["around_graphs"]) if item["around_graphs"] else None,
-        matches=tuple(Match(**_tuples(match)) for match in item["match"]),
-        bad=tuple(Case(**case) for case in cases["bad"]),
-        good=tuple(Case(**case) for case in cases["good"]),
-        evidence=tuple(Evidence(**_tuples(evidence)) for evidence in item["evidence"]),
-    )
+    parts = {key: tuple(kind(**_tuples(one)) for one in item.get(key, ())) for key, kind in _PARTS.items()}
+    around = AroundGraphs(**item["around_graphs"]) if "around_graphs" in item else None
+    return Rule(**{**_tuples(item), **parts, "around_graphs": around})
 
 
 def _tuples(item: Mapping[str, Any]) -> dict[str, Any]:

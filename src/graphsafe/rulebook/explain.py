@@ -28,11 +28,8 @@ _LEAST_WORDS = 3
 
 
 def page_for(text: str, rulebook: Rulebook) -> str:
-    """Return the page about a rule's code or name, the beginning of codes, CUDA's error number or name, or an error's
-    text.
-
-    Raises RequestError.
-    """
+    """Return the page about a rule's code or name, the beginning of codes, a CUDA error's number or name, or an error's
+    text. Raises RequestError."""
     word = text.strip()
     ruled = [
         rule
@@ -45,14 +42,13 @@ def page_for(text: str, rulebook: Rulebook) -> str:
         for error in rulebook.errors
         if (number and error.code == int(number[1])) or (error.name and error.name.lower() == word.lower())
     ]
-    if ruled:  # 902 is the number of a rule and of a CUDA error
-        return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])
     begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
-    if begun and _PREFIX.fullmatch(word.upper()):
+    if not ruled and begun and _PREFIX.fullmatch(word.upper()):
         return _family_page(word.upper(), begun)
-    known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
-    if known:
-        return "\n".join(error_page(error, rulebook) for error in known)
+    if not ruled:  # 902 is the number of a rule and of a CUDA error
+        known = known or [error for error in rulebook.errors if _speaks_of(text, error.texts)]
+    if ruled or known:
+        return "\n".join([*(rule_page(rule, rulebook) for rule in ruled), *(error_page(e, rulebook) for e in known)])
     rules = [rule for rule in rulebook.rules.values() if _speaks_of(text, rule.error_text)]
     if rules:
         return f"# {text}\n\n## Rules that find the cause\n\n{_listed_codes([rule.code for rule in rules], rulebook)}\n"
@@ -62,11 +58,7 @@ def page_for(text: str, rulebook: Rulebook) -> str:
 
 def _family_page(prefix: str, rules: Sequence[Rule]) -> str:
     title = f"{prefix} {FAMILIES[prefix]}" if prefix in FAMILIES else prefix
-    return (
-        f"# {title}\n\n"
-        + _bullets(f"{rule.code} {rule.name}, {rule.level_of()}: {rule.summary}" for rule in rules)
-        + "\n"
-    )
+    return f"# {title}\n\n{_bullets(f'{one.code} {one.name}, {one.level_of()}: {one.summary}' for one in rules)}\n"
 
 
 def rule_page(rule: Rule, rulebook: Rulebook) -> str:
@@ -105,15 +97,13 @@ def error_page(error: KnownError, rulebook: Rulebook) -> str:
     text = "\n".join(f"> {line}" for line in error.texts)
     versions = f"\n\nText of torch {error.torch}." if error.torch else ""
     parts = [f"# {title}", text + versions, f"## What it means\n\n{error.what}", f"## What to do\n\n{error.do}"]
-    codes = dict.fromkeys(error.rules)
-    codes.update(dict.fromkeys(rule.code for rule in rulebook.rules.values() if _same_text(error, rule)))
+    same = (
+        one.code for one in rulebook.rules.values() if any(_speaks_of(text, error.texts) for text in one.error_text)
+    )
+    codes = {*error.rules, *same}
     if codes:
         parts.append("## Rules that find the cause\n\n" + _listed_codes(sorted(codes), rulebook))
     return "\n\n".join(part.strip() for part in parts) + "\n"
-
-
-def _same_text(error: KnownError, rule: Rule) -> bool:
-    return any(_speaks_of(text, error.texts) for text in rule.error_text)
 
 
 def _speaks_of(text: str, known: Sequence[str]) -> bool:
@@ -140,12 +130,8 @@ def _where(torch: str, device: str | None) -> str:
 
 
 def _listed_codes(codes: Iterable[str], rulebook: Rulebook) -> str:
-    return _bullets(_title(code, rulebook) for code in codes)
-
-
-def _title(code: str, rulebook: Rulebook) -> str:
-    rule = rulebook.rules.get(code)
-    return f"{code} {rule.name}: {rule.summary}" if rule else code
+    rules = [(code, rulebook.rules.get(code)) for code in codes]
+    return _bullets(f"{code} {rule.name}: {rule.summary}" if rule else code for code, rule in rules)
 
 
 def _bullets(lines: Iterable[str]) -> str:

@@ -52,7 +52,9 @@ class Libraries:
     def find(self, name: str) -> LibraryModel | None:
         """Return the model of a dotted name; of several matching entries, the last."""
         if name not in self._found:
-            self._found[name] = self._find(name)
+            candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
+            models = (model for pattern, model in reversed(candidates) if _stands_for(pattern, name))
+            self._found[name] = next(models, None)
         return self._found[name]
 
     def matched(self, name: str) -> tuple[str, ...]:
@@ -62,14 +64,6 @@ class Libraries:
         if name not in self._matched:
             self._matched[name] = tuple(pattern for pattern in self.called if _stands_for(pattern, name))
         return self._matched[name]
-
-    def _find(self, name: str) -> LibraryModel | None:
-        candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
-        found = None
-        for pattern, model in candidates:
-            if _stands_for(pattern, name):
-                found = model
-        return found
 
 
 def _stands_for(pattern: str, name: str) -> bool:

@@ -1,7 +1,5 @@
-"""Reads a rule file: YAML -> checked plain data. No code of its author runs.
-
-The data can be stored as JSON. It is checked once, when the package is built or first used, and then only loaded.
-"""
+"""Reads a rule file: YAML -> checked plain data. No code of its author runs. The data can be stored as JSON. It is
+checked once, when the package is built or first used, and then only loaded."""
 
 from __future__ import annotations
 
@@ -49,22 +47,16 @@ def read_entry_points(path: Path, content: bytes) -> dict[str, str]:
 def read_libraries(path: Path, content: bytes) -> list[dict[str, Any]]:
     """Return the effects of library functions, from a table of library -> entries."""
     doc = Document(str(path), RulebookError)
-    table = doc.table("", read_yaml(path, content))
-    return [
-        doc.read(key, item, _LIBRARY_KEYS, ("names",))
-        for library, items in table.items()
-        for key, item in doc.items(library, items)
-    ]
+    libraries = doc.table("", read_yaml(path, content)).items()
+    entries = (entry for library, items in libraries for entry in doc.items(library, items))
+    return [doc.read(key, item, _LIBRARY_KEYS, ("names",)) for key, item in entries]
 
 
 def read_errors(path: Path, content: bytes) -> list[dict[str, Any]]:
     """Return the error texts that `graphsafe explain` knows."""
     doc = Document(str(path), RulebookError)
-    required = ("texts", "what", "do")
-    return [
-        _ERROR_DEFAULTS | doc.read(key, item, _ERROR_KEYS, required)
-        for key, item in doc.items("", read_yaml(path, content))
-    ]
+    items = doc.items("", read_yaml(path, content))
+    return [doc.read(key, item, _ERROR_KEYS, ("texts", "what", "do")) for key, item in items]
 
 
 def read_yaml(path: Path, content: bytes) -> object:
@@ -73,16 +65,17 @@ def read_yaml(path: Path, content: bytes) -> object:
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+    def refuse(problem: str, at: Any) -> None:
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=at.start_mark)
+
     class Loader(base):  # type: ignore[misc]
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.MarkedYAMLError(problem="expected a text as a key", problem_mark=key.start_mark)
+                    refuse("expected a text as a key", key)
                 if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f'the key "{key.value}" stands twice', problem_mark=key.start_mark
-                    )
+                    refuse(f'the key "{key.value}" stands twice', key)
                 seen.add(key.value)
             return super().construct_mapping(node, deep)
 
@@ -91,12 +84,11 @@ def read_yaml(path: Path, content: bytes) -> object:
         depth = 0
         # Checked before the data is built: building recurses, and nested aliases expand exponentially.
         for event in yaml.parse(text, base):
-            mark: Any = event.start_mark
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
-                raise yaml.MarkedYAMLError(problem="nested too deeply", problem_mark=mark)
+                refuse("nested too deeply", event)
             if isinstance(event, yaml.AliasEvent):
-                raise yaml.MarkedYAMLError(problem="a rule file has no aliases", problem_mark=mark)
+                refuse("a rule file has no aliases", event)
         return yaml.load(text, Loader)
     except UnicodeDecodeError as error:
         raise RulebookError(f"{path}: not UTF-8 ({error.reason} at byte {error.start})") from None
@@ -109,31 +101,29 @@ def read_yaml(path: Path, content: bytes) -> object:
 
 def expected_lines(code: str, source: str) -> set[int]:
     """Return the lines of a case that its `# expect: CODE` marks name for one code."""
-    lines = set()
-    for number, line in enumerate(source.splitlines(), start=1):
-        mark = _EXPECT.search(line)
-        if mark and code in re.split(r"\s*,\s*", mark["codes"]):
-            lines.add(number)
-    return lines
+    marks = ((number, _EXPECT.search(line)) for number, line in enumerate(source.splitlines(), start=1))
+    return {number for number, mark in marks if mark and code in re.split(r"\s*,\s*", mark["codes"])}
 
 
 def _rule(doc: Document, key: str, value: object) -> dict[str, Any]:
-    rule: dict[str, Any] = _RULE_DEFAULTS | doc.read(key, value, _RULE_KEYS, _RULE_REQUIRED)
-    within = f"{key}." if key else ""
-    if not key and not Path(doc.source).name.startswith(rule["code"]) and CODE.match(Path(doc.source).name):
-        raise doc.error("code", f"{rule['code']} does not fit the file's name")
-    if rule["match"] and not (rule["cases"]["bad"] and rule["cases"]["good"]):
+    """Return a rule with its cases as `bad` and `good`."""
+    rule: dict[str, Any] = doc.read(key, value, _RULE_KEYS, _RULE_REQUIRED)
+    rule |= {"bad": (), "good": (), "matches": rule.pop("match", ()), **rule.pop("cases", {})}
+    code, within = rule["code"], f"{key}." if key else ""
+    if not key and not Path(doc.source).name.startswith(code) and CODE.match(Path(doc.source).name):
+        raise doc.error("code", f"{code} does not fit the file's name")
+    if rule["matches"] and not (rule["bad"] and rule["good"]):
         raise doc.error(f"{within}cases", "a rule that matches events needs at least one bad and one good case")
-    if rule["match"]:
+    if rule["matches"]:
         _check_words(doc, within, rule)
-        for i, match in enumerate(rule["match"]):
+        for i, match in enumerate(rule["matches"]):
             _check_words(doc, f"{within}match[{i}].", match)
-    for i, case in enumerate(rule["cases"]["bad"]):
-        if not expected_lines(rule["code"], case["code"]):
-            raise doc.error(f"{within}cases.bad[{i}].code", f"no line ends with `# expect: {rule['code']}`")
-    for i, case in enumerate(rule["cases"]["good"]):
-        if expected_lines(rule["code"], case["code"]):
-            raise doc.error(f"{within}cases.good[{i}].code", f"expects {rule['code']}, so it is not a good case")
+    for i, case in enumerate(rule["bad"]):
+        if not expected_lines(code, case["code"]):
+            raise doc.error(f"{within}cases.bad[{i}].code", f"no line ends with `# expect: {code}`")
+    for i, case in enumerate(rule["good"]):
+        if expected_lines(code, case["code"]):
+            raise doc.error(f"{within}cases.good[{i}].code", f"expects {code}, so it is not a good case")
     return rule
 
 
@@ -151,8 +141,7 @@ def _name(doc: Document, key: str, value: object) -> str:
 
 
 def _template(doc: Document, key: str, value: object) -> str:
-    """Check one line with `{word}` placeholders; attributes, indices and formats of a word are refused, since they
-    could reach into objects."""
+    """Check one line with `{word}` placeholders; attributes, indices and formats could reach into objects."""
     text = doc.line(key, value)
     try:
         parts = list(string.Formatter().parse(text))
@@ -165,10 +154,9 @@ def _template(doc: Document, key: str, value: object) -> str:
 
 
 def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
-    """Check that texts use only the words that events have. graphsafe's own rules without events get their words from
-    other code."""
+    """Check that texts use only the words that events have."""
     for key in ("message", "fix_short"):
-        for _, word, _, _ in string.Formatter().parse(texts[key] or ""):
+        for _, word, _, _ in string.Formatter().parse(texts.get(key, "")):
             if word is not None and word not in WORDS:
                 hint = nearest(word, WORDS) or f"; there are {', '.join(WORDS)}"
                 raise doc.error(within + key, f"unknown placeholder {{{word}}}{hint}")
@@ -209,14 +197,12 @@ def _match(doc: Document, key: str, value: object) -> dict[str, Any]:
     if "call" in match:
         if "how" in match:
             raise doc.error(f"{key}.how", "belongs to `event`")
-        match["how"] = match.pop("call")
-        match["event"] = "Call"
-    elif match["event"] == "Call":
+        return {"event": "Call", "how": match.pop("call"), **match}
+    if match["event"] == "Call":
         raise doc.error(f"{key}.event", "say `call: [NAME, ...]` instead")
-    else:
-        for how in match.get("how", ()):
-            doc.one_of(f"{key}.how", how, sorted(HOWS[match["event"]]))
-    return {**_MATCH_DEFAULTS, **match}
+    for how in match.get("how", ()):
+        doc.one_of(f"{key}.how", how, sorted(HOWS[match["event"]]))
+    return match
 
 
 def _called(doc: Document, key: str, value: object) -> tuple[str, ...]:
@@ -228,25 +214,9 @@ def _called(doc: Document, key: str, value: object) -> tuple[str, ...]:
     return names
 
 
-def _cases(doc: Document, key: str, value: object) -> dict[str, Any]:
-    cases: dict[str, Any] = doc.read(key, value, {"bad": _case_list, "good": _case_list})
-    return {"bad": [], "good": []} | cases
-
-
-def _case_list(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
-    required = ("title", "code")
-    return [_CASE_DEFAULTS | doc.read(name, item, _CASE_KEYS, required) for name, item in doc.items(key, value)]
-
-
-def _around_graphs(doc: Document, key: str, value: object) -> dict[str, Any]:
-    keys = {"why": Document.line, "fix": Document.line}
-    read: dict[str, Any] = doc.read(key, value, keys, tuple(keys))
-    return read
-
-
-def _evidence(doc: Document, key: str, value: object) -> list[dict[str, Any]]:
-    required = ("torch", "says")
-    return [_EVIDENCE_DEFAULTS | doc.read(name, item, _EVIDENCE_KEYS, required) for name, item in doc.items(key, value)]
+def _read_by(keys: Mapping[str, Convert], *required: str) -> Convert:
+    """Return a check of a table with these keys."""
+    return lambda doc, key, value: doc.read(key, value, keys, required)
 
 
 def _returns(doc: Document, key: str, value: object) -> Returns:
@@ -257,6 +227,19 @@ def _returns(doc: Document, key: str, value: object) -> Returns:
     return kind
 
 
+_CASE: Mapping[str, Convert] = {
+    "title": Document.line,
+    "code": Document.text,
+    "level": word_of(LEVELS),
+    "confidence": word_of(CONFIDENCES),
+}
+_CASES = list_of(_read_by(_CASE, "title", "code"))
+_EVIDENCE: Mapping[str, Convert] = {
+    "torch": Document.line,
+    "device": Document.line,
+    "atlas": Document.texts,
+    "says": Document.text,
+}
 _RULE_KEYS: Mapping[str, Convert] = {
     "code": _code,
     "name": _name,
@@ -267,32 +250,19 @@ _RULE_KEYS: Mapping[str, Convert] = {
     "fix": Document.text,
     "fix_short": _template,
     "message": _template,
-    "around_graphs": _around_graphs,
+    "around_graphs": _read_by({"why": Document.line, "fix": Document.line}, "why", "fix"),
     "error_text": Document.texts,
     "checklist": Document.numbers,
     "dynamo": Document.texts,
     "torch": _torch,
     "match": list_of(_match),
-    "cases": _cases,
-    "evidence": _evidence,
+    "cases": _read_by({"bad": _CASES, "good": _CASES}),
+    "evidence": list_of(_read_by(_EVIDENCE, "torch", "says")),
     "see_also": list_of(_code),
     "instead_of": list_of(_code),
     "fixes": _fixes,
 }
 _RULE_REQUIRED = ("code", "name", "level", "summary", "what", "why", "fix", "fix_short", "message")
-_RULE_DEFAULTS: Mapping[str, Any] = {
-    "around_graphs": None,
-    "error_text": (),
-    "checklist": (),
-    "dynamo": (),
-    "torch": "",
-    "match": (),
-    "cases": {"bad": [], "good": []},
-    "evidence": (),
-    "see_also": (),
-    "instead_of": (),
-    "fixes": (),
-}
 _MATCH_KEYS: Mapping[str, Convert] = {
     "event": word_of(get_args(EventKind)),
     "call": _called,
@@ -301,21 +271,6 @@ _MATCH_KEYS: Mapping[str, Convert] = {
     "level": word_of(LEVELS),
     "fix_short": _template,
 }
-_MATCH_DEFAULTS: Mapping[str, Any] = {"how": (), "message": None, "level": None, "fix_short": None}
-_CASE_KEYS: Mapping[str, Convert] = {
-    "title": Document.line,
-    "code": Document.text,
-    "level": word_of(LEVELS),
-    "confidence": word_of(CONFIDENCES),
-}
-_CASE_DEFAULTS: Mapping[str, Any] = {"level": None, "confidence": None}
-_EVIDENCE_KEYS: Mapping[str, Convert] = {
-    "torch": Document.line,
-    "device": Document.line,
-    "atlas": Document.texts,
-    "says": Document.text,
-}
-_EVIDENCE_DEFAULTS: Mapping[str, Any] = {"device": None, "atlas": ()}
 _LIBRARY_KEYS: Mapping[str, Convert] = {"names": Document.texts, "waits": Document.boolean, "returns": _returns}
 _ERROR_KEYS: Mapping[str, Convert] = {
     "code": Document.number,
@@ -326,4 +281,3 @@ _ERROR_KEYS: Mapping[str, Convert] = {
     "do": Document.text,
     "rules": list_of(_code),
 }
-_ERROR_DEFAULTS: Mapping[str, Any] = {"code": None, "name": None, "torch": "", "rules": ()}

@@ -1,9 +1,6 @@
 """Counts the replays of each graph, with the times of the first and the last, and keeps their order, in a memory-mapped
-file.
-
-The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The order is
-kept as runs, each of successive replays of one graph; replays after the last run that fits have no order.
-"""
+file. The operating system keeps such memory when the process dies, even by SIGKILL. A replay costs a few stores. The
+order is kept as runs, each of successive replays of one graph; replays after the last run that fits have no order."""
 
 from __future__ import annotations
 
@@ -59,11 +56,9 @@ class Counters:
         self.cells[LAST_RUN] = _FIRST
         self.cells[_FIRST] = self.cells[NO_ROOM] = _NOBODY
 
-    def read(self, slot: int) -> Count:
-        return Count(*self.cells[slot : slot + _WORDS])
-
-    def order(self) -> Order:
-        return _order(self.cells)
+    def read(self, graphs: int) -> tuple[list[Count], Order]:
+        """Return the counts of this many graphs, and the order."""
+        return _read(self.cells, graphs)
 
 
 def slot_of(number: int) -> int:
@@ -72,16 +67,14 @@ def slot_of(number: int) -> int:
 
 
 def saved_counts(file: Path, graphs: int) -> tuple[list[Count], Order]:
-    """Read the counts that a process left, and the order; zeros if the file is missing, too short or not a regular
-    file."""
-    words = memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q")
-    counts = [Count(*words[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
-    return counts, _order(words)
+    """Read the counts that a process left, and the order; zeros if the file is missing, short or not regular."""
+    return _read(memoryview((saved(file, _BYTES) or b"").ljust(_BYTES, b"\0")).cast("Q"), graphs)
 
 
-def _order(cells: memoryview[int]) -> Order:
-    """Read the runs; there are none in a file that no process of graphsafe wrote."""
+def _read(cells: memoryview[int], graphs: int) -> tuple[list[Count], Order]:
+    """Read counts and order; there are no runs in a file that no process of graphsafe wrote."""
+    counts = [Count(*cells[slot_of(number) : slot_of(number) + _WORDS]) for number in range(graphs)]
     last = cells[LAST_RUN]
     runs = [tuple(cells[at : at + 2]) for at in range(_FIRST + 2, min(last, ROOM) + 1, 2)]
     known = all(slot < LAST_RUN for slot, _ in runs)
-    return Order(tuple((slot // _WORDS, count) for slot, count in runs) if known else (), last != NO_ROOM)
+    return counts, Order(tuple((slot // _WORDS, count) for slot, count in runs) if known else (), last != NO_ROOM)

@@ -1,20 +1,17 @@
-"""A process's part of the ledger, in the folder of the run.
-
-It is written to a new file and renamed, so that nobody reads an incomplete file.
-"""
+"""A process's part of the ledger, in the folder of the run. It is written to a new file and renamed, so that nobody
+reads an incomplete file."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from graphsafe.files import saved, write_atomically
-from graphsafe.report.model import CallSite
 from graphsafe.run.counters import Count, Order, saved_counts
 
 FOLDER, PARENT, OPTIONS = "GRAPHSAFE_RUN", "GRAPHSAFE_RUN_PARENT", "GRAPHSAFE_RUN_OPTIONS"
@@ -26,7 +23,7 @@ _MOST = 1_000_000_000
 POOL = "temporary memory of one pool"
 "The name of memory that two graphs of a pool write at once."
 Facts = dict[str, Any]
-"JSON values, in the form of a part."
+"JSON values, in the form of a part, or the dataclasses that are written as such."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +66,23 @@ class Part:
     started: int
     "The start in nanoseconds since 1970."
     facts: Mapping[str, Any] | None
-    """The facts in the form of `Watch.write`.
-
-    They contain only `fault` if the process could not be watched. A process that has not imported torch has None.
-    """
-    counts: tuple[Count, ...]
+    """The facts of `Watch.write`; only `fault` if the process could not be watched, None if it has not imported
+    torch."""
+    counts: Sequence[Count]
     order: Order
     outlives: bool = False
     "Whether the process still ran when the program had ended."
 
 
-def sites(frames: Iterable[CallSite]) -> list[Facts]:
-    return [asdict(frame) for frame in frames]
-
-
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
     """Write a part. Nothing is written if the run has ended or its disk is full, and the program goes on."""
     with contextlib.suppress(OSError):
-        write_atomically(folder / f"{token}.json", json.dumps(facts))
+        write_atomically(folder / f"{token}.json", json.dumps(facts, default=asdict))
+
+
+def as_read(facts: Mapping[str, Any]) -> Facts:
+    """Return the facts of a process as its part of the ledger has them."""
+    return _facts(json.dumps(facts, default=asdict).encode()) or {}
 
 
 def note_start(folder: Path, token: str, parent: str) -> None:
@@ -108,9 +104,8 @@ def read_parts(folder: Path) -> list[Part]:
             continue
         token = start.stem
         facts = _facts(saved(folder / f"{token}.json", _MOST))
-        counts, order = saved_counts(counters_file(folder, token), graphs_of(facts))
-        started = os.stat(start).st_mtime_ns
-        found.append(Part(token, parent.decode(errors="replace"), started, facts, tuple(counts), order))
+        counted = saved_counts(counters_file(folder, token), graphs_of(facts))
+        found.append(Part(token, parent.decode(errors="replace"), os.stat(start).st_mtime_ns, facts, *counted))
     return sorted(found, key=lambda part: (part.started, part.token))
 
 

@@ -23,8 +23,7 @@ from graphsafe.run.part import Options
 
 
 class Watching:
-    """Watches captures and replays of this process inside `with`; under `graphsafe run`, which watches anyway, it adds
-    nothing."""
+    """Watches captures and replays of this process inside `with`; under `graphsafe run` it adds nothing."""
 
     def __init__(self, options: Options, book: Rulebook) -> None:
         self._options = options
@@ -72,10 +71,8 @@ def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watch
 
 
 def ledger() -> Ledger:
-    """Return the ledger of this process so far: under `graphsafe run`, or inside `with graphsafe.watch():`.
-
-    Raises RequestError if nothing is watched, and for a wrong configuration.
-    """
+    """Return the ledger of this process so far: under `graphsafe run`, or inside `with graphsafe.watch():`. Raises
+    RequestError if nothing is watched, and for a wrong configuration."""
     if watches.current is None:
         raise RequestError("graphsafe.ledger: nothing is watched; use `graphsafe run` or `with graphsafe.watch():`")
     return _ledger(watches.current, _book_here())

@@ -207,7 +207,7 @@ def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress:
     def read_alone() -> None:
         for path in paths:
             count_one()
-            driver.read(path)
+            driver.read(driver.look_into(path))
         driver.finish()
 
     # For a few files, the number of functions to read is limited, so one process reads them in a fixed order.

@@ -96,6 +96,13 @@ class Step:
     loops: tuple[int, ...] = ()
     "For a function that runs once: its loops whose body runs in every step."
 
+    @property
+    def is_shareable(self) -> bool:
+        """Return whether any process can take the step: it refers to no syntax, and to no other process's targets."""
+        receiver = self.receiver
+        is_plain = receiver is None or (type(receiver) is Instance and receiver.given is None)
+        return is_plain and self.given is None and self.kind != "target"
+
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
@@ -178,23 +185,28 @@ class Driver:
         """Return whether a scan of a few files had to stop because too many other files lead to them."""
         return self._engine.budget.is_spent()
 
-    def read(self, path: str) -> None:
-        """Read the roots of a file and all that they call. The record lists failures."""
+    def look_into(self, path: str) -> list[Step]:
+        """Return the steps of a file; those of TARGETS are the configured targets. The record lists failures."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
-            self._follow([Step("target", ref) for ref in self._targets])
-        else:
-            self._looked_for_roots.append(path)
-            steps: list[Step] = []
-            found = self._engine.collect(lambda: self._look_into(path, steps), f"{path}::")
-            if found.items:
-                self._read[Step("file", path)] = found
-            self._follow(steps)
+            return [Step("target", ref) for ref in self._targets]
+        self._looked_for_roots.append(path)
+        steps: list[Step] = []
+        found = self._engine.collect(lambda: self._look_into(path, steps), f"{path}::")
+        if found.items:
+            self._read[Step("file", path)] = found
+        return steps
+
+    def read(self, steps: Iterable[Step]) -> None:
+        """Read these steps and all steps that they lead to."""
+        waiting = [*steps]
+        while waiting:
+            waiting += self.take(waiting.pop())
 
     def finish(self) -> None:
-        """Read assumed roots, read doubtful answers again, and make the record."""
-        self.read_assumed(self.reached())
-        self.read_again(self.learnt())
+        """Read assumed steps, read doubtful answers again, and make the record."""
+        self.read(self.assumed(self.reached()))
+        self.read(self.again(self.learnt()))
         self.conclude([self.outcome()])
 
     def reached(self) -> frozenset[str]:
@@ -203,16 +215,12 @@ class Driver:
         called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
         return frozenset(called.union(self._whys))
 
-    def read_assumed(self, reached: Set[str]) -> None:
-        """Read the functions whose form says that they run in a step, if hot code has not reached them."""
-        self._follow([*self._assumed(reached)])
-
     def learnt(self) -> Learnt:
         summaries = [*included(self._read.values())]
         return Learnt(self._whys, passed_by_name(summaries), constructions(summaries))
 
-    def read_again(self, learnt: Learnt) -> None:
-        """Read the roots a second time, with the facts that all processes learnt in the first round."""
+    def again(self, learnt: Learnt) -> list[Step]:
+        """Return the steps to take in the second round, with the facts that all processes learnt in the first."""
         engine = self._engine
         self._whys = dict(learnt.whys)
         self._on_host = on_host(learnt.passed)
@@ -222,7 +230,7 @@ class Driver:
         steps = [step for step in self._read if step.kind not in ("file", "closure")]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
         self._looked_into.clear()
-        self._follow(steps)
+        return steps
 
     def outcome(self) -> Outcome:
         """Return the findings of this process and free its summaries: nothing can be read afterwards."""
@@ -242,6 +250,10 @@ class Driver:
         whys = whys_together([outcome.whys for outcome in outcomes])
         texts = {ref: why for ref, (*_, why) in whys.items()}
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
+
+    def assumed(self, reached: Set[str]) -> list[Step]:
+        """Return the functions whose form says that they run in a step, if hot code has not reached them."""
+        return [*self._assumed(reached)]
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
         for path in self._looked_for_roots:
@@ -313,26 +325,24 @@ class Driver:
             engine.note(Failure("not-followed", ref, f"too many bases; {MAX_BASES} classes are looked at"))
         return NONE
 
-    def _follow(self, steps: Sequence[Step]) -> None:
-        """Read these steps and all roots that they lead to."""
-        waiting = [*steps]
-        while waiting:
-            step = waiting.pop()
-            if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
-                continue
-            summary = self._engine.collect(lambda step=step: self._take(step), step.ref)  # type: ignore[misc]
-            if step.kind == "perhaps" and not holds_device(summary.value):
-                continue
-            if step.kind in ("public", "perhaps"):
-                why = RESULTS if is_for_host(summary.value) else PUBLIC
-                self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
-            self._read[step] = summary
-            for found in included([summary], self._looked_into):
-                for root in new_roots([found]):
-                    if root.why:
-                        self._note_why(root.ref, root.why, 1)
-                    kind: StepKind = "closure" if type(root.receiver) is Function else "root"
-                    waiting.append(Step(kind, root.ref, root.receiver, root.guarded, given=root.given))
+    def take(self, step: Step) -> list[Step]:
+        """Read a step, and return the steps that it leads to; none if it was read before."""
+        if step in self._read or (step.kind == "root" and self._engine.budget.is_spent()):
+            return []
+        summary = self._engine.collect(lambda: self._take(step), step.ref)
+        if step.kind == "perhaps" and not holds_device(summary.value):
+            return []
+        if step.kind in ("public", "perhaps"):
+            why = RESULTS if is_for_host(summary.value) else PUBLIC
+            self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
+        self._read[step] = summary
+        steps = []
+        for root in new_roots(included([summary], self._looked_into)):
+            if root.why:
+                self._note_why(root.ref, root.why, 1)
+            kind: StepKind = "closure" if type(root.receiver) is Function else "root"
+            steps.append(Step(kind, root.ref, root.receiver, root.guarded, given=root.given))
+        return steps
 
     def _is_uncalled(self, step: Step) -> bool:
         """Return whether a step is a public function of an application, and no known step calls it."""

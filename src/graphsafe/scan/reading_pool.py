@@ -1,8 +1,8 @@
 """Reads a project in several processes. The report is the same as with one process.
 
-Each process has its own engine and reads some of the files and all code that their roots lead to. Each process reads
-the code that it needs, even if others read it too. A process gets neighbouring files, since these share most of their
-callees.
+Each process has its own engine. It gets files and steps one by one, and sends back the steps that these lead to, so
+that each step is taken once. What a step calls is read by each process that needs it. A process gets neighbouring
+files and the steps that it found itself, since these share most of their callees, and others only when it has none.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import multiprocessing
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from graphsafe.scan.deep_stack import run_deep
-from graphsafe.scan.driver import Driver, learnt_together
+from graphsafe.scan.driver import Driver, Step, learnt_together
 
 
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
@@ -30,10 +31,14 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
         return False
     try:
         with _processes(driver, count) as processes:
-            _hand_out(paths, processes, progress)
-            reached = frozenset[str]().union(*_answers(processes))
-            _tell(processes, reached)
+            size = len(paths) / count
+            bounds = [round(number * size) for number in range(count + 1)]
+            seen: set[Step] = set()
+            _hand_out(processes, [paths[first:last] for first, last in pairwise(bounds)], seen, progress)
+            _tell(processes, frozenset[str]().union(*_answers(processes)))
+            _hand_out(processes, _answers(processes), seen, progress)
             _tell(processes, learnt_together(_answers(processes)))
+            _hand_out(processes, _answers(processes), seen, progress)
             found = _answers(processes)
     except (EOFError, OSError):
         return False
@@ -43,31 +48,48 @@ def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Call
     return True
 
 
-def _hand_out(paths: Sequence[str], processes: Sequence[Connection], progress: Callable[[], None]) -> None:
-    """Give each process its own share file by file, and then files from the end of the largest remaining share."""
-    size = len(paths) / len(processes)
-    bounds = [round(number * size) for number in range(len(processes) + 1)]
-    shares = {
-        process: deque(paths[first:last])
-        for process, first, last in zip(processes, bounds[:-1], bounds[1:], strict=True)
-    }
+def _hand_out(
+    processes: Sequence[Connection],
+    shares: Sequence[Sequence[str | Step]],
+    seen: set[Step],
+    progress: Callable[[], None],
+) -> None:
+    """Give each process its own share one by one, and then the end of the largest share, until all is done.
 
-    def give(process: Connection) -> bool:
-        own = shares[process]
-        largest = max(shares.values(), key=len)
-        # The end of another process's share has the least in common with the files that this other process reads now.
-        path = own.popleft() if own else largest.pop() if largest else None
-        process.send(path)
-        return path is not None
+    `seen` holds the steps that some process has taken or will take.
+    """
+    queues: dict[Connection, deque[str | Step]] = {process: deque() for process in processes}
 
-    busy = [process for process in processes if give(process)]
-    while busy:
+    def add(process: Connection, found: Sequence[str | Step]) -> None:
+        for item in found:
+            if isinstance(item, str):
+                queues[process].append(item)
+            elif item not in seen:
+                seen.add(item)
+                queues[process].appendleft(item)
+
+    for process, share in zip(processes, shares, strict=True):
+        add(process, share)
+    idle, busy = [*processes], list[Connection]()
+    while True:
+        for process in [*idle]:
+            # The end of another process's share has the least in common with the code that this other process reads.
+            own, largest = queues[process], max(queues.values(), key=len)
+            if own or largest:
+                process.send(own.popleft() if own else largest.pop())
+                idle.remove(process)
+                busy.append(process)
+        if not busy:
+            break
         for ready in wait(busy):
             assert isinstance(ready, Connection)
-            ready.recv()
-            progress()
-            if not give(ready):
-                busy.remove(ready)
+            is_file, steps = ready.recv()
+            if is_file:
+                progress()
+            add(ready, steps)
+            busy.remove(ready)
+            idle.append(ready)
+    _tell(processes, None)
 
 
 def _answers(processes: Sequence[Connection]) -> list[Any]:
@@ -115,12 +137,34 @@ def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -
 
 def _serve(driver: Driver, connection: Connection) -> None:
     known = driver.project.files.indexes.keys() | ()
-    while (path := connection.recv()) is not None:
-        driver.read(path)
-        connection.send(None)
+    _take_part(driver, connection)
     connection.send(driver.reached())
-    driver.read_assumed(connection.recv())
+    connection.send(_shareable(driver, driver.assumed(connection.recv())))
+    _take_part(driver, connection)
     connection.send(driver.learnt())
-    driver.read_again(connection.recv())
+    # A process repeats its own steps, whose answers it has.
+    connection.send(
+        [found for step in driver.again(connection.recv()) for found in _shareable(driver, driver.take(step))]
+    )
+    _take_part(driver, connection)
     outcome = driver.outcome()
     connection.send((outcome, driver.project.found(known)))
+
+
+def _take_part(driver: Driver, connection: Connection) -> None:
+    """Take files and steps, and send the steps that they lead to, until there are no more."""
+    while (item := connection.recv()) is not None:
+        is_file = isinstance(item, str)
+        connection.send((is_file, _shareable(driver, driver.look_into(item) if is_file else driver.take(item))))
+
+
+def _shareable(driver: Driver, steps: Iterable[Step]) -> list[Step]:
+    """Return the steps that any process can take, after those are read that only this process can."""
+    shareable, waiting = [], [*steps]
+    while waiting:
+        step = waiting.pop()
+        if step.is_shareable:
+            shareable.append(step)
+        else:
+            waiting += driver.take(step)
+    return shareable

@@ -1,8 +1,5 @@
-"""The request of a scan, and its answer, one configuration at a time.
-
-A folder with its own configuration is its own project. So the nearest configuration applies to a file, whichever paths
-are scanned.
-"""
+"""The request of a scan, and its answer, one configuration at a time. A folder with its own configuration is its own
+project. So the nearest configuration applies to a file, whichever paths are scanned."""
 
 from __future__ import annotations
 
@@ -44,7 +41,6 @@ class ScanRequest:
     "The folder of the cache; by default it lies in the project."
     jobs: int | None = None
     with_edits: bool = False
-    "Whether findings get their fixes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,6 @@ class Part:
     cache: Path | None
 
     def failing(self, report: Report) -> list[Finding]:
-        """Return the findings that fail a scan of these paths."""
         from graphsafe.report.model import failing
 
         return failing(report, self.config.fail_level)
@@ -108,7 +103,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
 
 def _own_projects(top: Path, config: Config) -> Iterator[Path]:
-    """Return the folders below `top` that have their own configuration, without those inside of such a folder."""
+    """Yield the folders below `top` that have their own configuration, without those inside of such a folder."""
     from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
 
     top = top.resolve()
@@ -153,12 +148,8 @@ def run_part(
     progress: Callable[[int, int], None] | None = None,
     complain: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Scan the part of one configuration; with `is_known`, the baseline's findings are marked as such.
-
-    `hot` takes the statements of hot code by the absolute paths of the files.
-
-    Raises RequestError.
-    """
+    """Scan the part of one configuration; with `is_known`, the baseline's findings are marked as such. `hot` takes the
+    statements of hot code by the absolute paths of the files. Raises RequestError."""
     from graphsafe.git.changed_lines import only_changed
     from graphsafe.scan.api import scan_paths
 
@@ -179,11 +170,9 @@ def run_part(
     if is_known:
         from graphsafe.baseline import api as known
 
-        must_exist = request.baseline is not None
-        source = source_over(buffers)
-        report = known.apply(
-            report, part.baseline, scope(part, request), part.rulebook, must_exist=must_exist, source=source
-        )
+        must, source = request.baseline is not None, source_over(buffers)
+        within = scope(part, request)
+        report = known.apply(report, part.baseline, within, part.rulebook, must_exist=must, source=source)
     if changes is not None:
         from graphsafe.scan.sources.source import MAX_BYTES
 
@@ -210,16 +199,13 @@ def changes_of(request: ScanRequest) -> Changes | None:
 
 
 def joined(reports: Sequence[Report]) -> Report:
-    """Join the reports of several parts into one."""
     if len(reports) == 1:
         return reports[0]
+    findings = tuple(finding for report in reports for finding in report.findings)
     limits = dict.fromkeys(limit for report in reports for limit in report.limits)
-    rooted = [report for report in reports if not any(limit.kind == "no-root" for limit in report.limits)]
-    if rooted:
+    if any(all(limit.kind != "no-root" for limit in report.limits) for report in reports):
         limits = dict.fromkeys(limit for limit in limits if limit.kind != "no-root")
-    return replace(
-        reports[0], findings=tuple(finding for report in reports for finding in report.findings), limits=tuple(limits)
-    )
+    return replace(reports[0], findings=findings, limits=tuple(limits))
 
 
 def source_over(buffers: Buffers) -> Lines:

@@ -27,10 +27,7 @@ class Asked:
 
     def over(self, config: Config, rulebook: Rulebook) -> Config:
         """Return the configuration with these options on top: `select` overrides the selected and ignored codes, the
-        other options add to them.
-
-        Raises RulebookError for an unknown code.
-        """
+        other options add to them. Raises RulebookError for an unknown code."""
         config = replace(
             config,
             exclude=config.exclude + self.exclude,
@@ -80,24 +77,17 @@ def settings(
         for each in config.hot_paths
     ]
     excluded = [source or ""] * bool(configured.exclude) + [_COMMAND_LINE] * bool(asked.exclude)
-    rows: list[tuple[str, Iterable[str], str]] = [
-        ("hot-paths", hot, _origin("hot-paths", configured)),
-        (
-            "cold-paths",
-            (f"{each.where}:{each.function}" for each in config.cold_paths),
-            _origin("cold-paths", configured),
-        ),
-        ("exclude", config.exclude, " and ".join(excluded) or "default"),
-        (
-            "per-file-ignores",
-            (f"{pattern} {' '.join(codes)}" for pattern, codes in config.per_file_ignores.items()),
-            _origin("per-file-ignores", configured),
-        ),
-        ("rule packs", (from_here(str(pack)) for pack in config.rule_packs), _origin("rules", configured)),
-        ("targets", config.targets, _origin("targets", configured)),
-    ]
-    for name, values, origin in rows:
-        yield Setting(name, ", ".join(values) or "none", origin)
+    rows: dict[str, Iterable[str]] = {
+        "hot-paths": hot,
+        "cold-paths": (f"{each.where}:{each.function}" for each in config.cold_paths),
+        "exclude": config.exclude,
+        "per-file-ignores": (f"{pattern} {' '.join(codes)}" for pattern, codes in config.per_file_ignores.items()),
+        "rules": (from_here(str(pack)) for pack in config.rule_packs),
+        "targets": config.targets,
+    }
+    for key, values in rows.items():
+        origin = (" and ".join(excluded) or "default") if key == "exclude" else _origin(key, configured)
+        yield Setting("rule packs" if key == "rules" else key, ", ".join(values) or "none", origin)
 
 
 def _origin(key: str, configured: Config, is_asked: bool = False) -> str:

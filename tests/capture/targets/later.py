@@ -360,3 +360,26 @@ def build_stamp(device: torch.device) -> Built:
 def build_day_text(device: torch.device) -> Built:
     today = time.strftime("%Y-%m-%d")
     return lambda x: x * 2 if time.strftime("%Y-%m-%d") == today else x * 3, (_x(device),)
+
+
+def build_other_random_state(device: torch.device) -> Built:
+    """The refresh gives the device's default generator the state of another generator in every twelfth round."""
+    generator = torch.cuda.default_generators[device.index or 0]
+    own, other = generator.graphsafe_get_state(), torch.Generator(device=device).graphsafe_get_state()
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8, generator=torch.Generator().manual_seed(k)))
+        generator.graphsafe_set_state(other if k % 12 == 11 else own)
+
+    return graphsafe.Step(lambda x: x + torch.randn_like(x), (_x(device),), refresh=refresh)
+
+
+def build_uptime(device: torch.device) -> Built:
+    """A file of the system decides, which changes by itself and cannot be changed here."""
+
+    def up() -> float:
+        with open("/proc/uptime", encoding="ascii") as file:
+            return float(file.read().split()[0])
+
+    until = up() + 1_000
+    return lambda x: x * 2 if up() < until else x * 3, (_x(device),)

@@ -133,6 +133,10 @@ class Device(Protocol):
         """Return the seed and offset of the default generators of this device and of every device with a live
         context."""
 
+    def random_source(self) -> torch._C.Generator:
+        """Return a generator that shares the present state of this device's default generator, until a program puts
+        another state in its place (`graphsafe_set_state`)."""
+
     def draw(self, device: str) -> str | None:
         """Draw one number on a device that `random_states` names, and put the offset back. Return the error's text if
         the generator is broken, else None."""

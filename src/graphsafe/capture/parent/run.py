@@ -37,6 +37,7 @@ from graphsafe.report.model import Limit, Plan, Source
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.construct import Construct
+from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.step import Compiled, Step
 from graphsafe.report.probes.timeline import Timeline
@@ -50,6 +51,7 @@ _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
 "A request that is wrong only for the step without its own graphs is not the user's mistake."
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
+_SYSTEM_FILE = "the step reads this file of the system; a graph keeps the result of what it decides"
 _HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
@@ -272,6 +274,7 @@ class Run:
         held = told[StepMemory]
         if held.failed is not None and (capture.status == "pass" or held.step is None):
             self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
+        self.limits += [Limit("not-varied", path, _SYSTEM_FILE) for path in told[Horizon].system_files]
         self._probes = replace(
             self._probes,
             step=step_of(told, step, reference),

@@ -1,7 +1,5 @@
-"""Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary.
-
-GitHub shows ten annotations per level and step, so the last line and the summary say how many there are.
-"""
+"""Workflow commands that GitHub Actions turns into annotations on the changed lines, and a job's summary. GitHub shows
+ten annotations per level and step, so the last line and the summary say how many there are."""
 
 from __future__ import annotations
 
@@ -31,8 +29,9 @@ def render_github(reports: Sequence[Report]) -> str:
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
         if report.verdict is not None:
-            title = _property("graphsafe capture")
-            lines.append(f"::{_VERDICT_COMMANDS[report.verdict]} title={title}::{_data(verdict_text(report))}")
+            lines.append(
+                f"::{_VERDICT_COMMANDS[report.verdict]} title=graphsafe capture::{_data(verdict_text(report))}"
+            )
     lines += [f"graphsafe {report.command}: {_counted(report)}" for report in reports]
     return "".join(f"{line}\n" for line in dict.fromkeys(lines))
 
@@ -44,7 +43,8 @@ def render_summary(reports: Sequence[Report]) -> str:
         parts.append(f"### {_cell(title_of(report))}\n\n{_cell(_counted(report))}\n")
         found = sorted(unsuppressed(report), key=lambda one: -LEVELS.index(one.level))
         if found:
-            rows = [f"| {one.level} | {one.code} | {_place(one)} | {_cell(one.message)} |" for one in found[:_ROWS]]
+            cells = [(one, _cell(f"{one.location.path}:{one.location.line}")) for one in found[:_ROWS]]
+            rows = [f"| {one.level} | {one.code} | {at} | {_cell(one.message)} |" for one, at in cells]
             parts.append("\n".join(["| level | rule | line | |", "|---|---|---|---|", *rows]) + "\n")
         if len(found) > _ROWS:
             parts.append(f"and {count(len(found) - _ROWS, 'more finding')}\n")
@@ -58,10 +58,6 @@ def _counted(report: Report) -> str:
     files = count(len({one.location.path for one in found}), "file")
     text = f"{listed(levels)} in {files}" if levels else "no findings"
     return f"{report.verdict}; {text}" if report.verdict is not None else text
-
-
-def _place(finding: Finding) -> str:
-    return _cell(f"{finding.location.path}:{finding.location.line}")
 
 
 def _cell(text: str) -> str:

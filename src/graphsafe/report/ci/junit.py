@@ -15,11 +15,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 
 def render_junit(reports: Sequence[Report]) -> str:
     """Return the test cases. Errors of a scan fail; suppressed findings are skipped; warnings and notes pass, with
-    their text as output.
-
-    A device or bucket fails when it is not ready and is in error when the verdict is inconclusive. If it is ready with
-    breaks it is skipped, because only the target's configuration decides whether this is a success.
-    """
+    their text as output. A device or bucket fails if it is not ready, is in error if inconclusive, and is skipped if
+    ready with breaks, because only the target's configuration decides whether this is a success."""
     root = xml.Element("testsuites", name="graphsafe")
     for report in reports:
         suite = _add(root, "testsuite", name=title_of(report), timestamp=report.created.removesuffix("Z"))
@@ -62,12 +59,8 @@ def _capture_cases(suite: xml.Element, report: Report) -> None:
                 _add(case, "skipped", message=f"{verdict}: {why}" if why else verdict)
     if not report.devices:
         case = _case(suite, report.target or "capture", "capture")
-        _add(
-            case,
-            "error",
-            type="inconclusive",
-            message="; ".join(f"{limit.what}: {limit.why}" for limit in report.limits),
-        )
+        why = "; ".join(f"{limit.what}: {limit.why}" for limit in report.limits)
+        _add(case, "error", type="inconclusive", message=why)
 
 
 def _case(suite: xml.Element, classname: str, name: str) -> xml.Element:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphsafe.report.capture_text import gain_text, reason
@@ -17,7 +17,6 @@ from graphsafe.report.timeline.lanes import Picture, pictures
 
 
 def devices_html(report: Report) -> str:
-    """Return all devices, and the plan."""
     drawn = iter(pictures(report))
     parts = [_device(device, report.plan, drawn) for device in report.devices or ()]
     parts += [_plan(report.plan)] if report.plan is not None else []
@@ -36,12 +35,8 @@ def _device(device: DeviceResult, plan: Plan | None, drawn: Iterator[Picture]) -
         inside = timeline_html(next(drawn)) + _probes(bucket.probes)
         parts.append(f"<details{opened}><summary>{title} {why}</summary>{inside}</details>")
     if device.pool is not None:
-        parts.append(_lines(pool_texts(Pool.of(device.pool))))
+        parts.append("<p>" + "<br>".join(map(words, pool_texts(Pool.of(device.pool)))) + "</p>")
     return "".join(parts)
-
-
-def _lines(texts: Iterable[str]) -> str:
-    return "<p>" + "<br>".join(words(text) for text in texts) + "</p>"
 
 
 def _plan(plan: Plan) -> str:

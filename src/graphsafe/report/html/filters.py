@@ -1,8 +1,6 @@
-"""Filters over the findings of a page: a box for each property, and style rules that hide what was not chosen.
-
-No script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which
-option of a box is chosen (`:has(option.c3:checked)`).
-"""
+"""Filters over the findings of a page: a box for each property, and style rules that hide what was not chosen. No
+script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which option
+of a box is chosen (`:has(option.c3:checked)`)."""
 
 from __future__ import annotations
 
@@ -65,28 +63,22 @@ class Filters:
         counts = Counter(of.of(finding) for finding in findings)
         if len(counts) < _LEAST:
             return ""
-        options = [f"<option>any {of.name}</option>"]
-        for value in _ordered(counts):
-            options.append(
-                f'<option class="{self._classes[of.name][value]}">{escaped_text(value)} ({counts[value]})</option>'
-            )
-        return f"<label>{of.name} <select>{''.join(options)}</select></label>"
+        options = "".join(
+            f'<option class="{self._classes[of.name][value]}">{escaped_text(value)} ({counts[value]})</option>'
+            for value in _ordered(counts)
+        )
+        return f"<label>{of.name} <select><option>any {of.name}</option>{options}</select></label>"
 
     def rules(self) -> str:
         """Return the style rules that hide what was not chosen."""
         rules = []
         for of, classes in self._classes.items():
-            if len(classes) > 1:
-                hidden = (
-                    ("~ section", "~ details section")
-                    if of == _FILE
-                    else ("~ section article", "~ details article", "~ details")
-                )
-                for name in classes.values():
-                    # The rule's selector looks only into the boxes; otherwise a browser would search the whole page for
-                    # each file.
-                    chosen = f".filters:has(option.{name}:checked)"
-                    rules.append(f"{', '.join(f'{chosen} {one}:not(.{name})' for one in hidden)} {{display:none}}\n")
+            articles = ("~ section article", "~ details article", "~ details")
+            hidden = ("~ section", "~ details section") if of == _FILE else articles
+            for name in classes.values() if len(classes) > 1 else ():
+                # The selector looks only into the boxes; else a browser would search the whole page for each file.
+                chosen = f".filters:has(option.{name}:checked)"
+                rules.append(f"{', '.join(f'{chosen} {one}:not(.{name})' for one in hidden)} {{display:none}}\n")
         return "".join(rules)
 
 

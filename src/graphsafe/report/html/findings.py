@@ -19,8 +19,7 @@ _FEW = 3
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return findings in order, with filters on top. Fresh buffers, of which a step may have hundreds, are folded if
-    they are notes."""
+    """Return findings in order, with filters on top. Many fresh buffers are folded if they are notes."""
     fresh = [finding for finding in shown if _is_fresh_note(finding)]
     folded = fresh if len(fresh) > _FEW else []
     first = [finding for finding in shown if not (folded and _is_fresh_note(finding))]
@@ -42,7 +41,6 @@ def _is_fresh_note(finding: Finding) -> bool:
 
 
 def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return suppressed findings, folded."""
     title = f"<summary>{count(len(suppressed), 'suppressed finding')}</summary>"
     return f'<details class="suppressed">{title}{_articles(suppressed, filters, source)}</details>'
 

@@ -25,12 +25,9 @@ def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> s
         said = {"measured": "measured", "predicted": "predicted on the simulated device; only a GPU measures"}
         evidence = f" <small>{said[report.evidence]}</small>" if report.evidence else ""
         lines.append(f"<p>{badge(report.verdict)}{evidence}</p>")
-    lines += [_verdicts(report), f"<p>{_counts(shown, suppressed)}</p>", _codes(shown), _files(shown)]
+    counts = listed([*level_counts(shown), *([f"{suppressed} suppressed"] if suppressed else [])]) or "No findings"
+    lines += [_verdicts(report), f"<p>{counts}</p>", _codes(shown), _files(shown)]
     return f"<header>{''.join(lines)}</header>"
-
-
-def _counts(shown: Sequence[Finding], suppressed: int) -> str:
-    return listed([*level_counts(shown), *([f"{suppressed} suppressed"] if suppressed else [])]) or "No findings"
 
 
 def _verdicts(report: Report) -> str:
@@ -92,11 +89,7 @@ def _report(report: Report, filters: Filters, source: Lines) -> str:
 
 
 def _environment(report: Report) -> str:
-    facts = {
-        "graphsafe": None,
-        "created": report.created,
-        **facts_of(report),
-        "devices": listed(report.environment.devices),
-    }
+    devices = listed(report.environment.devices)
+    facts = {"graphsafe": None, "created": report.created, **facts_of(report), "devices": devices}
     rows = [(escaped_text(name), escaped_text(value)) for name, value in facts.items() if value]
     return "<h2>Environment</h2>" + table(rows)

@@ -8,21 +8,17 @@ from collections.abc import Sequence
 from graphsafe.report.html.words import escaped_text
 from graphsafe.report.probes.timeline import ms_text
 from graphsafe.report.text import count
-from graphsafe.report.timeline.lanes import LEGEND, Lane, Picture
+from graphsafe.report.timeline.lanes import LEGEND, Bar, Lane, Picture
 
 _WIDTH = 1000.0
 "Units of the picture's width; the page stretches them."
 _HEIGHT = 18
-"The height of a lane."
 _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z64"))
 
 
 def timeline_html(picture: Picture, title: str = "Timeline", scales: tuple[float, float] | None = None) -> str:
-    """Return a picture of the lanes; nothing if there are none.
-
-    `scales` are the lengths that the whole width shows, for lanes in time and for lanes in operations; by default, up
-    to the end of the last bar.
-    """
+    """Return a picture of the lanes; nothing if there are none. `scales` are the lengths that the whole width shows,
+    for lanes in time and in operations; by default, up to the end of the last bar."""
     if not picture.lanes:
         return ""
     in_time, in_order = scales or scales_of([picture])
@@ -49,15 +45,15 @@ def scales_of(pictures: Sequence[Picture]) -> tuple[float, float]:
 
 
 def _lane(lane: Lane, length: float) -> str:
-    bars = "".join(_bar(bar.kind, bar.begin, bar.length, bar.text, length) for bar in lane.bars)
+    bars = "".join(_bar(bar, length) for bar in lane.bars)
     picture = f'<svg viewBox="0 0 {_WIDTH:.0f} {_HEIGHT}" preserveAspectRatio="none">{bars}</svg>'
     return f'<p class="lane">{escaped_text(lane.name)}</p>{picture}'
 
 
-def _bar(kind: str, begin: float, length: float, text: str, of: float) -> str:
-    x, width = _share(begin, of), _share(length, of)
-    label = f"<title>{escaped_text(text)}</title>"
-    return f'<rect class="{kind}" x="{x:.3f}" y="1" width="{max(width, 0.2):.3f}" height="{_HEIGHT - 2}">{label}</rect>'
+def _bar(bar: Bar, of: float) -> str:
+    x, width = _share(bar.begin, of), max(_share(bar.length, of), 0.2)
+    label = f"<title>{escaped_text(bar.text)}</title>"
+    return f'<rect class="{bar.kind}" x="{x:.3f}" y="1" width="{width:.3f}" height="{_HEIGHT - 2}">{label}</rect>'
 
 
 def _share(part: float, of: float) -> float:
@@ -67,13 +63,11 @@ def _share(part: float, of: float) -> float:
 
 
 def _scale(picture: Picture, in_time: float, in_order: float) -> str:
-    parts: Sequence[str] = []
+    parts = [f"Times are not measured. The width is {count(int(in_order), 'operation')}, in their order."]
     if picture.timeline.is_measured:
         parts = [f"The width is {ms_text(in_time)}, of a step that was profiled: a little longer than one that is not."]
-    else:
-        parts = [f"Times are not measured. The width is {count(int(in_order), 'operation')}, in their order."]
-    if picture.timeline.is_measured and any(not lane.in_time for lane in picture.lanes):
-        parts = [*parts, "The plan has no times; its pieces are as wide as they have operations."]
+        if any(not lane.in_time for lane in picture.lanes):
+            parts.append("The plan has no times; its pieces are as wide as they have operations.")
     if picture.timeline.left_out:
-        parts = [*parts, f"{count(picture.timeline.left_out, 'further operation')} left out."]
+        parts.append(f"{count(picture.timeline.left_out, 'further operation')} left out.")
     return f'<p class="about">{escaped_text(" ".join(parts))}</p>'

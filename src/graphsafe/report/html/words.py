@@ -37,12 +37,10 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def badge(verdict: Verdict) -> str:
-    """Return a verdict in its colour."""
     return f'<strong class="badge {verdict}">{verdict}</strong>'
 
 
 def page(title: str, styles: str, body: str) -> str:
-    """Return a whole page."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -1,7 +1,5 @@
-"""The ledger as data, in the order in which its JSON form is written.
-
-No key is ever absent; unknown is `None`. Locations, findings and limits are those of reports.
-"""
+"""The ledger as data, in the order in which its JSON form is written. No key is ever absent; unknown is `None`.
+Locations, findings and limits are those of reports."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool, in_frame
+from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Shown, Tool
 
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
@@ -157,7 +155,6 @@ class Process:
     "The lines that waited; None if waits were not watched."
     memory: Held
     idle: Idle | None = None
-    "The share of idle time, or None if it is not known."
     order: tuple[Turn, ...] | None = None
     "The first 1,000 turns of the replays of a rank; None for a process without a rank."
 
@@ -168,7 +165,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger:
+class Ledger(Shown):
     schema: str = LEDGER_SCHEMA
     tool: Tool
     command: Literal["run"] = "run"
@@ -196,19 +193,6 @@ class Ledger:
             devices=None,
         )
 
-    def __str__(self) -> str:
-        """Return the terminal form."""
-        return self._form("terminal")
-
-    def _repr_html_(self) -> str:
-        """Return the HTML form, as a notebook shows it under a cell."""
-        return in_frame(self._form("html"))
-
     def json(self) -> str:
         """Return the JSON form, which a server may offer."""
         return self._form("json")
-
-    def _form(self, form: str) -> str:
-        from graphsafe.report.forms import render
-
-        return render(self, form)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from graphsafe.report.ledger import traffic
-from graphsafe.report.ledger.model import Graph, Ledger, Outside, Process
+from graphsafe.report.ledger.model import Graph, Ledger, Process
 from graphsafe.report.model import Finding, Location
 from graphsafe.report.text import Paint, bytes_text, count, listed, painter, printable, wrapped
 
@@ -15,11 +15,9 @@ _BY = ("thread", "stream")
 
 def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     """Return a block for each process with something to report, and a line for the others."""
-    paint = painter(colour)
+    paint, width = painter(colour), max(width, 40)
     told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
-    lines = [
-        line for process in told for line in _process(process, traffic.silent(ledger, process), max(width, 40), paint)
-    ]
+    lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), width, paint)]
     silent = len(ledger.processes) - len(told)
     if silent:
         lines.append(f"{count(silent, 'process').replace('processs', 'processes')} captured no graph")
@@ -88,9 +86,7 @@ def used(graphs: Sequence[Graph], process: Process) -> Iterator[str]:
     """Yield what is unusual about graphs: late captures, several threads, streams and instantiations, generators."""
     late = sum(map(process.is_late, graphs))
     if late:
-        yield (
-            f"{late} of them captured after the first replay" if len(graphs) > 1 else "captured after the first replay"
-        )
+        yield (f"{late} of them " if len(graphs) > 1 else "") + "captured after the first replay"
     threads, streams = (dict.fromkeys(getattr(by, what) for one in graphs for by in one.replayed_by) for what in _BY)
     if len(threads) > 1:
         yield f"by the threads {listed(threads, most=4)}"
@@ -106,17 +102,10 @@ def used(graphs: Sequence[Graph], process: Process) -> Iterator[str]:
 
 def _lost(graphs: Sequence[Graph]) -> list[str]:
     found: dict[str, int] = {}
-    for graph in graphs:
-        for use in graph.outside:
-            if use.replays_since:
-                text = _lost_text(use)
-                found[text] = max(found.get(text, 0), use.replays_since)
+    for use in (use for graph in graphs for use in graph.outside if use.replays_since):
+        text = f"`{use.what}` was {use.status}" + (f" at {_place(use.where)}" if use.where else "")
+        found[text] = max(found.get(text, 0), use.replays_since)
     return [f"{text}, {count(since, 'replay')} since" for text, since in found.items()]
-
-
-def _lost_text(use: Outside) -> str:
-    where = f" at {_place(use.where)}" if use.where else ""
-    return f"`{use.what}` was {use.status}{where}"
 
 
 def _sizes(finding: Finding, width: int) -> Iterator[str]:

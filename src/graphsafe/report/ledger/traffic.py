@@ -11,7 +11,6 @@ from graphsafe.report.model import Finding
 from graphsafe.report.text import count, listed
 
 LONGEST = 24
-"Length of the longest bar."
 _MOST = 24
 "The largest number of rows; the sizes that ran most often are shown."
 
@@ -40,8 +39,7 @@ def rows(data: Mapping[str, Any]) -> list[Row]:
         known = f"captured, {count(replays.get(size, 0), 'replay')}" if replays else "captured"
         without = f"no graph, {count(eager.get(size, 0), 'step')}"
         here = [known] * (size in data["captured_sizes"]) + [without] * (size in eager)
-        text = "; ".join(here)
-        found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), text))
+        found.append(Row(size, "#" * -(-LONGEST * times[size] // max(most, 1)), "; ".join(here)))
     return found
 
 
@@ -51,8 +49,7 @@ def left_out(data: Mapping[str, Any]) -> int:
 
 
 def advice(sizes: Sequence[int] | None, waste: float | None) -> str:
-    """Say which further sizes would cover all steps, and how much padding would waste then; empty if this is not
-    known."""
+    """Say which further sizes would cover all steps, and how much padding would waste then; empty if not known."""
     if sizes is None or waste is None:
         return ""
     padding = f"; padding would be {100 * waste:.2g} % of their work" if waste else ", without padding"

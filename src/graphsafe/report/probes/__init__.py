@@ -1,8 +1,5 @@
-"""The probes of a report: the verdict's input, shown in every form.
-
-A line of `Probes` registers a probe. The keys of reports, their schema, the terminal and the HTML form follow from the
-dataclass that it names.
-"""
+"""The probes of a report: the verdict's input, shown in every form. A line of `Probes` registers a probe; the keys of
+reports, their schema, the terminal and the HTML form follow from the dataclass that it names."""
 
 from __future__ import annotations
 
@@ -43,10 +40,7 @@ class Probes:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> Probes:
-        """Return the probes of a report's data.
-
-        A missing key means that the value is unknown; other keys are ignored.
-        """
+        """Return the probes of a report's data. A missing key is an unknown value; other keys are ignored."""
         return read(Probes, data)
 
     def with_found(self, find: Callable[[type[Probe]], Probe | None]) -> Probes:
@@ -55,7 +49,6 @@ class Probes:
         return replace(self, **{name: probe for name, probe in found.items() if probe is not None})
 
     def __iter__(self) -> Iterator[tuple[str, Probe]]:
-        """Yield each probe with its name."""
         return ((name, getattr(self, name)) for name in PROBES)
 
 

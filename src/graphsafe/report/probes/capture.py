@@ -11,11 +11,8 @@ from graphsafe.report.text import count, listed
 
 @dataclass(frozen=True, slots=True)
 class Capture(Probe):
-    """The plain, uninstrumented attempt to capture the step.
-
-    `pass`: a graph came out. `fail`: warm-up ran, then the attempt raised, could not be ended, or gave an empty graph.
-    `skipped`: warm-up raised, or memory ran out because other children held the device.
-    """
+    """`pass`: a graph came out. `fail`: warm-up ran, then the attempt raised, could not be ended, or gave an empty
+    graph. `skipped`: warm-up raised, or memory ran out because other children held the device."""
 
     phase: str | None = None
     "The last phase that the child announced. Death in the phase `capture` is a failed capture."
@@ -23,7 +20,6 @@ class Capture(Probe):
     "Kind of node -> number of such nodes in the graph."
     first_error: Error | None = None
     empty: bool | None = None
-    "Whether the graph has no node."
     misses_work: bool | None = None
     "Whether device work of the step ran outside the graph. Never derived from lists of kernels."
     unknown_operations: tuple[str, ...] | None = None
@@ -33,12 +29,10 @@ class Capture(Probe):
     "Whether no values were computed, so that the graph cannot be replayed."
 
     def text(self) -> str:
-        """Return the error, else the nodes of the graph."""
         if self.first_error is not None or not self.nodes:
             return error_text(self.first_error) or ("the graph is empty" if self.empty else "")
         kinds = [f"{number} {kind}" for kind, number in self.nodes.items()]
         return f"{count(sum(self.nodes.values()), 'node')}: {listed(kinds)}"
 
     def numbers(self) -> Sequence[Number]:
-        """Return the size of the graph."""
         return [Number("nodes of the graph", sum((self.nodes or {}).values()) or None, "count")]

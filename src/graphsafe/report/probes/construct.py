@@ -45,7 +45,6 @@ class Construct(Probe):
     """Whether, after the factory returned, the generator of a device with a live context refuses to draw as if a
     capture were under way."""
     rng: Mapping[str, RandomState] | None = None
-    "Device -> its generators."
     captures: tuple[Attempt, ...] | None = None
     repaired: Mapping[str, bool] | None = later()
     "Device -> whether the repair of a broken generator works."
@@ -55,7 +54,6 @@ class Construct(Probe):
     threads: tuple[str, ...] | None = later()
 
     def text(self) -> str:
-        """Return the fault, or how many captures construction made."""
         if self.built is False:
             return "not built"
         if self.left_capturing:

@@ -33,20 +33,18 @@ class Departure:
 
 @dataclass(frozen=True, slots=True)
 class Horizon(Probe):
-    """Further eager steps: whether their operations stay those that a capture records.
-
-    `fail`: a later eager step runs other operations than the captured one, or gives them other numbers, shapes or
+    """`fail`: a later eager step runs other operations than the captured one, or gives them other numbers, shapes or
     lasting memory; or an eager step does so after a change of the host's clocks, of an input on the host, or of host
     memory that the step writes (a pinned flag). `skipped`: no further step could be made; `crashed`: the process died
-    in one.
-    """
+    in one."""
 
     steps: int | None = None
     "Number of further steps that ran the same operations."
     departure: Departure | None = None
+    system_files: tuple[str, ...] = unreported(())
+    "Files of the system that the steps read (`/proc/uptime`), whose contents could not be changed."
 
     def text(self) -> str:
-        """Return the first departure, else the number of steps that stayed the same."""
         left = self.departure
         if left is None:
             return f"held for {count(self.steps, 'step')}" if self.steps else ""

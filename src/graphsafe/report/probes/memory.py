@@ -36,7 +36,6 @@ class Held:
     allocated: int
     "Total bytes."
     count: int
-    "Number of allocations."
     kept: int
     "Bytes held at the end."
     lines: tuple[HeldLine, ...]
@@ -122,8 +121,6 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Memory(Probe):
-    """Memory of a step and of its graph: how much, and which lines took it."""
-
     pool_bytes: int | None = None
     peak_bytes: int | None = None
     step: Held | None = None
@@ -133,14 +130,12 @@ class Memory(Probe):
     growth: Growth | None = later()
 
     def text(self) -> str:
-        """Return the sizes, and what grew."""
         sizes = (("pool", self.pool_bytes), ("peak", self.peak_bytes))
         parts = [f"{name} {bytes_text(size)}" for name, size in sizes if size is not None]
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return a sentence on a step's memory and a sentence on its graph's memory, with the largest lines if these
-        differ."""
+        """Return a sentence each on a step's and on its graph's memory, with the largest lines if these differ."""
         texts = []
         if self.step is not None and self.step.bytes:
             texts.append(f"a step takes {bytes_text(self.step.bytes)} at once{_at(self.step, 'bytes')}")
@@ -156,8 +151,8 @@ class Memory(Probe):
         return texts
 
     def tables(self) -> Sequence[Table]:
-        """Return the lines, each with its share of the peak, its total, its number of allocations, and the bytes that
-        it keeps."""
+        """Return the lines, each with its share of the peak, its total, its allocations, and the bytes that it
+        keeps."""
         heads = ("line", "at once", "in all", "allocations", "kept")
         titles = (("Memory that a step takes", self.step), ("Memory that the graph uses", self.pool))
         return [
@@ -167,7 +162,6 @@ class Memory(Probe):
         ]
 
     def numbers(self) -> Sequence[Number]:
-        """Return the sizes of the pool and of the peak."""
         return [Number("pool", self.pool_bytes, "bytes"), Number("peak", self.peak_bytes, "bytes")]
 
 

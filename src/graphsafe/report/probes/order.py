@@ -26,15 +26,12 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class Order(Probe):
-    """The order of a graph's nodes, by its edges.
-
-    `fail`: some nodes race. `skipped`: the device does not show the order of nodes or the memory that they use.
-    """
+    """The order of a graph's nodes, by its edges. `fail`: some nodes race. `skipped`: the device does not show the
+    order of nodes or the memory that they use."""
 
     races: tuple[Race, ...] | None = None
 
     def text(self) -> str:
-        """Return the first race, or say that there is none."""
         if self.races is None:
             return ""
         if not self.races:

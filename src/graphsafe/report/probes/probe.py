@@ -74,10 +74,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A probe of a report. Its fields are the keys of its JSON form.
-
-    The forms of a report ask a probe for plain text and escape it themselves.
-    """
+    """A probe of a report. Its fields are the keys of its JSON form. The forms of a report ask a probe for plain text
+    and escape it themselves."""
 
     status: ProbeStatus = "skipped"
     reason: str | None = None

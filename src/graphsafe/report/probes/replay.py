@@ -17,11 +17,9 @@ NO_REFERENCE = "no reference"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output or piece of state, compared at several steps; the worst result.
-
-    `floor` is the difference of eager runs by chance; `rounding` is the change of the result if inputs change by one
-    unit in the last place, if measured.
-    """
+    """One output or piece of state, compared at several steps; the worst result. `floor` is the difference of eager
+    runs by chance; `rounding` is the change of the result if inputs change by one unit in the last place, if
+    measured."""
 
     name: str
     result: Outcome | None = "equal"
@@ -56,22 +54,15 @@ class Advances:
 
 @dataclass(frozen=True, slots=True)
 class Replay(Probe):
-    """Replays of the graph on changed inputs, compared with the reference.
-
-    `pass`: all replays ran, and nothing below disproves them. `crashed`: the child died in a replay, after a capture
-    that passed.
-    """
+    """Replays of the graph on changed inputs, compared with the reference. `pass`: all replays ran, and nothing below
+    disproves them. `crashed`: the child died in a replay, after a capture that passed."""
 
     first_error: Error | None = None
-    "The error that a replay raised."
     reference: Literal["independent"] | None = None
     "Whether the reference child delivered the values to compare with."
     checks: tuple[Check, ...] | None = None
-    """Checks of every output and every piece of state.
-
-    Most compare all replays with the reference, which runs along the path of captures. Others compare that path with
-    plain eager steps.
-    """
+    """Checks of every output and every piece of state. Most compare all replays with the reference, which runs along
+    the path of captures. Others compare that path with plain eager steps."""
     varied: int | None = None
     "Number of replays in which the changed inputs changed the reference's outputs or state."
     unvaried: tuple[str, ...] | None = None
@@ -90,7 +81,6 @@ class Replay(Probe):
     rng: Advances | None = later()
 
     def text(self) -> str:
-        """Return the error, or the results of the checks."""
         results = [check.result for check in self.checks or ()]
         parts = [f"{count(len(results), 'check')}, {results.count('equal')} equal bit for bit"] if results else []
         if results.count("rounding"):

@@ -31,12 +31,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class State(Probe):
-    """How the state that a step reaches changes from step to step."""
-
     changed: tuple[Change, ...] | None = None
 
     def text(self) -> str:
-        """Return the pieces of state that a step changes."""
         if self.changed is None:
             return ""
         names = list(dict.fromkeys(change.name for change in self.changed))

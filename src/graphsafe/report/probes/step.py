@@ -43,13 +43,10 @@ class Compiled:
     "The sizes for which new graphs were recorded."
     captures_after_warmup: int
     counters: Mapping[str, object]
-    "Inductor's own counters."
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Probe):
-    """Events of an eager step that a graph cannot hold."""
-
     ran: bool | None = None
     "Whether the eager step ran to its end."
     syncs: int | None = None
@@ -61,11 +58,9 @@ class Step(Probe):
     compiled: Compiled | None = later()
 
     def text(self) -> str:
-        """Return the number of waits, copies and allocations."""
         return listed([count(int(one.value), _ONE[one.name]) for one in self.numbers() if one.value is not None])
 
     def numbers(self) -> Sequence[Number]:
-        """Return the counts of the step."""
         counts = (("syncs", self.syncs), ("copies", self.copies), ("allocations", self.allocations))
         return [Number(name, value, "count") for name, value in counts]
 

@@ -34,7 +34,6 @@ class Operation:
     begin_us: float | None
     us: float | None
     stream: int | None
-    "The stream of the device."
     behind_us: float | None
     "For a wait: how long the device was at work during it."
     in_graph: bool
@@ -69,7 +68,6 @@ class Timeline(Probe):
     "The time from a replay's first work to the end of its last."
     replay: tuple[Operation, ...] | None = None
     left_out: int | None = None
-    "Number of further operations."
 
     @property
     def is_measured(self) -> bool:
@@ -99,7 +97,6 @@ class Timeline(Probe):
         return ", ".join(parts)
 
     def tables(self) -> Sequence[Table]:
-        """Return the gaps and the waits, by cause and line."""
         tables = []
         if self.gaps:
             rows = [(ms_text(us), str(number), cause, place) for cause, place, us, number in gaps_by_line(self.gaps)]
@@ -111,7 +108,6 @@ class Timeline(Probe):
         return tables
 
     def numbers(self) -> Sequence[Number]:
-        """Return the device's idle time."""
         if self.step_us is None or self.busy_us is None:
             return [Number("idle device in a step", None, "ms")]
         return [Number("idle device in a step", max(self.step_us - self.busy_us, 0.0) / 1000, "ms")]

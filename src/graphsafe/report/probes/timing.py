@@ -10,8 +10,6 @@ from graphsafe.report.probes.probe import Number, Probe, later
 
 @dataclass(frozen=True, slots=True)
 class Timing(Probe):
-    """Times of an eager step and of a replay, and of the proof itself."""
-
     eager_ms: float | None = None
     graph_ms: float | None = None
     launches: int | None = None
@@ -36,7 +34,6 @@ class Timing(Probe):
         return self.eager_ms / self.graph_ms if self.eager_ms is not None and self.graph_ms else None
 
     def text(self) -> str:
-        """Return both times, and how many times faster a replay is."""
         times = (("eager", self.eager_ms), ("graph", self.graph_ms))
         parts = [f"{name} {ms:.3g} ms" for name, ms in times if ms is not None]
         if self.times_as_fast is not None:
@@ -46,7 +43,6 @@ class Timing(Probe):
         return ", ".join(parts)
 
     def numbers(self) -> Sequence[Number]:
-        """Return both times, and the launches."""
         return [
             Number("eager step", self.eager_ms, "ms"),
             Number("replay", self.graph_ms, "ms"),

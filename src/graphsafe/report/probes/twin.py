@@ -42,11 +42,8 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Twin(Probe):
-    """Captures of the step, some steps apart, compared with each other.
-
-    `fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each capture,
-    and a replay keeps the decisions of its capture.
-    """
+    """`fail`: the graphs differ, or the step could not be captured again. Python then decides differently at each
+    capture, and a replay keeps the decisions of its capture."""
 
     captures: int | None = None
     agree: bool | None = None
@@ -62,7 +59,6 @@ class Twin(Probe):
     "The causes, with what changed."
 
     def text(self) -> str:
-        """Return the error or the first difference, or how many captures are the same."""
         if self.first_error is not None or not self.captures:
             return error_text(self.first_error)
         if self.status == "fail" and self.differences:

@@ -134,8 +134,7 @@ def _in_order(operations: Sequence[Operation]) -> Iterator[Bar]:
 
 
 def _pieces(segments: Sequence[Segment]) -> Lane:
-    """Return the plan's graphs and breaks as a lane: by their times, or by their operations if any of them has no
-    time."""
+    """Return the plan's graphs and breaks as a lane, by their times or, if one has none, by their operations."""
     in_time = all(segment.ms is not None for segment in segments)
     bars, at = [], 0.0
     for segment in segments:

@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.counters import LAST_RUN, MOST_GRAPHS, Counters, slot_of
-from graphsafe.run.part import POOL, Facts, Options, sites
+from graphsafe.run.part import POOL, Facts, Options
 
 Result = TypeVar("Result")
 _FIRST = 16
@@ -86,8 +86,7 @@ class Book:
         self._streams: dict[int, str] = {0: "default stream"}
 
     def begun(self, earlier: GraphRecord | None, handled: int) -> GraphRecord | None:
-        """Record that a capture begins. `earlier` is the record of an earlier capture into the same graph; `handled`:
-        see `GraphRecord`."""
+        """Record that a capture begins; `earlier` is the record of an earlier capture into the same graph."""
         if earlier is not None:
             earlier.drop()
         if not self._is_wanted("graphs"):
@@ -116,10 +115,7 @@ class Book:
         return self._streams.setdefault(self.sight.stream(), f"side stream {len(self._streams)}")
 
     def _is_wanted(self, what: str) -> bool:
-        """Return whether the current device is recorded.
-
-        If it is not, a limit says that it has `what` (captures or waits).
-        """
+        """Return whether the current device is recorded; if it is not, a limit says that it has `what`."""
         device = self.sight.device()
         if self._only and device not in self._only:
             why = "not recorded: other devices were asked for"
@@ -192,11 +188,8 @@ class Book:
         self._tell(False)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay.
-
-        On a real GPU this happens before its first replays, and then so seldom that the checks take a small share of
-        the time.
-        """
+        """Check the memory that a graph uses, before a replay; on a real GPU before the first replays, and then so
+        seldom that the checks take a small share of the time."""
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self.replayed_by(record)
@@ -266,11 +259,9 @@ class Book:
         return user_frames_now(sys._getframe(1)), user_frames()[0]
 
     def replays(self, graph: int) -> int:
-        """Return how often a graph was replayed."""
         return int(self.counters.cells[slot_of(graph)])
 
     def stacks(self, graph: int) -> Collection[tuple[CallSite, ...]]:
-        """Return some calls that led to a graph's replays."""
         return [stack for record in list(self.graphs) if record.number == graph for stack in list(record.stacks)]
 
     def ordering(self) -> Callable[[GraphRecord], None] | None:
@@ -296,10 +287,8 @@ class Book:
             self._tell(False)
 
     def reading(self, storages: Callable[[], Collection[int]]) -> None:
-        """Record that the running line reads storages by an eager operation.
-
-        The storages are computed only if a read matters.
-        """
+        """Record that the running line reads storages by an eager operation; they are computed only if a read
+        matters."""
         frames = user_frames_now(sys._getframe(1)) if self._results.is_watching or self._frozen else []
         if self._results.is_watching and self._results.read(storages(), frames):
             self._tell(False)
@@ -342,17 +331,14 @@ class Book:
             limits.append(("too-many-graphs", f"{more} captures", f"a process's ledger has room for {MOST_GRAPHS}"))
         return {
             "graphs": [record.facts() for record in list(self.graphs)],
-            "failed": list(map(asdict, self.failed)),
+            "failed": list(self.failed),
             "steps": self.steps.facts() if unseen is None else None,
             "waits": None if self.waits is None else self.waits.facts(),
             "refills": [self._refill(*found) for found in self.sight.refills()],
-            "outdated": [one.facts() for one in self.sight.outdated()],
-            "growing": self.sight.growing(),
+            **self.sight.facts(),
             "by_line": self.safely(self.sight.by_line),
             "limits": limits,
             "evidence": self.sight.evidence,
-            "machine": self.sight.machine(),
-            "gpus": self.sight.gpus(),
         }
 
     def forget(self, counters: Counters) -> None:
@@ -368,7 +354,6 @@ class Book:
             self._reads.close()
 
     def _replays(self) -> int:
-        """Return how many replays of all graphs this process has made."""
         return sum(self.replays(record.number) for record in list(self.graphs))
 
     def _unseen_steps(self) -> str | None:
@@ -378,8 +363,7 @@ class Book:
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph, or has
-        changed a number of an optimizer."""
+        """Return whether this is the first replay for which the program has another value than the graph."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)
@@ -394,4 +378,4 @@ class Book:
     def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
         what = unnamed if storage < 0 else self.memories.text(storage)
-        return {"write": sites(write), "replay": sites(replay), "what": what, "is_pinned": storage < 0}
+        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0}

@@ -23,7 +23,7 @@ from graphsafe.capture.shared.frames import function_name, is_user_file, user_fr
 from graphsafe.capture.shared.monitoring import Monitor
 from graphsafe.failure import in_one_line
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.names import elements_of, locals_of
+from graphsafe.run.child.names import elements_of, locals_of, weak_to
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
 _DEEPEST = 8
@@ -35,10 +35,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, t
 "Types of values by which two calls of one function cannot be distinguished."
 
 Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
-"""The variables of a call that hold its object and the objects of its closure.
-
-Two calls of the same code with different owners are different steps.
-"""
+"""The variables of a call that hold its object and the objects of its closure; other owners make another step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +110,8 @@ class Calls:
             self._listen()
 
     def end(self) -> Step | None:
-        """Return the step that this thread has captured, or None if it is not known.
-
-        Calls of the step are counted from now on.
-        """
+        """Return the step that this thread has captured, whose calls are counted from now on; None if it is not
+        known."""
         region = self._regions.pop(threading.get_ident(), None)
         if region is None:
             return None
@@ -197,16 +192,10 @@ def _parameters(code: CodeType) -> Iterator[str]:
 def _owners(code: CodeType, values: dict[str, Any]) -> Owners:
     first = code.co_varnames[:1] if code.co_argcount else ()
     kept = {name: values.get(name) for name in first if not isinstance(values.get(name), (*_PLAIN, type(None)))}
-    for name in code.co_freevars:
-        if isinstance(values.get(name), (torch.nn.Module, torch.Tensor)):
-            kept[name] = values[name]
-    found = []
-    for name, value in kept.items():
-        try:
-            found.append((name, weakref.ref(value)))
-        except TypeError:  # the object does not support weak references
-            continue
-    return tuple(found)
+    closure = (name for name in code.co_freevars if isinstance(values.get(name), (torch.nn.Module, torch.Tensor)))
+    kept |= {name: values[name] for name in closure}
+    owners = ((name, weak_to(value)) for name, value in kept.items())
+    return tuple((name, owner) for name, owner in owners if owner is not None)
 
 
 def _same(one: Owners, other: Owners) -> bool:
@@ -224,10 +213,8 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[torch.Tensor]:
 
 
 def _shapes(code: CodeType, values: dict[str, Any]) -> Shapes:
-    """Return the shapes of the tensors among a call's arguments, only of device tensors if there are any.
-
-    Symbolic shapes are left out: reading them would change the trace.
-    """
+    """Return the shapes of the tensors among a call's arguments, only of device tensors if there are any. Symbolic
+    shapes are left out: reading them would change the trace."""
     with torch._C.DisableTorchFunction():
         tensors = [tensor for name in _parameters(code) for tensor in _tensors(values.get(name))]
         tensors = [tensor for tensor in tensors if not tensor.is_cpu] or tensors

@@ -1,8 +1,6 @@
-"""Finds the handler that swallows the exception of a failed capture.
-
-An object attached to the exception is destroyed with it, when the handler that caught the exception ends. The stack at
-that moment names the handler. Neither the exception nor a frame is kept alive.
-"""
+"""Finds the handler that swallows the exception of a failed capture. An object attached to the exception is destroyed
+with it, when the handler that caught the exception ends. The stack at that moment names the handler. Neither the
+exception nor a frame is kept alive."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
 """Watches the random generators of graphs: one that the program replaces, one that it registers while another device is
-current, and a seed that it sets before each replay.
-
-A graph draws from the generators that were registered before its capture, and from the device's default one. A replay
-reads a generator's seed and offset and moves the offset on.
-"""
+current, and a seed that it sets before each replay. A graph draws from the generators that were registered before its
+capture, and from the device's default one. A replay reads a generator's seed and offset and moves the offset on."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import callee, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 from graphsafe.run.child.source import function_of, outer_loop, tree_of_code
-from graphsafe.run.part import Facts, sites
+from graphsafe.run.part import Facts
 
 _REGISTERED = "_graphsafe_registered"
 "The attribute of a graph that lists its registered generators."
@@ -119,16 +116,13 @@ class Draws:
 
     def facts(self, seeded: CallSite | None) -> Facts:
         """Return the facts; `seeded` is a line of the captured code that seeds a generator."""
-        inside = [] if seeded is None or not self._drawing else [seeded]
-        replaced = None if self.replaced is None else {"name": self.replaced[0], "frames": sites(self.replaced[1])}
-        how = "reseeded" if self.is_line_known else "between"
+        replaced = None if self.replaced is None else dict(zip(("name", "frames"), self.replaced, strict=True))
         return {
-            "misplaced": sites(self.misplaced),
+            "misplaced": self.misplaced,
             "replaced": replaced,
-            "reseeded": [],
-            "between": [],
-            "inside": sites(inside),
-            how: sites(self.reseeded),
+            "reseeded": self.reseeded if self.is_line_known else (),
+            "between": () if self.is_line_known else self.reseeded,
+            "inside": [] if seeded is None or not self._drawing else [seeded],
         }
 
     def _replaced(self, registered: Sequence[Registered]) -> str | None:

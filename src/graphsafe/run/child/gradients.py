@@ -1,8 +1,6 @@
 """Finds gradients that a graph writes and no optimizer reads: the program has let go of them between replays.
-
 `optimizer.zero_grad()` sets each `weight.grad` to None. If the graph holds the backward pass but neither `zero_grad`
-nor the optimizer's step, its replays write the gradients of the capture. The eager step finds none and does nothing.
-"""
+nor the optimizer's step, its replays write the gradients of the capture. The eager step finds none and does nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +21,7 @@ class Gradients:
     """The gradients among a graph's results, held weakly."""
 
     def __init__(self, names: Iterable[Name] = ()) -> None:
-        """Take the names of the graph's results; only those of gradients count. Call it with torch functions
-        disabled."""
+        """Take the names of the graph's results, of which only gradients count, with torch functions disabled."""
         own = [name for name in names if name.way[-1:] == (("attribute", "grad"),)]
         self._weights = [weakref.ref(weight) for name in own if (weight := name.owner()) is not None]
         self._watched = [weakref.ref(grad, self._gone) for name in own if (grad := name.tensor()) is not None]
@@ -43,10 +40,8 @@ class Gradients:
                 self.let_go = self.let_go or user_frames()[0]
 
     def stepping(self, optimizer: torch.optim.Optimizer, replays: int) -> bool:
-        """Return whether this is the first eager step of an optimizer that finds no gradient after a replay.
-
-        `replays` is the number of the graph's replays so far.
-        """
+        """Return whether this eager step is the first to find no gradient after a replay, of which there are `replays`
+        so far."""
         before, self._replays = self._replays, replays
         if self.skipped or not self.let_go or replays <= before:
             return False

@@ -22,6 +22,7 @@ from graphsafe.run.child.book import Book
 from graphsafe.run.child.failures import is_watched
 from graphsafe.run.child.generators import register
 from graphsafe.run.child.names import user_frames_now
+from graphsafe.run.child.optimizer_options import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _SOMETIMES = 15
@@ -33,7 +34,7 @@ _RECORD = "_graphsafe_record"
 def hooked(book: Book) -> AbstractContextManager[None]:
     """Wrap the methods as long as the context lasts."""
     graph = book.sight.graph
-    wraps = (
+    hooks = (
         (graph, "capture_begin", _capture_begin),
         (graph, "capture_end", _capture_end),
         (graph, "replay", _replay),
@@ -41,65 +42,65 @@ def hooked(book: Book) -> AbstractContextManager[None]:
         (graph, "register_generator_state", _register_generator_state),
         (graph, "instantiate", _instantiate),
         (torch.cuda, "make_graphed_callables", _make_graphed_callables),
+        (torch.optim.Optimizer, "load_state_dict", _load_state_dict),
     )
     book.sight.watch_results(
         lambda graph: book.safely(book.comparing, graph.__dict__.get(_RECORD)),
         lambda storages: book.safely(book.reading, storages),
     )
     # Older versions of PyTorch, and those without CUDA, lack some of them.
-    there = [(owner, name, wrap) for owner, name, wrap in wraps if hasattr(owner, name)]
-    return replaced(*((owner, name, _wrapped(owner, name, wrap, book)) for owner, name, wrap in there))
+    there = [(owner, name, hook) for owner, name, hook in hooks if hasattr(owner, name)]
+    return replaced(*((owner, name, _wrapped(owner, name, hook, book)) for owner, name, hook in there))
 
 
-def _wrapped(owner: Any, name: str, wrap: Callable[[Any, Book], Any], book: Book) -> Any:
+def _wrapped(owner: Any, name: str, hook: Callable[..., Any], book: Book) -> Any:
     original = getattr(owner, name)
-    wrapper = wrap(original, book)
-    wrapper._torchdynamo_disable = True
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return hook(original, book, *args, **kwargs)
+
+    if hook is _replay:  # without a call in between: programs replay often
+        wrapper = _replay(original, book)
+    wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
     wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
     wrapper.__doc__ = original.__doc__
     return wrapper
 
 
-def _capture_begin(original: Any, book: Book) -> Any:
-    def capture_begin(self: Any, *args: Any, **kwargs: Any) -> Any:
-        record = book.safely(book.begun, self.__dict__.get(_RECORD), id(sys.exc_info()[1]))
-        setattr(self, _RECORD, record)
-        try:
-            result = original(self, *args, **kwargs)
-        except BaseException as error:
-            setattr(self, _RECORD, None)
-            book.safely(book.failing, self, record, error, sys._getframe(1))
-            raise
-        names = {} if record is None else record.names
-        book.safely(book.sight.begun, args[0] if args else kwargs.get("pool"), names)
-        return result
-
-    return capture_begin
+def _capture_begin(original: Any, book: Book, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    record = book.safely(book.begun, graph.__dict__.get(_RECORD), id(sys.exc_info()[1]))
+    setattr(graph, _RECORD, record)
+    try:
+        result = original(graph, *args, **kwargs)
+    except BaseException as error:
+        setattr(graph, _RECORD, None)
+        book.safely(book.failing, graph, record, error, sys._getframe(1))
+        raise
+    names = {} if record is None else record.names
+    book.safely(book.sight.begun, args[0] if args else kwargs.get("pool"), names)
+    return result
 
 
-def _capture_end(original: Any, book: Book) -> Any:
-    def capture_end(self: Any) -> Any:
-        record = self.__dict__.get(_RECORD)
-        # In `__exit__` of torch.cuda.graph this is the error of the `with` body; `capture_end` only repeats that the
-        # capture failed.
-        raised = sys.exc_info()[1]
-        if record is not None and record.handled == id(raised):
-            raised = None
-        setattr(self, _RECORD, None)
-        book.safely(book.sight.ending, self)
-        try:
-            result = original(self)
-        except BaseException as error:
-            book.safely(book.failing, self, record, error, sys._getframe(1))
-            raise
-        if raised is not None:
-            book.safely(book.failing, self, record, raised, sys._getframe(1))
-        elif record is not None:
-            setattr(self, _RECORD, record)
-            book.safely(book.ended, self, record, sys._getframe(1))
-        return result
-
-    return capture_end
+def _capture_end(original: Any, book: Book, graph: Any) -> Any:
+    record = graph.__dict__.get(_RECORD)
+    # In `__exit__` of torch.cuda.graph this is the error of the `with` body; `capture_end` only repeats that the
+    # capture failed.
+    raised = sys.exc_info()[1]
+    if record is not None and record.handled == id(raised):
+        raised = None
+    setattr(graph, _RECORD, None)
+    book.safely(book.sight.ending, graph)
+    try:
+        result = original(graph)
+    except BaseException as error:
+        book.safely(book.failing, graph, record, error, sys._getframe(1))
+        raise
+    if raised is not None:
+        book.safely(book.failing, graph, record, raised, sys._getframe(1))
+    elif record is not None:
+        setattr(graph, _RECORD, record)
+        book.safely(book.ended, graph, record, sys._getframe(1))
+    return result
 
 
 def _replay(original: Any, book: Book) -> Any:
@@ -146,44 +147,38 @@ def _replay(original: Any, book: Book) -> Any:
     return replay
 
 
-def _register_generator_state(original: Any, book: Book) -> Any:
-    def register_generator_state(self: Any, generator: Any) -> Any:
-        result = original(self, generator)
-        book.safely(register, self, generator, user_frames_now(sys._getframe(1)), user_frames()[0])
-        return result
-
-    return register_generator_state
+def _register_generator_state(original: Any, book: Book, graph: Any, generator: Any) -> Any:
+    result = original(graph, generator)
+    book.safely(register, graph, generator, user_frames_now(sys._getframe(1)), user_frames()[0])
+    return result
 
 
-def _instantiate(original: Any, book: Book) -> Any:
-    def instantiate(self: Any) -> Any:
-        result = original(self)
-        record = self.__dict__.get(_RECORD)
-        if record is not None:
-            book.safely(book.instantiated, record)
-        return result
-
-    return instantiate
+def _instantiate(original: Any, book: Book, graph: Any) -> Any:
+    result = original(graph)
+    record = graph.__dict__.get(_RECORD)
+    if record is not None:
+        book.safely(book.instantiated, record)
+    return result
 
 
-def _reset(original: Any, book: Book) -> Any:
-    def reset(self: Any) -> Any:
-        record = self.__dict__.get(_RECORD)
-        if record is not None:
-            record.drop()
-            setattr(self, _RECORD, None)
-        return original(self)
-
-    return reset
+def _reset(original: Any, book: Book, graph: Any) -> Any:
+    record = graph.__dict__.get(_RECORD)
+    if record is not None:
+        record.drop()
+        setattr(graph, _RECORD, None)
+    return original(graph)
 
 
-def _make_graphed_callables(original: Any, book: Book) -> Any:
-    def make_graphed_callables(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return original(*args, **kwargs)
-        except BaseException as error:
-            if not is_watched(error):
-                book.safely(book.failing, None, None, error, sys._getframe(1))
-            raise
+def _load_state_dict(original: Any, book: Book, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    for number in state_of(optimizer):  # the loaded state takes its place
+        book.safely(book.memories.leaving, number)
+    return original(optimizer, *args, **kwargs)
 
-    return make_graphed_callables
+
+def _make_graphed_callables(original: Any, book: Book, *args: Any, **kwargs: Any) -> Any:
+    try:
+        return original(*args, **kwargs)
+    except BaseException as error:
+        if not is_watched(error):
+            book.safely(book.failing, None, None, error, sys._getframe(1))
+        raise

@@ -1,8 +1,7 @@
-"""Finds writes to pinned host memory that graphs copy from, while a replay may still read it; likewise of memory that
-an eager asynchronous copy reads.
+"""Finds writes to pinned host memory while a replay, or an eager asynchronous copy, may still read it.
 
 PyTorch does not see writes by NumPy or by a library's thread. So contents are compared before each wait of the host and
-before each replay. Memory that changed in between was written without a wait. Memory that a device also writes (a copy
+before each replay: memory that changed in between was written without a wait. Memory that a device also writes (a copy
 back to the host) is not watched.
 """
 

@@ -1,10 +1,9 @@
-"""Finds host values that a capture froze, and replays for which the program has other values: the graph's key is too
-coarse.
+"""Finds replays for which the program has other values than the capture froze: the graph's key is too coarse.
 
-The values are arguments of the capturing function that the captured statements read, arguments of the same names in its
-callers, and values of objects, globals and closures that captured code used. If one of these functions is called with
-another value and a replay runs inside, the replay uses the old value. The same holds for another method of the same
-object that takes the argument and ignores it.
+The values are arguments of the capturing function that captured statements read, arguments of the same names in its
+callers, and values of objects, globals and closures that captured code used. A replay inside a call of such a function
+with another value uses the old one, and so does one inside another method of the object that takes the argument and
+ignores it.
 """
 
 from __future__ import annotations
@@ -75,7 +74,6 @@ class Key:
         return next((self._stores[one] for one in attributes if one in self._stores), None)
 
     def equals(self, other: Key) -> bool:
-        """Return whether both captures froze the same values."""
         return self._all() == other._all()
 
     def _all(self) -> tuple[object, ...]:
@@ -90,10 +88,8 @@ class Key:
         return found
 
     def differs(self, frames: Sequence[FrameType], others: Iterable[Key] = ()) -> Changed | None:
-        """Return a value that differs between the capture and a replay under `frames`, or None.
-
-        `others` are the keys of the graphs that were captured in the same way.
-        """
+        """Return a value that differs between the capture and a replay under `frames`, or None. `others` are the keys
+        of the graphs that were captured in the same way."""
         keys = list(others)
         found = self._differs(frames) or self._frozen_differs(frames, keys)
         variables = ((one, one.now(frames)) for one in self._variables)
@@ -104,8 +100,7 @@ class Key:
         return found if is_chosen else larger
 
     def chosen_at(self, frames: Sequence[FrameType]) -> CallSite | None:
-        """Return the line at which a function that led to the capture, and to a replay under `frames`, decided to
-        capture."""
+        """Return the line at which a function that led to the capture, and to the replay, decided to capture."""
         lines = ((one.f_code, self._lines.get(one.f_code), one.f_lineno) for one in frames)
         chosen = ((code, chosen_at(code, line, now)) for code, line, now in lines if line is not None)
         return next((call_site(code, line) for code, line in chosen if line is not None), None)
@@ -117,10 +112,8 @@ class Key:
         return is_same and not any(one.differs(one.present) for one in self.frozen)
 
     def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Key]) -> Changed | None:
-        """Return the first value of captured code that differs now.
-
-        It is compared in the same object, and in objects of the same class that the functions around the replay handle.
-        """
+        """Return the first value of captured code that differs now, in the same object or in objects of its class that
+        the functions around the replay handle."""
         for one in self.frozen:
             same = _like(one, others)
             now = one.present
@@ -140,11 +133,9 @@ class Key:
         return None
 
     def _handled(self, one: Frozen, frames: Sequence[FrameType]) -> Iterator[Any]:
-        """Yield the values of other objects of the same class, if they cannot have chosen the graph.
-
-        A parameter of a function that led to the capture holds such an object, or a variable of a function that ignores
-        the value and formerly led to a replay with the captured value.
-        """
+        """Yield the values of other objects of the same class, if they cannot have chosen the graph: a parameter of a
+        function that led to the capture holds one, or a variable of a function that ignores the value and formerly led
+        to a replay with the captured value."""
         for frame in frames:
             code = frame.f_code
             objects = [(name, value) for name, value in locals_of(frame).items() if type(value) is one.carrier]
@@ -170,10 +161,8 @@ class Key:
         return owner is not None and locals_of(frame).get("self") is owner
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
-        """Compare the arguments of the nearest method of the capturing object.
-
-        A whole number may be a size that is padded to the captured one, so only a larger number differs.
-        """
+        """Compare the arguments of the nearest method of the capturing object. A whole number may be a size that is
+        padded to the captured one, so only a larger number differs."""
         captured = {name: value for values in self._values.values() for name, value in values.items()}
         for frame in frames if captured else ():
             given = _arguments(frame)

@@ -30,11 +30,8 @@ class Memories:
     def captured(
         self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]], still: Iterable[int]
     ) -> None:
-        """Watch the memory that a graph uses.
-
-        `names` maps a storage's number to names of its tensors, including names that it lost during the capture.
-        `still` are the storages that have a name now.
-        """
+        """Watch the memory that a graph uses. `names` are those of its tensors by storage, including ones lost during
+        the capture; `still` are the storages that have a name now."""
         present = set(still)
         for touch in contents.touches:
             number = int(touch.storage._cdata)

@@ -1,8 +1,6 @@
-"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
-
-A name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
-there.
-"""
+"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`. A
+name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
+there."""
 
 from __future__ import annotations
 
@@ -61,10 +59,7 @@ class Name:
 
 def names_in(frames: Sequence[FrameType]) -> dict[int, list[Name]]:
     """Return names of the tensors that the variables of `frames` (innermost first) lead to, by storage number, nearest
-    first.
-
-    Call it with torch functions disabled.
-    """
+    first. Call it with torch functions disabled."""
     found: dict[int, list[Name]] = {}
     todo: deque[tuple[str, Any, weakref.ref[Any] | None, tuple[Move, ...]]] = deque()
     seen: set[int] = set()
@@ -96,10 +91,8 @@ def names_now(frame: FrameType) -> dict[int, list[Name]]:
 
 
 def graphed_results(graph: Any, frame: FrameType) -> dict[int, list[Name]]:
-    """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number.
-
-    No variable of the program holds them. Call it with torch functions disabled.
-    """
+    """Return the results of a function that `make_graphed_callables` captures in `graph`, by storage number: no
+    variable of the program holds them. Call it with torch functions disabled."""
     maker = next((one for one in frames_from(frame) if one.f_code.co_name == "make_graphed_callables"), None)
     shown = {} if maker is None else locals_of(maker)
     found: dict[int, list[Name]] = {}
@@ -163,11 +156,8 @@ def _roots(frame: FrameType) -> Iterator[tuple[str, Any, weakref.ref[Any] | None
 
 
 def locals_of(frame: FrameType) -> dict[str, Any]:
-    """Return a function's variables.
-
-    Up to Python 3.12 a frame keeps the returned dict, and so the values, as long as the function runs. So the dict is
-    emptied afterwards, except at module or class level, where it is the namespace itself.
-    """
+    """Return a function's variables. Up to Python 3.12 a frame keeps the returned dict, and so the values, as long as
+    the function runs, so the dict is emptied, except at module or class level, where it is the namespace itself."""
     shown = frame.f_locals
     copied = dict(shown)
     if type(shown) is dict and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
@@ -202,8 +192,7 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
 
 
 def elements_of(value: Any) -> tuple[Any, ...]:
-    """Return what a list, tuple, deque or dict holds, without running methods of a subclass; nothing for any other
-    type."""
+    """Return what a list, tuple, deque or dict holds, without running methods of a subclass; else nothing."""
     kind = type(value)
     for plain, read in _READERS:
         if issubclass(kind, plain):

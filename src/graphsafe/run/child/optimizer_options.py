@@ -1,5 +1,4 @@
-"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later, and
-tells of state that an optimizer replaces.
+"""Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later.
 
 A schedule writes the new number into `optimizer.param_groups`, from which replays do not read. A learning rate that is
 a tensor is read by every replay. PyTorch tells of each step while a capture runs, so that eager steps cost nothing.
@@ -7,11 +6,10 @@ a tensor is read by every replay. PyTorch tells of each step while a capture run
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +17,6 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.replaced import replaced
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.keys import Changed
 from graphsafe.run.child.names import storage_numbers
@@ -74,18 +71,9 @@ def _options(optimizer: torch.optim.Optimizer, frames: tuple[CallSite, ...]) -> 
                 yield OptimizerOption(weakref.ref(optimizer), number, name, value, frames)
 
 
-def watch_loads(leaving: Callable[[int], None]) -> AbstractContextManager[None]:
-    """Call `leaving`, while the context lasts, with the storage of each state tensor that an optimizer is about to
-    replace by a loaded one."""
-    original = torch.optim.Optimizer.load_state_dict
-
-    @functools.wraps(original)
-    def load_state_dict(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-        with suppress(Exception), torch._C.DisableTorchFunction():  # the program's own error comes below
-            tensors = [one for each in self.state.values() for one in each.values() if isinstance(one, torch.Tensor)]
-            for number in storage_numbers(tensors):
-                leaving(number)
-        return original(self, *args, **kwargs)
-
-    load_state_dict._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return replaced((torch.optim.Optimizer, "load_state_dict", load_state_dict))
+def state_of(optimizer: torch.optim.Optimizer) -> Collection[int]:
+    """Return the numbers of the storages of an optimizer's state."""
+    with suppress(Exception), torch._C.DisableTorchFunction():  # the program's own error comes later
+        states = [one for each in optimizer.state.values() for one in each.values()]
+        return storage_numbers(one for one in states if isinstance(one, torch.Tensor))
+    return ()

@@ -20,10 +20,7 @@ _MOST_ASKED = 4
 
 
 class Memory:
-    """One storage outside graphs' pools.
-
-    `suspect` is called when the storage, or a tensor by which it was named, is freed.
-    """
+    """One storage outside graphs' pools. `suspect` is called when it, or a tensor by which it was named, is freed."""
 
     def __init__(
         self,
@@ -49,11 +46,8 @@ class Memory:
         "The type and shape of a tensor that has got the lost memory since."
         self._asked = 0
         self._suspect = suspect
-        self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, self._gone)]
-        for name in names:
-            tensor = name.tensor()
-            if tensor is not None:
-                self._watched.append(weakref.ref(tensor, self._gone))
+        named = [tensor for name in names if (tensor := name.tensor()) is not None]
+        self._watched: list[weakref.ref[Any]] = [weakref.ref(one, self._gone) for one in (storage, *named)]
 
     @property
     def is_there(self) -> bool:
@@ -64,8 +58,7 @@ class Memory:
         return self.is_there and int(storage.data_ptr()) == self.address
 
     def _gone(self, _: Any) -> None:
-        """Note the running line; Python calls this as a weak reference's callback, when the storage or a tensor
-        dies."""
+        """Note the running line: the storage or a tensor has died."""
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):
@@ -73,12 +66,9 @@ class Memory:
             self._suspect(self)
 
     def look(self, is_held: Callable[[int], bool], maker: Callable[[torch.Tensor], CallSite | None]) -> None:
-        """Bring `status` up to date. Call it with torch functions disabled. `maker` returns the line that made a
-        tensor.
-
-        A storage without holders is lost. A storage with holders counts as lost only if a module's parameter or buffer
-        is now another tensor: other variables may have been reused on purpose.
-        """
+        """Bring `status` up to date, with torch functions disabled; `maker` returns the line that made a tensor. A
+        storage without holders is lost, one with holders only if a module's parameter or buffer is now another tensor:
+        other variables may have been reused on purpose."""
         if self.status != "alive":
             return
         held = self.is_there and is_held(self.number)

@@ -16,10 +16,7 @@ from graphsafe.rulebook.book import load_rulebook
 
 @contextmanager
 def played(index: int, count: int) -> Iterator[World]:
-    """Make this process use `sim:index`, one of at least `count` simulated devices.
-
-    Threads that already run are not affected.
-    """
+    """Make this process use `sim:index`, one of at least `count` devices; threads that already run are not affected."""
     device = SimDevice(index, load_rulebook().ops, count)
     with device.entered(), replaced(*_replacements()):
         yield device.world

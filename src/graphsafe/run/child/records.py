@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from graphsafe.capture.answers.events import StepEvent
@@ -20,7 +20,7 @@ from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Contents
-from graphsafe.run.part import Facts, sites
+from graphsafe.run.part import Facts
 
 if TYPE_CHECKING:
     from graphsafe.run.child.sim.let_go import LetGo
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _TOLD = (
     *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),
-    *("keeps_pool", "is_again", "copy_of", "dropped", "instantiations"),
+    *("keeps_pool", "is_again", "copy_of", "dropped", "instantiations", "frames", "stale", "drawn"),
 )
 "The fields of a graph's record that become facts unchanged."
 
@@ -54,13 +54,13 @@ class Use:
             "what": memory.text,
             "shape": memory.shape,
             "bytes": memory.bytes,
-            "made": None if memory.made is None else asdict(memory.made),
+            "made": memory.made,
             "access": self.access,
             "certain": self.certain and not is_kept,
             "status": "rebound" if is_kept else memory.status,
-            "frames": sites(memory.frames) if lost else [],
+            "frames": memory.frames if lost else [],
             "heir": memory.heir if lost else None,
-            "instead": None if instead is None else asdict(instead),
+            "instead": instead,
             "lost_after": self.lost_after if lost else kept.lost_after if kept is not None and is_kept else None,
         }
 
@@ -113,11 +113,9 @@ class GraphRecord:
     suspect: bool = False
     "Whether memory that the graph uses may have been lost."
     instantiations: int = 0
-    "How often the program instantiated the graph."
     replayer: int = 0
     "The number of the thread of the last replay."
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
-    "The thread and the stream of replays."
     looks: int = 0
     "Number of checks of the graph's memory so far."
     is_again: bool = False
@@ -125,7 +123,6 @@ class GraphRecord:
     copy_of: int | None = None
     "The number of the last earlier graph of this line that does the same work, with the same memory."
     stacks: set[tuple[CallSite, ...]] = field(default_factory=set)
-    "Some call stacks of the graph's replays."
     next_look: float = 0.0
     "The time of the next check of the graph's memory."
 
@@ -137,17 +134,14 @@ class GraphRecord:
         seen = self.contents
         return {
             **{name: getattr(self, name) for name in _TOLD},
-            "frames": sites(self.frames),
             "nodes": None if seen.nodes is None else dict(seen.nodes),
             "pool_bytes": seen.pool_bytes,
             "collectives": seen.collectives,
             "outside": [use.facts() for use in self.uses],
-            "held_outputs": self.outputs.facts(),
-            "stale": None if self.stale is None else asdict(self.stale),
+            "held_outputs": {name: getattr(self.outputs, name) for name in ("collected", "compared", "overwritten")},
             "key": self.key.texts(),
-            "gradients": {"let_go": sites(self.gradients.let_go), "skipped": self.gradients.skipped},
+            "gradients": {"let_go": self.gradients.let_go, "skipped": self.gradients.skipped},
             "rotated": self._rotated() if self.rotation.is_repeated else None,
-            "drawn": None if self.drawn is None else asdict(self.drawn),
             "generators": self.draws.facts(self.key.seeded),
             "draws_from": self.draws.names,
             "replayed_by": [list(one) for one in self.replayers],
@@ -156,14 +150,11 @@ class GraphRecord:
 
     def _rotated(self) -> Facts:
         names = self.rotation.names
-        line = self.key.rebinding(names)
-        return {"names": [name.text for name in names], "at": None if line is None else asdict(line)}
+        return {"names": [name.text for name in names], "at": self.key.rebinding(names)}
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether both graphs do the same work except that one input tensor, of equal size, is another.
-
-        The tensor must be a function's variable: graphs of two layers also differ only in weights.
-        """
+        """Return whether both graphs do the same work except that one input tensor, of equal size, is another. It must
+        be a function's variable: graphs of two layers also differ only in weights."""
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]

@@ -1,8 +1,6 @@
-"""Finds writes to memory that graphs read, and whether streams order them against the replays.
-
-Each stream has a clock, which tells how much of every other stream's work comes before the stream's next work. Waiting
-for an event or a stream joins the clocks. A wait of the host joins them for all later launches.
-"""
+"""Finds writes to memory that graphs read, and whether streams order them against the replays. Each stream has a clock,
+which tells how much of every other stream's work comes before the stream's next work. Waiting for an event or a stream
+joins the clocks. A wait of the host joins them for all later launches."""
 
 from __future__ import annotations
 
@@ -106,11 +104,8 @@ class Refills:
         return before is not None and self._host.get(before.stream, 0) < before.count
 
     def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs or streams copy.
-
-        Earlier replays and copies must have been waited for; a later replay reads the new values. `frames` returns the
-        calls that wrote.
-        """
+        """Record that the host wrote to its own memory, from which graphs or streams copy; earlier replays and copies
+        must have been waited for. `frames` returns the calls that wrote."""
         for storage in storages:
             if self.is_read(storage):
                 self._tell(storage, frames(), self._reads[storage].frames)
@@ -130,7 +125,7 @@ class Refills:
                 self._reads[storage] = work
 
     def found(self) -> list[tuple[Frames, Frames, int]]:
-        """Return for each storage the first pair of a write and a replay (or a copy) that nothing orders, by their
+        """Return the first pairs of a write and a replay (or a copy) of one storage that nothing orders, by their
         lines."""
         return list(self._found.values())
 

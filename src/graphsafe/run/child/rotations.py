@@ -1,8 +1,8 @@
 """Finds buffers that captured code lets change places: `self.front, self.back = self.back, self.front`.
 
-Python changes the names once, at the capture. Each replay reads and writes the buffers of the capture, so that a second
-replay in a row begins with the values with which the first one began, unless the program writes into the buffers in
-between. Graphs for each order that are replayed in turn are sound.
+Python changes the names once, at the capture, and each replay uses the buffers of the capture. So a second replay in a
+row begins with the values with which the first one began, unless the program writes into the buffers in between. Graphs
+for each order that are replayed in turn are sound.
 """
 
 from __future__ import annotations
@@ -49,8 +49,7 @@ def _numbers(names: Mapping[int, Sequence[Name]]) -> dict[str, int]:
 
 
 def _state(name: Name) -> tuple[int | None, int | None]:
-    """Return the storage that a name means now, and the number of writes to it outside of graphs, where they are
-    counted."""
+    """Return the storage that a name means now, and the number of eager writes to it, where they are counted."""
     tensor = name.now()
     if tensor is None:
         return None, None

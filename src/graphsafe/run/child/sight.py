@@ -19,7 +19,6 @@ from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
 if TYPE_CHECKING:
-    from graphsafe.run.child.sim.eager import Outdated
     from graphsafe.run.child.sim.let_go import LetGo
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
@@ -75,7 +74,6 @@ class Contents:
     passed_over: Callable[[], int] = int
     "Returns how often an input of its size was given to another graph, as far as that is seen."
     collectives: bool = False
-    "Whether the graph contains a collective."
     pinned: Around | None = None
     "Watches the pinned memory from which it copies, if the device's order of writes and replays is not followed."
     problem: str | None = None
@@ -108,8 +106,8 @@ class Sight(Protocol):
         """Read a graph whose capture has ended. `names` holds the tensors that the program knows, by storage."""
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None] | None:
-        """Return the function to call before each replay with the storages that the graph uses, or None if the order is
-        not watched."""
+        """Return the function to call before each replay with the storages that it uses; None if the order is not
+        watched."""
         return None
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
@@ -119,14 +117,10 @@ class Sight(Protocol):
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         """Return each write and replay of one storage that nothing orders, by their lines."""
 
-    def outdated(self) -> Sequence[Outdated]:
-        """Return the tensors that graphs read although their source tensors have been written since they were
-        computed."""
-        return ()
-
-    def growing(self) -> Sequence[Facts]:
-        """Return the lines that make a tensor larger between replays, again and again, as far as that is seen."""
-        return ()
+    def facts(self) -> Facts:
+        """Return what the device alone tells: `machine` for the ledger's environment; the UUIDs of the `gpus` that have
+        graphs; as far as that is seen, `outdated` tensors, which graphs read although the tensors from which they were
+        computed have changed, and lines that make a tensor larger between replays, as `growing`."""
 
     def replaying(self, graph: Any) -> None:
         """Look at a graph that is about to be replayed."""
@@ -143,11 +137,8 @@ class Sight(Protocol):
         return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` or `lost` with the number of a storage.
-
-        `moving` is called when a tensor leaves a storage that stays alive, `lost` when a storage's memory is freed
-        although its address stays.
-        """
+        """Call `moving` with the number of a storage that a tensor leaves and that stays alive, `lost` with one whose
+        memory is freed although its address stays."""
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when the program compares one of its results with itself, and `read` for each
@@ -173,13 +164,6 @@ class Sight(Protocol):
 
     def draw(self) -> str | None:
         """Draw a random number and put the offset back; return the error's text if the generator is broken."""
-
-    def machine(self) -> Mapping[str, str | None]:
-        """Return the data of the ledger's environment: `torch`, `cuda`, `driver`, `device`."""
-
-    def gpus(self) -> list[str]:
-        """Return the known UUIDs of the GPUs that have graphs; empty for a simulated device."""
-        return []
 
     def limits(self) -> list[tuple[str, str, str]]:
         """Return the limits of this device, each as kind, subject and reason."""

@@ -21,7 +21,6 @@ _BLOCKS = ("body", "orelse", "finalbody")
 
 @functools.lru_cache(maxsize=16)
 def file_tree(path: str) -> ast.Module:
-    """Return the syntax tree of a file of the program."""
     return tree_of(file_lines(path))
 
 
@@ -67,7 +66,6 @@ def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
 
 
 def block_with(path: str, statement: ast.stmt) -> Sequence[ast.stmt]:
-    """Return the block that holds a statement."""
     parts = (getattr(node, name, None) for node in ast.walk(file_tree(path)) for name in _BLOCKS)
     return next((one for one in parts if isinstance(one, list) and statement in one), ())
 
@@ -122,8 +120,8 @@ def parameters(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=64)
 def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
-    """Return the statements inside `with torch.cuda.graph(...)`, or those from `capture_begin` to `capture_end`; none
-    for a capture written in another way."""
+    """Return the statements inside `with torch.cuda.graph(...)`, or from `capture_begin` to `capture_end`; else
+    none."""
     for node in reversed(_holding(path, line)):
         if isinstance(node, ast.With) and any("graph" in ast.unparse(item.context_expr) for item in node.items):
             return node.body
@@ -181,10 +179,8 @@ def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
-    """Return the line `captured`, if it is inside an `if` or a handler and the line `replayed` is not; else None.
-
-    At such a line the function decides whether it has a graph.
-    """
+    """Return the line `captured`, at which a function decides whether it has a graph: it is inside an `if` or a
+    handler, and the line `replayed` is not. Else None."""
     function = function_of(code)
     for node in ast.walk(function) if function is not None else ():
         if isinstance(node, (ast.If, ast.ExceptHandler)):

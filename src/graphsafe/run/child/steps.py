@@ -1,19 +1,16 @@
 """Finds steps that ran without a graph although their process has captured the same step: at other sizes, or at the
-same size by a call that formerly replayed the graph.
-
-On the simulated device a step is identified by the first operation of its capture, on a GPU by the captured function
-(`calls.py`), in both cases with its argument shapes.
-"""
+same size by a call that formerly replayed the graph. On the simulated device a step is identified by the first
+operation of its capture, on a GPU by the captured function (`calls.py`), in both cases with its argument shapes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import is_in_loop, same_loop
-from graphsafe.run.part import sites
 
 Key = tuple[str, str, int]
 """The name of the first operation or of the function; then either a path and a line, or an empty text and the number of
@@ -54,10 +51,6 @@ class _Eager:
     count: int = 0
     replays: int = 0
     "How often graphs of the same step had been replayed when these shapes last ran."
-
-    @property
-    def place(self) -> CallSite | None:
-        return self.frames[-1] if self.frames else None
 
 
 @dataclass(slots=True)
@@ -145,10 +138,8 @@ class Steps:
         return not is_in_loop(eager.frames) or any(same_loop(eager.frames, stack) for stack in stacks)
 
     def _without(self, played: Played, seen: _Seen, shapes: Shapes, frames: Callable[[], Sequence[CallSite]]) -> None:
-        """Count an eager step of a captured size.
-
-        It only counts in the loop that replayed, and after many such steps without a replay.
-        """
+        """Count an eager step of a captured size, in the loop that replayed, and after many such steps without a
+        replay."""
         graphs = seen.captured[shapes]
         replays = sum(map(played.replays, graphs))
         row = seen.rows.get(shapes)
@@ -170,35 +161,37 @@ class Steps:
         """Return the facts of each step that ran eagerly at a size that was not captured."""
         found = []
         for seen in {id(one): one for one in self._seen.values()}.values():
-            sizes: dict[int, int] = {}
-            most = 0
-            place: CallSite | None = None
             known = dict(seen.captured)  # copied, because another thread may capture meanwhile
             axes = _axes(known)
-            for shapes, eager in list(seen.eager.items()):
-                size = _size(shapes, known, axes) if shapes not in known else None
-                if size is not None and self._is_beside_replays(seen, eager):
-                    sizes[size] = sizes.get(size, 0) + eager.count
-                    if eager.count > most:
-                        most, place = eager.count, eager.place
-            captured: dict[int, list[int]] = {}
-            off: dict[int, int] = {}
-            place_of_size = _axis_of_sizes(axes, known, list(seen.eager))
-            for shapes, graphs in known.items():
-                for at, axis in place_of_size:
-                    captured.setdefault(shapes[at][axis], []).extend(graphs)
+            sized = [
+                (_size(shapes, known, axes), one) for shapes, one in list(seen.eager.items()) if shapes not in known
+            ]
+            eager = [(size, one) for size, one in sized if size is not None and self._is_beside_replays(seen, one)]
+            most = max((one for _, one in eager), key=lambda one: one.count, default=None)
+            sizes: Counter[int] = Counter()
+            captured: defaultdict[int, list[int]] = defaultdict(list)
+            off: Counter[int] = Counter()
+            for size, one in eager:
+                sizes[size] += one.count
+            for at, axis in _axis_of_sizes(axes, known, list(seen.eager)):
+                for shapes, graphs in known.items():
+                    captured[shapes[at][axis]] += graphs
                     if shapes in seen.off:
-                        off[shapes[at][axis]] = off.get(shapes[at][axis], 0) + seen.off[shapes].count
+                        off[shapes[at][axis]] += seen.off[shapes].count
             found.append(
                 {
-                    "place": [] if place is None else sites([place]),
-                    "sizes": {str(size): sizes[size] for size in sorted(sizes)},
-                    "captured": {str(size): captured[size] for size in sorted(captured)},
-                    "off": {str(size): off[size] for size in sorted(off)},
-                    "off_at": sites([one.place for one in seen.off.values() if one.place is not None][:1]),
+                    "place": most.frames[-1:] if most is not None else (),
+                    "sizes": _by_size(sizes),
+                    "captured": _by_size(captured),
+                    "off": _by_size(off),
+                    "off_at": [one.frames[-1] for one in seen.off.values() if one.frames][:1],
                 }
             )
         return found
+
+
+def _by_size(found: Mapping[int, Any]) -> dict[str, Any]:
+    return {str(size): found[size] for size in sorted(found)}
 
 
 def _graphs(seen: _Seen) -> list[int]:
@@ -219,9 +212,7 @@ def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
     """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first dimension
     of each tensor, from the tensor with most dimensions on: a bias has fewer than an input."""
     first = next(iter(captured))
-    places = [(at, axis) for at, shape in enumerate(first) for axis in range(len(shape))]
-    same = [shapes for shapes in captured if _alike(shapes, first)]
-    varying = [(at, axis) for at, axis in places if any(shapes[at][axis] != first[at][axis] for shapes in same)]
+    varying = sorted({axis for shapes in captured if _alike(shapes, first) for axis in _differing(shapes, first)})
     return varying or [(at, 0) for at in sorted(range(len(first)), key=lambda at: -len(first[at])) if first[at]]
 
 
@@ -239,14 +230,16 @@ def _axis_of_sizes(
 def _size(shapes: Shapes, captured: Collection[Shapes], axes: Sequence[tuple[int, int]]) -> int | None:
     """Return the size of an eager step if it differs from a captured step only in size, else None."""
     for known in captured:
-        if not _alike(shapes, known):
-            continue
-        places = [(at, axis) for at, shape in enumerate(shapes) for axis in range(len(shape))]
-        other = [(at, axis) for at, axis in places if shapes[at][axis] != known[at][axis]]
+        other = _differing(shapes, known) if _alike(shapes, known) else set()
         values = {(known[at][axis], shapes[at][axis]) for at, axis in other}
-        if other and set(other) <= set(axes) and len(values) == 1:
+        if other and other <= set(axes) and len(values) == 1:
             return values.pop()[1]
     return None
+
+
+def _differing(one: Shapes, other: Shapes) -> set[tuple[int, int]]:
+    """Return the tensor dimensions in which two steps differ."""
+    return {(at, axis) for at, shape in enumerate(one) for axis, size in enumerate(shape) if size != other[at][axis]}
 
 
 def _alike(one: Shapes, other: Shapes) -> bool:

@@ -13,7 +13,7 @@ _KINDS = frozenset({"read", "wait", "query", "copy-to-host", "copy-to-device", "
 
 class Waits:
     def __init__(self, replays: Callable[[], int], is_wanted: Callable[[], bool]) -> None:
-        """`replays` counts the replays of all graphs so far; `is_wanted` says whether waits for the current device are
+        """`replays` counts the replays of all graphs; `is_wanted` says whether waits for the current device are
         recorded."""
         self._replays = replays
         self._is_wanted = is_wanted

@@ -14,17 +14,19 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-import torch
+from torch.nn.modules.module import (
+    register_module_buffer_registration_hook,
+    register_module_parameter_registration_hook,
+)
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from graphsafe.failure import in_one_line
 from graphsafe.run import part
 from graphsafe.run.child.book import Book
 from graphsafe.run.child.hooks import hooked
-from graphsafe.run.child.optimizer_options import watch_loads
 from graphsafe.run.child.process_groups import rank
 from graphsafe.run.child.sight import Sight
-from graphsafe.run.counters import Counters, slot_of
+from graphsafe.run.counters import Counters
 from graphsafe.run.part import Facts, Options, Part, graphs_of
 
 _PAUSE = 1.0
@@ -32,7 +34,6 @@ _PAUSE = 1.0
 
 
 current: Watch | None = None
-"The watch of this process, or None."
 
 
 def begin() -> None:
@@ -42,7 +43,8 @@ def begin() -> None:
     folder, token = os.environ.get(part.FOLDER), os.environ.get(part.PARENT)
     if current is not None or not folder or not token or not Path(folder).is_dir():
         return
-    token = _own(token, Path(folder))
+    if token.partition("-")[0] != str(os.getpid()):  # graphsafe was not loaded by `entry/sitecustomize.py`
+        token = _new_token(token, Path(folder))
     options = Options.parse(os.environ.get(part.OPTIONS, "{}"))
     try:
         watch = current = Watch(options, Path(folder), token)
@@ -53,12 +55,6 @@ def begin() -> None:
     atexit.register(watch.end)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=watch.before_fork, after_in_child=watch.fork)
-
-
-def _own(token: str, folder: Path) -> str:
-    """Return the token that `entry/sitecustomize.py` gave this process; or a new token if graphsafe was loaded in
-    another way."""
-    return token if token.partition("-")[0] == str(os.getpid()) else _new_token(token, folder)
 
 
 def _new_token(parent: str, folder: Path) -> str:
@@ -84,16 +80,12 @@ class Watch:
         self.book: Book = Book(sight, counters, self._tell, options)
         sight.watch_steps(self.book.steps)
         sight.watch_moves(self.book.memories.leaving, self.book.memories.losing)
-        for register in (
-            torch.nn.modules.module.register_module_parameter_registration_hook,
-            torch.nn.modules.module.register_module_buffer_registration_hook,
+        for hooked_in in (
+            register_module_parameter_registration_hook(self.book.registering),
+            register_module_buffer_registration_hook(self.book.registering),
+            register_optimizer_step_pre_hook(lambda one, *_: self.book.safely(self.book.stepping, one)),
         ):
-            self._entered.callback(register(self.book.registering).remove)
-        stepping = register_optimizer_step_pre_hook(
-            lambda optimizer, *_: self.book.safely(self.book.stepping, optimizer)
-        )
-        self._entered.callback(stepping.remove)
-        self._entered.enter_context(watch_loads(self.book.memories.leaving))
+            self._entered.callback(hooked_in.remove)
         if self.book.waits is not None:
             sight.watch_waits(self.book.waits)
         self._entered.callback(self.book.end)
@@ -110,10 +102,7 @@ class Watch:
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:
-        """Record that unwritten facts exist.
-
-        A thread writes them soon; with `at_once`, before a possible end of the process, this call writes them.
-        """
+        """Record that unwritten facts exist. A thread writes them soon, or this call if the process may end."""
         if self._folder is None:
             return
         if at_once:
@@ -126,10 +115,7 @@ class Watch:
                 self._writer.start()
 
     def write(self) -> None:
-        """Write the current state.
-
-        Nothing is written after the end, because a slow thread would overwrite the last state by an older one.
-        """
+        """Write the current state; nothing after the end, because a slow thread would overwrite the last state."""
         if self._folder is None:
             return
         with self._writing:
@@ -141,9 +127,8 @@ class Watch:
     def part(self) -> Part:
         """Return the current state as a part of a ledger."""
         self.book.look_at_all()
-        facts = self._facts(ended=False)
-        counts = tuple(self.book.counters.read(slot_of(number)) for number in range(graphs_of(facts)))
-        return Part(self._token, "", self._begun, facts, counts, self.book.counters.order())
+        facts = part.as_read(self._facts(ended=False))
+        return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
     def _facts(self, ended: bool) -> Facts:
         known = rank()
@@ -164,7 +149,7 @@ class Watch:
                 part.write_part(self._folder, self._token, self._facts(ended))
 
     def before_fork(self) -> None:
-        """Prepare for a fork: processes of `multiprocessing` end without running `atexit`, so they must end the watch
+        """Prepare for a fork: processes of `multiprocessing` do not run `atexit`, so they must end the watch
         themselves."""
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not self._is_finalized:

@@ -1,8 +1,5 @@
-"""Python imports this at its start, because `graphsafe run` puts this folder first on PYTHONPATH.
-
-Nothing of graphsafe is imported before the program imports torch. Another `sitecustomize`, which this module hides, is
-also run.
-"""
+"""Python imports this at its start, because `graphsafe run` puts this folder first on PYTHONPATH. Nothing of graphsafe
+is imported before the program imports torch. Another `sitecustomize`, which this module hides, is also run."""
 
 from __future__ import annotations
 

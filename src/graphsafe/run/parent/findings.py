@@ -23,16 +23,16 @@ from graphsafe.run.part import POOL
 
 _CHANCE = 100
 "A graph without a replay counts as useless after its step ran so often for each graph of its line."
+_SEEDS = ("reseeded", "between", "inside")
+"Seeds that are set by one line before each replay, by an unknown line, or by captured code."
 _SELDOM = 0.1
 "If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
 
 
 def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
     """Return one finding per line, cause and process; a fact without a known line becomes a limit."""
-    found: list[Finding] = []
-    limits: list[Limit] = []
-    for process in seen:
-        writer = _Findings(process, book)
+    writers = [_Findings(process, book) for process in seen]
+    for writer in writers:
         failed_captures(writer)
         lost_memory(writer)
         writer.keys()
@@ -49,15 +49,12 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writer.eager()
         writer.turned_off()
         writer.waits()
-        found += writer.found
-        limits += writer.limits
     parted, unknown = partings(seen)
     for parting in parted:
-        writer = _Findings(parting.processes[1], book)
-        writer.parted(parting)
-        found += writer.found
-        limits += writer.limits
-    return found, [*limits, *unknown]
+        writers.append(_Findings(parting.processes[1], book))
+        writers[-1].parted(parting)
+    limits = [limit for writer in writers for limit in writer.limits]
+    return [finding for writer in writers for finding in writer.found], [*limits, *unknown]
 
 
 class _Findings(Writer):
@@ -68,14 +65,13 @@ class _Findings(Writer):
             stale = graph.facts["stale"]
             replay = f"the replay at {at(stale['frames'][-1])}" if stale["frames"] else "a replay"
             value = f"{stale['captured']} at capture and {stale['now']} at {replay}"
-            data = {"graph": graph.name, "argument": stale["name"], "captured": stale["captured"], "now": stale["now"]}
+            data = {"argument": stale["name"], "captured": stale["captured"], "now": stale["now"]}
             words = {"expr": f"`{stale['name']}`", "value": value}
-            frame = stale["at"] or graph.facts["frames"][-1]
-            self.add("GS713", frame, words, data, device=graph.facts["device"], certain=False)
+            self.about(graph, "GS713", stale["at"] or graph.facts["frames"][-1], words, data)
 
     def generators(self) -> None:
-        """Add generators that were replaced after the capture or registered on the wrong device, and seeds that are set
-        before each replay."""
+        """Add generators that were replaced after the capture or registered elsewhere, and seeds set before each
+        replay."""
         told = [(one, one.facts["generators"]) for one in self.process.graphs]
         misplaced = [(graph, one["misplaced"]) for graph, one in told if one["misplaced"]]
         for (graph, frames), *_ in grouped(misplaced, lambda pair: line_key(pair[1])):
@@ -85,22 +81,17 @@ class _Findings(Writer):
                 "reads it there and ends with an illegal memory access (torch 2.11).",
                 "fix": "register it in `with torch.cuda.device(generator.device):`",
             }
-            device = graph.facts["device"]
-            self.add("GS502", frames[-1], {}, {"graph": graph.name}, device=device, certain=False, text=text)
+            self.about(graph, "GS502", frames[-1], {}, text=text)
         replaced = [(graph, one["replaced"]) for graph, one in told if one["replaced"] and one["replaced"]["frames"]]
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
             because = (
                 f"It replaced the one that was registered: {named(graph)} still draws from that, whatever its seed."
             )
-            data = {"graph": graph.name, "generator": one["name"]}
-            words, frame = {"expr": one["name"]}, one["frames"][-1]
-            self.add("GS502", frame, words, data, because=because, device=graph.facts["device"], certain=False)
-        seeded = [
-            (how, one[how], graph) for graph, one in told for how in ("reseeded", "between", "inside") if one[how]
-        ]
+            data, words = {"generator": one["name"]}, {"expr": one["name"]}
+            self.about(graph, "GS502", one["frames"][-1], words, data, because=because)
+        seeded = [(how, one[how], graph) for graph, one in told for how in _SEEDS if one[how]]
         for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
-            frame = frames[-1]
-            expr, device = text_at(site(frame), None), graph.facts["device"]
+            expr = text_at(site(frames[-1]), None)
             text = {
                 "message": f"`{expr}` sets the same seed before each replay of {named(graph)}",
                 "why": "A replay draws from the generator's seed and offset, so each of them draws the same numbers.",
@@ -114,17 +105,14 @@ class _Findings(Writer):
                     "why": "The capture records no seed. A replay moves the generator on, so each draws other numbers.",
                     "fix": "draw the numbers once, before the capture; or seed before each replay",
                 }
-            self.add(
-                "GS503", frame, {}, {"graph": graph.name}, device=device, certain=False, level="warning", text=text
-            )
+            self.about(graph, "GS503", frames[-1], {}, level="warning", text=text)
 
     def drawn(self) -> None:
         """Add captured lines that draw random numbers on the host."""
         told = [one for one in self.process.graphs if one.facts["drawn"] and one.count.replays > 1]
         for graph, *_ in grouped(told, lambda one: line_key([one.facts["drawn"]])):
             frame = graph.facts["drawn"]
-            words, data = {"expr": text_at(site(frame), None)}, {"graph": graph.name}
-            self.add("GS504", frame, words, data, device=graph.facts["device"], certain=False, region="captured")
+            self.about(graph, "GS504", frame, {"expr": text_at(site(frame), None)}, region="captured")
 
     def rotated(self) -> None:
         """Add buffers that change places in captured code, of graphs that are replayed again on the same values."""
@@ -141,8 +129,7 @@ class _Findings(Writer):
                 "the buffers and replay them in turn",
             }
             frame = told["at"] or last(graph.facts["frames"])
-            data = {"graph": graph.name, "names": told["names"]}
-            self.add("GS703", frame, {}, data, device=graph.facts["device"], certain=False, text=text)
+            self.about(graph, "GS703", frame, {}, {"names": told["names"]}, text=text)
 
     def gradients(self) -> None:
         """Add lines that let go of gradients that a graph writes, where an optimizer then made a step without them."""
@@ -155,9 +142,7 @@ class _Findings(Writer):
                 "the optimizer's step finds nothing to do.",
                 "fix": "zero_grad(set_to_none=False), or let zero_grad() be part of the captured step",
             }
-            data = {"graph": graph.name, "weights": one["skipped"]}
-            frame = one["let_go"][-1]
-            self.add("GS703", frame, {}, data, device=graph.facts["device"], certain=False, text=text)
+            self.about(graph, "GS703", one["let_go"][-1], {}, {"weights": one["skipped"]}, text=text)
 
     def outdated(self) -> None:
         """Add writes after which a graph still reads tensors computed from the old values."""
@@ -203,13 +188,12 @@ class _Findings(Writer):
             for same in grouped((one for one in told if one[0]), lambda one: line_key(one[0])):
                 frame, graphs = same[0][0][-1], [graph for _, graph in same]
                 because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
-                data = {"graph": graphs[0].name, "graphs": [one.name for one in graphs], "how": how}
+                data = {"graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
-                self.add("GS706", frame, words, data, because=because, device=graphs[0].facts["device"])
+                self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True)
 
     def overwritten(self) -> None:
-        """Add reads of a result that another replay (of the same graph, or of a graph of the same pool) had
-        overwritten."""
+        """Add reads of a result that another replay, of this graph or of one of its pool, had overwritten."""
         graphs = {graph.facts["number"]: graph for graph in self.process.graphs}
         for graph in self.process.graphs:
             held = graph.facts["held_outputs"]
@@ -230,10 +214,9 @@ class _Findings(Writer):
                     f"Here a replay of {named(other)} writes over a result of {named(graph)}, which "
                     f"{at(found['later'])} reads: both write the same buffer."
                 )
-            names = list(dict.fromkeys((graph.name, other.name)))
-            data = {"graph": graph.name, "graphs": names, "how": "overwritten"}
+            data = {"graphs": list(dict.fromkeys((graph.name, other.name))), "how": "overwritten"}
             words = {"expr": expr, "value": "an earlier result is read"}
-            self.add("GS706", frame, words, data, because=because, device=graph.facts["device"], certain=False)
+            self.about(graph, "GS706", frame, words, data, because=because)
 
     def replays(self) -> None:
         """Add graphs without work, never replayed, or captured again and again."""
@@ -271,17 +254,12 @@ class _Findings(Writer):
                 continue
             frame = last(same[0].facts["frames"])
             names = [graph.name for graph in same]
-            data = {"graph": names[0], "graphs": names}
             words = {"expr": f"graph {names[0]}" if len(names) == 1 else f"each of the graphs {listed(names)}"}
-            self.add("GS618", frame, words, data, device=same[0].facts["device"], number=len(names))
+            self.about(same[0], "GS618", frame, words, {"graphs": names}, certain=True, number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-        """Return whether an unreplayed graph is one of several for the same work, which ran seldom so far, and some of
-        it by the others.
-
-        At most one input of its size went to another of them. Graphs do the same work if the same calls led to their
-        captures or if they have the same nodes.
-        """
+        """Return whether an unreplayed graph is one of several for the same work (the same calls or nodes), which ran
+        seldom so far, and some of it by the others. At most one input of its size went to another of them."""
         calls, nodes = graph.facts["frames"], graph.facts["nodes"]
         like = [one for one in siblings if one.facts["frames"] == calls or one.facts["nodes"] == nodes]
         numbers, replays = {one.facts["number"] for one in like}, sum(one.count.replays for one in like)
@@ -348,10 +326,10 @@ class _Findings(Writer):
             self.limits.append(Limit("ranks", order_of(*parting.processes), why))
             return
         ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
-        data = {"graph": graph.name, "replay": parting.replay, "ranks": ranks}
+        data = {"replay": parting.replay, "ranks": ranks}
         counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
         expr = f"the collective of replay {parting.replay}, at which {parting.text},"
-        self.add("GS614", frame, {"expr": expr}, data, because=counted, device=graph.facts["device"], certain=False)
+        self.about(graph, "GS614", frame, {"expr": expr}, data, because=counted)
 
     def waits(self) -> None:
         """Add lines that repeatedly wait between replays; a warm-up or a last synchronisation does not count."""

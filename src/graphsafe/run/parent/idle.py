@@ -1,7 +1,5 @@
-"""The share of time in which GPUs idle, as NVIDIA's management library (NVML) reports it, through ctypes.
-
-Only the parent of a run loads NVML, which creates no CUDA context, and not the program's processes.
-"""
+"""The share of time in which GPUs idle, as NVIDIA's management library (NVML) reports it, through ctypes. Only the
+parent of a run loads NVML, which creates no CUDA context, and not the program's processes."""
 
 from __future__ import annotations
 
@@ -40,8 +38,10 @@ class Nvml:
         self._gpus = {}
         for index in range(count.value):
             with contextlib.suppress(NvmlError):  # a container may not be allowed to use it
-                gpu = self._gpu(index)
-                self._gpus[self._uuid(gpu)] = gpu
+                gpu, uuid = ctypes.c_void_p(), ctypes.create_string_buffer(_UUID_BYTES)
+                self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(gpu))
+                self._call("nvmlDeviceGetUUID", gpu, uuid, ctypes.c_uint(_UUID_BYTES))
+                self._gpus[uuid.value.decode().removeprefix("GPU-")] = gpu
 
     @classmethod
     def load(cls) -> Nvml:
@@ -63,16 +63,6 @@ class Nvml:
 
     def close(self) -> None:
         self._library.nvmlShutdown()
-
-    def _gpu(self, index: int) -> ctypes.c_void_p:
-        gpu = ctypes.c_void_p()
-        self._call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(gpu))
-        return gpu
-
-    def _uuid(self, gpu: ctypes.c_void_p) -> str:
-        text = ctypes.create_string_buffer(_UUID_BYTES)
-        self._call("nvmlDeviceGetUUID", gpu, text, ctypes.c_uint(_UUID_BYTES))
-        return text.value.decode().removeprefix("GPU-")
 
     def _call(self, name: str, *arguments: Any) -> None:
         code = getattr(self._library, name)(*arguments)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +29,6 @@ class Ran:
     "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
     parts: tuple[Part, ...]
     readings: Readings
-    "The GPUs' busy percentages during the run."
 
 
 def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
@@ -42,26 +41,23 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_present(devices: Sequence[str]) -> None:
-    """Raise RequestError for a named GPU that does not exist.
-
-    If a GPU is named, this imports torch, which takes seconds.
-    """
+    """Raise RequestError for a named GPU that does not exist; to find out, torch is imported, which takes seconds."""
     named = [device for device in devices if device.startswith("cuda:")]
     if not named:
         return
     from graphsafe.capture.api import present_gpus
 
     present = present_gpus()
-    for device in named:
-        if device not in present:
-            raise RequestError(f"--device {device}: this machine has {', '.join(present) or 'no CUDA device'}")
+    for device in (one for one in named if one not in present):
+        raise RequestError(f"--device {device}: this machine has {', '.join(present) or 'no CUDA device'}")
 
 
 def run_program(program: Sequence[str], options: Options) -> Ran:
     """Run the program to its end. Raises RequestError if it cannot be started."""
     folder = Path(tempfile.mkdtemp(prefix="graphsafe-run-"))
     try:
-        with _started(program, _environment(folder, options)) as process, _sampling(options) as readings:
+        watching = nullcontext(Readings()) if options.is_simulated else sampling()
+        with _started(program, _environment(folder, options)) as process, watching as readings:
             code = process.wait()
         parts = [replace(one, outlives=_is_running(one)) for one in read_parts(folder)]
         return Ran(code if code >= 0 else 128 - code, tuple(parts), readings)
@@ -75,10 +71,6 @@ def _is_running(one: Part) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def _sampling(options: Options) -> AbstractContextManager[Readings]:
-    return nullcontext(Readings()) if options.is_simulated else sampling()
 
 
 def _environment(folder: Path, options: Options) -> Mapping[str, str]:

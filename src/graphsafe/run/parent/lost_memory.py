@@ -31,7 +31,6 @@ def lost_memory(writer: Writer) -> None:
         since = max(number for _, _, number in uses)
         value = f"{'the memory of ' if len(names) > 1 else ''}the old {listed(names, most=3)}, {fate},"
         data = {
-            "graph": graph.name,
             "graphs": [one.name for one in graphs],
             "what": [one["what"] for _, one, _ in uses],
             "status": use["status"],
@@ -46,10 +45,7 @@ def lost_memory(writer: Writer) -> None:
         heirs = dict.fromkeys(one["heir"] for _, one, _ in uses if one["heir"] is not None)
         because = _stacks(data["captured_by"], data["lost_by"])
         because += f" The memory now belongs to {listed(heirs, most=3)}." if heirs else ""
-        device = graph.facts["device"]
-        writer.add(
-            "GS711", last(frames), words, data, because=because, device=device, certain=certain, number=len(uses)
-        )
+        writer.about(graph, "GS711", last(frames), words, data, certain, because=because, number=len(uses))
 
 
 def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
@@ -78,11 +74,8 @@ def _line_of(frame: Facts, variable: str) -> int | None:
     """Return the last line, at or before the running one, where the function assigns a variable, or None."""
     place = site(frame)
     functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-    around = [
-        one
-        for one in ast.walk(tree_of(file_lines(place.path)))
-        if isinstance(one, functions) and one.lineno <= place.line <= (one.end_lineno or one.lineno)
-    ]
+    found = (one for one in ast.walk(tree_of(file_lines(place.path))) if isinstance(one, functions))
+    around = [one for one in found if one.lineno <= place.line <= (one.end_lineno or one.lineno)]
     names = (one for one in ast.walk(around[-1]) if isinstance(one, ast.Name)) if around else ()
     lines = [one.lineno for one in names if one.id == variable and not isinstance(one.ctx, ast.Load)]
     return max((line for line in lines if line <= place.line), default=None)

@@ -37,21 +37,17 @@ from graphsafe.run.part import Part
 from graphsafe.version import __version__
 
 _MOST_TURNS = 1000
-_ALWAYS = (
-    Limit(
-        "unseen", "graphs that C++ code captures or replays", "the Python methods of torch.cuda.CUDAGraph are watched"
-    ),
-    Limit(
-        "unseen",
-        "memory that no tensor of the program holds",
-        "its life cannot be watched: other allocators, workspaces",
-    ),
-    Limit(
-        "unseen",
-        "what a process learned in its last second, where a signal, os._exit or a crash ended it",
-        "its part of the ledger is written once a second; replays are counted to the last one",
-    ),
+_UNWATCHED = (
+    "no Python process with graphsafe installed imported torch; programs of another environment are not watched"
 )
+_ALWAYS = {
+    "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
+    "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
+    "what a process learned in its last second, where a signal, os._exit or a crash ended it": (
+        "its part of the ledger is written once a second; replays are counted to the last one"
+    ),
+}
+"Parts of every run that are unseen, with the reason."
 
 
 def ledger_of(
@@ -69,7 +65,10 @@ def ledger_of(
         if one.outlives and one.facts
     ]
     processes = tuple(_process(process, readings) for process in seen)
-    limits += [*_ALWAYS, *_unwatched(parts), *_unread(seen, processes, readings)]
+    limits += [Limit("unseen", what, why) for what, why in _ALWAYS.items()]
+    if all(part.facts is None for part in parts):
+        limits.append(Limit("not-watched", "the program", _UNWATCHED))
+    limits += _unread(seen, processes, readings)
     return Ledger(
         tool=Tool("graphsafe", __version__),
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -82,13 +81,6 @@ def ledger_of(
         limits=tuple(dict.fromkeys(limits)),
         processes=processes,
     )
-
-
-def _unwatched(parts: Sequence[Part]) -> list[Limit]:
-    if any(part.facts is not None for part in parts):
-        return []
-    why = "no Python process with graphsafe installed imported torch; programs of another environment are not watched"
-    return [Limit("not-watched", "the program", why)]
 
 
 def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:
@@ -108,7 +100,10 @@ def _process(process: SeenProcess, readings: Readings) -> Process:
         rank=facts.get("rank"),
         started_by=process.started_by,
         graphs=tuple(_graph(graph) for graph in process.graphs),
-        failed=tuple(_failed(one) for one in facts.get("failed", ())),
+        failed=tuple(
+            Failed(_place(one["frames"], one["span"]), one["error"], _place([one["swallowed_by"]]))
+            for one in facts.get("failed", ())
+        ),
         eager=_eager(facts.get("steps", None if "fault" in facts else ())),
         waits=_waits(facts.get("waits")),
         memory=Held(None if None in pools or not facts else sum(pools), _by_line(facts)),
@@ -157,14 +152,11 @@ def _graph(graph: SeenGraph) -> Graph:
         captured=Captured(
             location=_place(facts["frames"], facts["span"]),
             call_chain=chain(sites(facts["frames"])),
-            stream=facts["stream"],
-            thread=facts["thread"],
+            **{key: facts[key] for key in ("stream", "thread")},
             seconds=round(facts["seconds"], 6),
             at=_time(facts["begun"]),
         ),
-        device=facts["device"],
-        nodes=facts["nodes"],
-        pool_bytes=facts["pool_bytes"],
+        **{key: facts[key] for key in ("device", "nodes", "pool_bytes")},
         replays=count.replays,
         first_replay=_time(count.first),
         last_replay=_time(count.last),
@@ -178,24 +170,16 @@ def _graph(graph: SeenGraph) -> Graph:
 def _outside(facts: Facts, replays: int) -> Outside:
     lost_after = facts["lost_after"]
     return Outside(
-        what=facts["what"],
-        bytes=facts["bytes"],
-        made=None if facts["made"] is None else location(site(facts["made"]), None),
-        access=facts["access"],
-        status=facts["status"],
+        **{key: facts[key] for key in ("what", "bytes", "access", "status")},
+        made=_place([facts["made"]]),
         where=_place(facts["frames"]),
         replays_since=0 if lost_after is None else replays - lost_after,
     )
 
 
-def _failed(facts: Facts) -> Failed:
-    handler = facts["swallowed_by"]
-    place = _place(facts["frames"], facts["span"])
-    return Failed(place, facts["error"], None if handler is None else location(site(handler), None))
-
-
 def _place(frames: Sequence[Any], span: Sequence[int] | None = None) -> Location | None:
-    return location(site(frames[-1]), span) if frames else None
+    """Return the line of the last frame; None if there is none, or if it is not known."""
+    return location(site(frames[-1]), span) if frames and frames[-1] is not None else None
 
 
 def _time(nanoseconds: int) -> str | None:

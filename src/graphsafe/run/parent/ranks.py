@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from graphsafe.report.model import Limit
@@ -39,10 +39,8 @@ class Parting:
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     """Compare the ranks that one process started: first their graphs with collectives and, if these agree in order, all
-    graphs. Of several partings only the earliest is returned.
-
-    Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
-    """
+    graphs. Of several partings only the earliest is returned. Ranks that captured other graphs, or on several threads,
+    are not compared; the limits say so."""
     known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []
     for ranks in grouped(known, lambda one: one.started_by):
@@ -83,10 +81,8 @@ def _cut(first: SeenProcess, other: SeenProcess) -> str | None:
 
 
 def _parting(first: SeenProcess, other: SeenProcess, collective: bool) -> Parting | None:
-    pairs = list(zip(first.graphs, other.graphs, strict=True))
-    counted = {
-        place for place, pair in enumerate(pairs) if not collective or any(graph.facts["collectives"] for graph in pair)
-    }
+    pairs = enumerate(zip(first.graphs, other.graphs, strict=True))
+    counted = {at for at, pair in pairs if not collective or any(graph.facts["collectives"] for graph in pair)}
     found = first_difference(_runs(first, counted), _runs(other, counted))
     if found is None:
         return None
@@ -100,12 +96,9 @@ def _runs(process: SeenProcess, counted: Collection[int]) -> list[Run]:
 
 
 def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int, int] | None:
-    """Return the number of the first differing replay, from 1, and its two graphs.
-
-    If one order is the beginning of the other, they do not differ: the program may have been ended while one rank was
-    ahead.
-    """
-    rest = _replays(one), _replays(other)
+    """Return the number of the first differing replay, from 1, and its two graphs. One order may be the beginning of
+    the other: the program may have been ended while one rank was ahead."""
+    rest = [(run for run in runs if run[1]) for runs in (one, other)]
     mine, theirs = next(rest[0], None), next(rest[1], None)
     done = 0
     while mine is not None and theirs is not None:
@@ -116,7 +109,3 @@ def first_difference(one: Sequence[Run], other: Sequence[Run]) -> tuple[int, int
         mine = (mine[0], mine[1] - times) if mine[1] > times else next(rest[0], None)
         theirs = (theirs[0], theirs[1] - times) if theirs[1] > times else next(rest[1], None)
     return None
-
-
-def _replays(runs: Iterable[Run]) -> Iterator[Run]:
-    return (run for run in runs if run[1])

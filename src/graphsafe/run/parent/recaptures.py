@@ -10,10 +10,8 @@ from graphsafe.report.text import listed
 from graphsafe.run.parent.seen import SeenGraph, grouped
 
 _ENOUGH = 4
-"""The smallest number of repeated captures of one line to report.
-
-A loop over buckets makes more captures, but before the first replay.
-"""
+"""The smallest number of repeated captures of one line to report; a loop over buckets makes more before a first
+replay."""
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
@@ -46,12 +44,10 @@ class Recapture:
 
 
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
-    """Return lines with several captures in a row, each of which is replayed only before the next capture.
-
-    Most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than
-    captures. Captures that differ only in one tensor of equal size may also be replayed later, if each capture came
-    after the first replay of the previous one.
-    """
+    """Return lines with several captures in a row, each of which is replayed only before the next capture. Most earlier
+    graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than captures. Captures
+    that differ only in one tensor of equal size may also be replayed later, if each came after the first replay of the
+    previous one."""
     known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
     lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))
     return [found for same in lines if (found := _of_line(same)) is not None]

@@ -29,7 +29,6 @@ class SeenProcess:
     graphs: tuple[SeenGraph, ...]
     order: Order
     outlives: bool = False
-    "Whether the process still ran when the program had ended."
 
     @property
     def rank(self) -> int:
@@ -61,11 +60,8 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item
 
 
 def seen_processes(parts: Sequence[Part]) -> list[SeenProcess]:
-    """Name processes by their parents: `0`, `0.1`, `0.2`. A process without torch counts only if it started a process
-    with torch.
-
-    `parts` are in the order in which the processes started.
-    """
+    """Name processes by their parents: `0`, `0.1`, `0.2`, in the order in which they started. A process without torch
+    counts only if it started a process with torch."""
     children: dict[str, list[Part]] = {}
     tokens = {part.token for part in parts}
     for part in parts:

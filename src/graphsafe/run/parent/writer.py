@@ -46,6 +46,19 @@ class Writer:
         self.found: list[Finding] = []
         self.limits: list[Limit] = []
 
+    def about(
+        self,
+        graph: SeenGraph,
+        code: str,
+        frame: Facts | None,
+        words: Mapping[str, str],
+        data: Mapping[str, Any] = MappingProxyType({}),
+        certain: bool = False,
+        **more: Any,
+    ) -> None:
+        data = {"graph": graph.name, **data}
+        self.add(code, frame, words, data, device=graph.facts["device"], certain=certain, **more)
+
     def add(
         self,
         code: str,

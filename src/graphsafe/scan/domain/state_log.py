@@ -57,8 +57,6 @@ class Write:
     settled: bool = False
     "Whether the write only converts the value, or belongs to the making of another missing value."
     compile_test: CompileTest | None = None
-    constructed: bool = False
-    "Whether the value is an object made here, whose attributes are known only from its class."
     replaces: bool = False
     "For an element of a table: whether the constructor has put tensors into the table."
     dropped: bool = True

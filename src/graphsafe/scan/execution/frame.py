@@ -23,7 +23,7 @@ from graphsafe.scan.domain.values import UNKNOWN, Function, Instance, Passed, Va
 from graphsafe.scan.execution.budget import CallBudget
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
-from graphsafe.scan.symbols.index import Module
+from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.named_classes import NamedClasses
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
@@ -45,7 +45,7 @@ class LazyTest:
 @dataclass(slots=True)
 class Frame:
     engine: Engine
-    file: Module
+    file: FileIndex
     ref: str
     "`path::Qual.name` of the function; `path::` at module level."
     env: dict[str, Value]
@@ -223,7 +223,7 @@ class Attributes(Protocol):
 class Globals(Protocol):
     """The meaning of names at module level."""
 
-    def value(self, file: Module, name: str) -> Value: ...
+    def value(self, file: FileIndex, name: str) -> Value: ...
     def bound(self, binding: Binding) -> Value: ...
 
 

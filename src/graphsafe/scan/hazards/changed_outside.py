@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.capture_site import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     Function,
     Line,
     called_name,
@@ -19,10 +20,10 @@ from graphsafe.scan.hazards.graph_syntax import (
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, elements, targets
+from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.kept_outputs import called_objects
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 FROZEN_OPTIONS = frozenset(("lr", "weight_decay", "momentum", "betas", "eps"))
 _BY_MODE = re.compile("dropout|batch_?norm|drop_?path|^training$", re.I)
@@ -210,7 +211,7 @@ def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
     """Return whether a loop of the file calls both a method and a replaying method."""
-    loops = [node for node in ast.walk(found.tree) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))]
+    loops = [node for node in ast.walk(found.tree) if isinstance(node, LOOPS)]
     called = [{called_name(call) for call in calls_in(loop.body)} for loop in loops]
     return any(method in names and not replaying.isdisjoint(names) for names in called)
 

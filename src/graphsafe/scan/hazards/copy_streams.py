@@ -21,9 +21,9 @@ from graphsafe.scan.hazards.graph_syntax import (
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
-from graphsafe.scan.hazards.key_names import parameters
 from graphsafe.scan.hazards.side_stream import RECORDS, WAITS
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import dotted
 
 HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))

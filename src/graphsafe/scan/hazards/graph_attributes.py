@@ -18,7 +18,6 @@ from graphsafe.scan.hazards.graph_tensors import GraphTensors, captured_names, c
 from graphsafe.scan.hazards.kept_outputs import KEEPS
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
-from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.project import Project
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp)
@@ -32,8 +31,6 @@ class GraphAttributes:
 
     inputs: frozenset[str] = frozenset()
     outputs: frozenset[str] = frozenset()
-    capturing: frozenset[str] = frozenset()
-    "The names of the methods that capture."
 
 
 _NONE = GraphAttributes()
@@ -48,8 +45,7 @@ def rebound(frame: Frame, owner: Instance, name: str, holder: str, value: Value,
     tensor = as_tensor(value)[0]
     if name not in known.inputs or tensor is None or tensor.attr == frame.attributes.key(owner.ref, name):
         return
-    if known.capturing.isdisjoint(_called(frame)):
-        frame.emit("AttrWrite", "input-rebound", node, value=f"`{holder}.{name}`")
+    frame.emit("AttrWrite", "input-rebound", node, value=f"`{holder}.{name}`")
 
 
 def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
@@ -82,12 +78,6 @@ def _parts(values: Iterable[Value]) -> Iterator[Value]:
         yield value
 
 
-def _called(frame: Frame) -> set[str]:
-    """Return the last parts of the names that the function calls."""
-    calls = inside(frame.node, ast.Call) if frame.node is not None else ()
-    return {(dotted(call.func) or "").rpartition(".")[2] for call in calls}
-
-
 @memoize_on_node
 def _in_loops(function: ast.AST) -> frozenset[int]:
     """Return the ids of the calls in the loops of a function."""
@@ -103,15 +93,13 @@ def of_class(frame: Frame, ref: str) -> GraphAttributes:
 def _of_class(project: Project, ref: str) -> GraphAttributes:
     inputs: set[str] = set()
     outputs: set[str] = set()
-    capturing: set[str] = set()
     for base in project.mro(ref):
         table = _table(project, base)
         if table is not None:
             _add_inherited(project, ref, table)
             inputs |= table.inputs
             outputs |= table.outputs
-            capturing |= {name.rpartition(".")[2] for name in table.capturing}
-    return GraphAttributes(_attributes(inputs), _attributes(outputs), frozenset(capturing))
+    return GraphAttributes(_attributes(inputs), _attributes(outputs))
 
 
 def _table(project: Project, ref: str) -> GraphTensors | None:
@@ -135,9 +123,8 @@ def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()
-        method = project.find_method(ref, name) if name not in seen else None
+        node = project.method_node(ref, name) if name not in seen else None
         seen.add(name)
-        node = project.function_node(method) if method is not None else None
         if node is not None:
             note_captured(table, node)
             waiting += captured_names(node)

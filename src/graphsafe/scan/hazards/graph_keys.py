@@ -11,25 +11,28 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     Function,
     Line,
     called_name,
     calls_in,
     captures_in,
+    functions_in,
     head,
     is_capture,
     is_plain_replay,
+    loop_around,
     own_nodes,
     parents_in,
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
-from graphsafe.scan.hazards.key_names import is_told, matched, names_in, parameters
+from graphsafe.scan.hazards.key_names import is_told, names_in
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
-_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 Functions = Mapping[str, Function]
 
 
@@ -187,9 +190,7 @@ def _frozen(
         text = place(value)
         if text is None:
             continue
-        if _only_counts_rounds(parameter.arg, made):
-            found.pop(text, None)
-        elif parameter.arg in taken or _is_number_here(value, parameter, fields):
+        if parameter.arg in taken or _is_number_here(value, parameter, fields):
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
             # A key must contain `request.size` itself; `request` would not do.
             found[text] = {
@@ -198,14 +199,6 @@ def _frozen(
         elif text in given:
             found.update((f"{text}.{name}", {f"{text}.{name}"}) for name in _read_of(parameter.arg, made) & fields)
     return {text: sources for text, sources in found.items() if sources}
-
-
-def _only_counts_rounds(parameter: str, made: Function) -> bool:
-    """Return whether a function uses a parameter only as the number of a loop's iterations: `for _ in
-    range(n_warmups):`."""
-    rounds = [inner for loop in ast.walk(made) if isinstance(loop, ast.For) for inner in ast.walk(loop.iter)]
-    uses = [node for node in ast.walk(made) if isinstance(node, ast.Name) and node.id == parameter]
-    return bool(uses) and all(use in rounds for use in uses)
 
 
 def _number_parameters(function: Function) -> Set[str]:
@@ -231,8 +224,7 @@ def _number_names(tree: ast.Module) -> Set[str]:
         for node in cls.body
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     ]
-    functions: list[Function] = [*inside(tree, ast.FunctionDef), *inside(tree, ast.AsyncFunctionDef)]
-    for function in functions:
+    for function in functions_in(tree):
         numbers = _number_parameters(function)
         declared += [
             (one.arg, one.arg in numbers) for one in parameters(function) if one.arg in numbers or one.annotation
@@ -317,12 +309,10 @@ def _read_by_captures(table: GraphTensors) -> set[str]:
 
 
 def _numbers(table: GraphTensors) -> set[str]:
-    """Return the attributes whose first value is a number: `self.span = 8`, or a field `span: int = 8`."""
+    """Return the attributes whose first value is a number: `self.span = 8`."""
     found: set[str] = set()
     for node in table.scope.body if isinstance(table.scope, ast.ClassDef) else ():
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and _names_number(node.annotation):
-            found.add(f"self.{node.target.id}")
-        elif isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
+        if isinstance(node, ast.FunctionDef) and node.name in CONSTRUCTORS:
             given = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg) and _is_number(one)}
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Assign) and _gives_number(inner.value, given):
@@ -342,14 +332,14 @@ def _gives_number(value: ast.expr, given: Set[str]) -> bool:
 def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
     """Yield captures that each iteration of a loop makes for its own replay."""
     parents = parents_in(function)
-    for loop in [node for node in parents if isinstance(node, _LOOPS)]:
+    for loop in [node for node in parents if isinstance(node, LOOPS)]:
         for statement in loop.body:
             made = _made_here(statement, capturing)
             if made is None:
                 continue
             later = loop.body[loop.body.index(statement) + 1 :]
             replays = [call for call in calls_in([statement, *later]) if is_plain_replay(call)]
-            if any(_loop_around(call, parents) is loop for call in replays):
+            if any(loop_around(call, parents) is loop for call in replays):
                 yield Line(name, "captured-again", made, ast.unparse(made))
 
 
@@ -360,11 +350,3 @@ def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
         return item.context_expr if item is not None else None
     value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
     return value if isinstance(value, ast.Call) and called_name(value) in capturing else None
-
-
-def _loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
-    while node in parents:
-        node = parents[node]
-        if isinstance(node, _LOOPS):
-            return node
-    return None

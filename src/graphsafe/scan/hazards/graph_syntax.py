@@ -14,6 +14,7 @@ from graphsafe.scan.symbols.index import CAPTURE_ENDS, dotted
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 CaptureBlock = ast.With | ast.AsyncWith
 WHOLE = frozenset(("copy_", "fill_", "zero_"))
+LOOPS = ast.For, ast.AsyncFor, ast.While
 
 
 class Line(NamedTuple):
@@ -53,6 +54,11 @@ def with_statements(node: ast.AST) -> list[CaptureBlock]:
     return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]
 
 
+def functions_in(node: ast.AST) -> list[Function]:
+    """Return the functions in a node, at any depth, those that are not `async` first."""
+    return [*inside(node, ast.FunctionDef), *inside(node, ast.AsyncFunctionDef)]
+
+
 def captures(block: CaptureBlock) -> bool:
     return any(map(is_capture, block.items))
 
@@ -67,12 +73,16 @@ def called_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
-def in_loop(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> bool:
+def ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    """Yield the nodes around a node, the innermost first."""
     while node in parents:
         node = parents[node]
-        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-            return True
-    return False
+        yield node
+
+
+def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
+    """Return the innermost loop around a node."""
+    return next((one for one in ancestors(node, parents) if isinstance(one, LOOPS)), None)
 
 
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)

@@ -10,13 +10,13 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal
 
 from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
     captures,
     entry,
+    functions_in,
     head,
     is_plain_replay,
     is_view_of,
@@ -29,19 +29,10 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 Code = CaptureBlock | Function | ast.Lambda
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """A line that uses a tensor which captures also use."""
-
-    function: str
-    node: ast.Assign | ast.Call | ast.Return | ast.expr
-    kind: Literal["bound", "filled", "read"]
 
 
 @dataclass(slots=True)
@@ -63,8 +54,10 @@ class GraphTensors:
     "The methods that captured blocks call, directly or not."
     functions: dict[str, Function] = field(default_factory=dict)
     "The functions that share the names, by qualified name."
-    touches: dict[str, list[Touch]] = field(default_factory=dict)
-    "Name -> the lines outside of captures that use it, in the order of the code."
+    bound: dict[str, list[tuple[str, ast.Assign]]] = field(default_factory=dict)
+    "Name -> the assignments to it outside of captures, each with its function, in the order of the code."
+    filled: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    "Name -> the functions and the lines that write into it outside of captures."
     capturing: set[str] = field(default_factory=set)
     "The functions that hold a capture."
     replaying: set[str] = field(default_factory=set)
@@ -76,12 +69,9 @@ class GraphTensors:
         """The tensors that every replay overwrites."""
         return self.outputs | self.updated
 
-    def of(self, name: str, kind: str) -> Sequence[Touch]:
-        return [touch for touch in self.touches.get(name, ()) if touch.kind == kind]
-
     def is_refreshed(self, name: str) -> bool:
         """Return whether some function writes new values into an input in place."""
-        return any(touch.function not in self.preparing - self.replaying for touch in self.of(name, "filled"))
+        return any(function not in self.preparing - self.replaying for function, _ in self.filled.get(name, ()))
 
 
 @dataclass(slots=True)
@@ -199,17 +189,16 @@ def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) 
     while waiting:
         for call in inside(waiting.pop(), ast.Call):
             function = known.pop(dotted(call.func) or "", None)
-            if function is not None and not any(map(_captures_or_replays, ast.walk(function))):
+            if function is not None:
                 waiting.append(function)
                 yield function
 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
     """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
-    functions: list[Function] = [*inside(scope, ast.FunctionDef), *inside(scope, ast.AsyncFunctionDef)]
     returning = {
         node.name
-        for node in functions
+        for node in functions_in(scope)
         for _, inner in own_nodes(node)
         if isinstance(inner, ast.Return) and any(block.body[-1] is inner for block in blocks)
     }
@@ -217,12 +206,6 @@ def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Ite
         call = node.value if isinstance(node, ast.Assign) else None
         if isinstance(call, ast.Call) and (dotted(call.func) or "").removeprefix("self.") in returning:
             yield from filter(None, map(place, _bound_by(node)))
-
-
-def _captures_or_replays(node: ast.AST) -> bool:
-    if isinstance(node, CaptureBlock):
-        return captures(node)
-    return isinstance(node, ast.Call) and is_plain_replay(node)
 
 
 def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
@@ -277,18 +260,13 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
 
 def _is_part(target: ast.Subscript) -> bool:
     """Return whether a target is a part of a tensor, by a slice, and no entry of a table."""
-    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-    return any(isinstance(part, ast.Slice) for part in parts)
+    return any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
     """Yield the targets of an assignment, those of a tuple one by one."""
     for target in node.targets if isinstance(node, ast.Assign) else ():
         yield from elements(target)
-
-
-def elements(target: ast.expr) -> Sequence[ast.expr]:
-    return target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
@@ -349,20 +327,15 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
             text = place(base) if base is not None else None
             is_filling = isinstance(inner, ast.Call) or base is not target
             if text in known and is_filling and text not in hidden:
-                found.touches.setdefault(text or "", []).append(Touch(function, inner, "filled"))
+                found.filled.setdefault(text or "", []).append((function, inner.lineno))
         if isinstance(inner, ast.Assign):
-            bound = [text for target in inner.targets for element in elements(target) if (text := place(element))]
-            # Replacing an object also replaces its tensors: `self.state = State(h)`.
-            inside_new = [
-                name for text in bound if _makes_object(inner.value) for name in known if name.startswith(f"{text}.")
-            ]
-            for text in (*bound, *inside_new):
+            bound = [*filter(None, map(place, targets(inner)))]
+            if _makes_object(inner.value):
+                # Replacing an object also replaces its tensors: `self.state = State(h)`.
+                bound += [name for name in known if name.startswith(tuple(f"{text}." for text in bound))]
+            for text in bound:
                 if text in known and not is_view_of(inner.value, text):
-                    found.touches.setdefault(text, []).append(Touch(function, inner, "bound"))
-        if isinstance(inner, (ast.Name, ast.Attribute, ast.Subscript)) and isinstance(inner.ctx, ast.Load):
-            read = place(inner)
-            if read in known and read not in hidden:
-                found.touches.setdefault(read or "", []).append(Touch(function, inner, "read"))
+                    found.bound.setdefault(text, []).append((function, inner))
 
 
 def _makes_object(value: ast.expr) -> bool:

@@ -13,16 +13,16 @@ from graphsafe.scan.hazards.graph_syntax import (
     Function,
     calls_in,
     captures_in,
-    in_loop,
+    loop_around,
     own_nodes,
     parents_in,
     place,
     stored_names,
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, note_code, note_uses
-from graphsafe.scan.hazards.key_names import matched
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.blocks import matched
+from graphsafe.scan.symbols.index import dotted, elements
 
 Helpers = Mapping[str, Function]
 "Name in the code -> a function, or the constructor of a class, that captures."
@@ -77,10 +77,10 @@ def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, as
     aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
     for call in [node for node in parents if isinstance(node, ast.Call)]:
         helper = helpers.get(dotted(call.func) or "")
-        if helper is None or helper is function or in_loop(call, parents):
+        if helper is None or helper is function or loop_around(call, parents):
             continue
         for value in _given(call, helper):
-            for one in value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]:
+            for one in elements(value):
                 text = place(one)
                 if isinstance(one, ast.Lambda) or (text is not None and text not in aliases and text.count(".") < 2):
                     yield one, call

@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     Function,
     Line,
     called_name,
-    in_loop,
+    loop_around,
     own_nodes,
     parents_in,
     place,
     viewed,
     with_views,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables, elements
+from graphsafe.scan.hazards.graph_tensors import Tables
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 _GRAPHED = "<graphed>."
 "The prefix for names of callables whose graphs PyTorch captures."
@@ -133,7 +134,9 @@ def _is_stored(node: ast.AST, name: str | None = None) -> bool:
 
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
     """Map a called name's last part to the full name of the function that gives outputs."""
-    names = {_end(name): name for name in giving if name.startswith(_GRAPHED) or _is_unique(found, _end(name))}
+    names = {
+        _end(name): name for name in giving if name.startswith(_GRAPHED) or found.functions_called(_end(name)) == 1
+    }
     names.update(called_objects(found, giving))
     return names
 
@@ -169,11 +172,6 @@ def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[st
 
 def _end(name: str) -> str:
     return name.rpartition(".")[2]
-
-
-def _is_unique(found: Tables, name: str) -> bool:
-    """Return whether only one function of the file has the name, so that a call must mean this function."""
-    return found.functions_called(name) == 1
 
 
 # graphs that PyTorch makes
@@ -218,7 +216,7 @@ def _handed_on(found: Tables, giving: Mapping[str, _Given], names: Mapping[str, 
     yielding: dict[str, tuple[str, int | None]] = {}
     for function, node, _ in found.functions:
         first = next(_yielded(function, node, outputs, names), None)
-        if first is not None and _is_unique(found, _end(function)):
+        if first is not None and found.functions_called(_end(function)) == 1:
             yielding[_end(function)] = first
     for function, node, _ in found.functions if yielding else ():
         parents = parents_in(node)
@@ -235,7 +233,7 @@ def _yielded(
     for _, inner in own_nodes(node):
         if isinstance(inner, ast.Yield) and inner.value is not None:
             is_tuple = isinstance(inner.value, ast.Tuple)
-            for i, value in enumerate(parts_of(inner.value)):
+            for i, value in enumerate(elements(inner.value)):
                 if viewed(value) in outputs:
                     yield function, i if is_tuple else None
                 elif isinstance(value, ast.Call) and called_name(value) in names:
@@ -248,11 +246,7 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
         return isinstance(parent, ast.Starred) or (dotted(parent.func) in ("list", "tuple", "dict", "sorted", "deque"))
     around = parents.get(parent) if isinstance(parent, ast.comprehension) else parent
     if isinstance(around, (ast.ListComp, ast.SetComp)) and isinstance(parent, ast.comprehension):
-        return any(viewed(value) in _bound(parent.target, part) for value in parts_of(around.elt))
-    if isinstance(parent, (ast.For, ast.AsyncFor)) and parent.iter is call:
-        names = _bound(parent.target, part)
-        lines = [put(inner) for statement in parent.body for inner in ast.walk(statement)]
-        return any(viewed(value) in names for _, held in lines for one in held for value in parts_of(one))
+        return any(viewed(value) in _bound(parent.target, part) for value in elements(around.elt))
     return False
 
 
@@ -273,31 +267,24 @@ def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.As
     parent = parents.get(call)
     if isinstance(parent, (ast.ListComp, ast.SetComp)):
         return call if parent.elt is call else None
-    if isinstance(parent, ast.DictComp):
-        return call if parent.value is call else None
     if isinstance(parent, ast.Assign):
         names = given.names(parent.targets[0])
         if names:
             return _keeps_name(parent, names, parents) or _carries(parent, names, parents)
-    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-        keeps = parent.func.attr in KEEPS and call in parent.args and in_loop(parent, parents)
-    else:
-        target = parent.targets[0] if isinstance(parent, ast.Assign) else None
-        is_entry = isinstance(target, ast.Subscript) and not isinstance(target.slice, (ast.Slice, ast.Tuple))
-        keeps = is_entry and in_loop(call, parents)
-    return call if keeps else None
+    _, held = put(parent) if parent is not None else (None, ())
+    return call if call in held and loop_around(call, parents) is not None else None
 
 
 def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:
     """Return the line that puts a result without a copy into a container which outlives the iteration or the call: `y =
     run(x); kept.append(y)`."""
-    is_looped = in_loop(made, parents)
+    is_looped = loop_around(made, parents) is not None
     for inner in (inner for statement in _following(made, parents) for inner in ast.walk(statement)):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
             names = names - {inner.id}
         holder, held = put(inner)
         outlives = is_looped or (holder is not None and (place(holder) or "").startswith("self."))
-        if outlives and any(shown(part, parents) in names for value in held for part in parts_of(value)):
+        if outlives and any(shown(part, parents) in names for value in held for part in elements(value)):
             assert isinstance(inner, (ast.Call, ast.Assign))
             return inner
     return None
@@ -318,7 +305,7 @@ def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign 
     """Return the line by which a loop keeps a result for its next iteration, which reads it after the next call: `y =
     run(x); change = y - last; last = y`."""
     loop = parents.get(made)
-    if not isinstance(loop, (ast.For, ast.AsyncFor, ast.While)):
+    if not isinstance(loop, LOOPS):
         return None
     between: list[ast.stmt] = []
     for statement in _following(made, parents):
@@ -357,10 +344,6 @@ def _following(statement: ast.stmt, parents: Parents) -> Sequence[ast.stmt]:
         if isinstance(block, list) and statement in block:
             return block[block.index(statement) + 1 :]
     return ()
-
-
-def parts_of(value: ast.expr) -> Sequence[ast.expr]:
-    return value.elts if isinstance(value, (ast.Tuple, ast.List)) else [value]
 
 
 def shown(value: ast.expr, parents: Parents) -> str | None:

@@ -7,8 +7,8 @@ import builtins
 from collections.abc import Iterator, Mapping
 
 from graphsafe.scan.hazards.graph_syntax import Function, head, own_nodes, place
-from graphsafe.scan.hazards.graph_tensors import elements
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.blocks import matched, parameters
+from graphsafe.scan.symbols.index import dotted, elements
 
 ALL = ".*"
 "The suffix for an object of which an expression may contain every attribute."
@@ -57,20 +57,6 @@ def is_told(name: str, told: set[str]) -> bool:
     return any(f"{one}.".startswith(f"{name}.") or name.startswith((f"{one}.", f"{one}[")) for one in whole)
 
 
-def parameters(function: Function) -> list[ast.arg]:
-    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-
-
-def matched(call: ast.Call, made: Function) -> Iterator[tuple[ast.expr, ast.arg]]:
-    """Yield the arguments of a call with the parameters that take them."""
-    positional = [*made.args.posonlyargs, *made.args.args]
-    if positional and positional[0].arg in ("self", "cls"):
-        positional = positional[1:]
-    yield from zip(call.args, positional, strict=False)
-    named = {one.arg: one for one in (*positional, *made.args.kwonlyargs)}
-    yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)
-
-
 def _bound_to(text: str, function: Function) -> Iterator[ast.expr]:
     for _, node in own_nodes(function):
         if isinstance(node, (ast.Assign, ast.AugAssign)):
@@ -95,9 +81,7 @@ def _through(
     found: set[str] = set()
     for name in inside:
         first, rest = head(name), name[len(head(name)) :]
-        if first == "self":
-            found.add(name)
-        elif first in given:
+        if first in given:
             text = place(given[first])
             found |= {text + rest} if text is not None else names_in(given[first], function, functions, outer)
         elif spread is not None and first == options:

@@ -56,7 +56,6 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
     block = blocks[0]
     last = block.end_lineno or block.lineno
     names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
-    parents.update(_in_passing_lambdas(parents))
     captured = {ast.unparse(call.func) for call in ast.walk(block) if isinstance(call, ast.Call)}
     for text in sorted(text for text in table.inputs if text.isidentifier()):
         bound = [node for node in parents if isinstance(node, ast.Assign) and text in map(place, node.targets)]
@@ -87,13 +86,6 @@ def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST,
     return graph.startswith("self.") or any(
         place(one) == graph for part in (*kept, *closures) for one in _expressions(part)
     )
-
-
-def _in_passing_lambdas(parents: Mapping[ast.AST, ast.AST]) -> Mapping[ast.AST, ast.AST]:
-    """Map the nodes of lambdas that a plain function is given, as a helper for warm-ups is, to their parents."""
-    given = [node for node in parents if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
-    lambdas = [value for call in given for value in call.args if isinstance(value, ast.Lambda)]
-    return {child: node for one in lambdas for node in ast.walk(one) for child in ast.iter_child_nodes(node)}
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -128,6 +120,4 @@ def _is_given(node: ast.AST, parents: Mapping[ast.AST, ast.AST], captured: set[s
     parent = parents[node]
     if isinstance(parent, ast.Attribute) and isinstance(parents.get(parents[parent]), ast.AugAssign):
         return True  # `mask /= mask.sum()`
-    if isinstance(parent, (ast.BinOp, ast.keyword)):
-        return isinstance(parent, ast.BinOp) or _is_given(parent, parents, captured)
     return isinstance(parent, ast.Call) and ast.unparse(parent.func) in captured

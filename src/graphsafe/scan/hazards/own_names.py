@@ -10,24 +10,20 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.hazards.graph_syntax import Function, functions_in, own_nodes
 
 
 def spelled_out(tree: ast.Module) -> ast.Module:
     """Return a file in which the attributes of `self` have no other names: a copy, with all nodes at their places."""
-    if not any(map(_names, _functions(tree))):
+    if not any(map(_names, functions_in(tree))):
         return tree
     copied = _copied(tree)
     assert isinstance(copied, ast.Module)
-    for function in _functions(copied):
+    for function in functions_in(copied):
         names = _names(function)
         for parent, child in [*own_nodes(function)] if names else ():
             _replace(parent, child, names)
     return copied
-
-
-def _functions(tree: ast.Module) -> list[Function]:
-    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def _copied(value: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from graphsafe.scan.domain.values import Tensor
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
+from graphsafe.scan.hazards.graph_tensors import tables
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.sources.source import parse
 
@@ -29,19 +30,19 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     files = frame.project.files
     fills = re.compile(rf"\.{re.escape(name)}{_FILLS.pattern}")
     writers = [line for line in files.source(path).lines if name in line and fills.search(line)]
-    if writers and not any(_may_wait(frame, one, name) for one in sorted({path, frame.path})):
+    if writers and not any(_may_wait(frame, one) for one in sorted({path, frame.path})):
         frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
 
 
-def _may_wait(frame: Frame, path: str, pinned: str) -> bool:
+def _may_wait(frame: Frame, path: str) -> bool:
     """Return whether a file may wait between two rounds. Only a file that replays shows the loops around the copy."""
     file = frame.project.files.index(path)
     if file is None or not file.replays:
         return bool(frame.project.files.search(path, _ANY_WAIT))
-    return _waits(parse(frame.project.files.source(path).text), frame.function.partition(".<")[0], pinned)
+    return _waits(parse(frame.project.files.source(path).text), frame.function.partition(".<")[0])
 
 
-def _waits(tree: ast.Module, function: str, pinned: str) -> bool:
+def _waits(tree: ast.Module, function: str) -> bool:
     """Return whether the host waits in each round of the loops that lead to a function, or in the function's class."""
     functions = _functions(tree)
     owner = function.rpartition(".")[0]
@@ -64,30 +65,15 @@ def _waits(tree: ast.Module, function: str, pinned: str) -> bool:
         if part not in seen:
             seen.add(part)
             for call in _regular_calls(part):
-                if called_name(call) in _HOST_WAITS and not _reads(call, pinned):
+                if called_name(call) in _HOST_WAITS:
                     return True
                 waiting += [node for name, node in functions.items() if name.rpartition(".")[2] == called_name(call)]
     return False
 
 
-def _reads(call: ast.Call, pinned: str) -> bool:
-    """Return whether a call only shows the pinned memory as an array, which waits for nothing: `self.host.numpy()`."""
-    return any(isinstance(inner, ast.Attribute) and inner.attr == pinned for inner in ast.walk(call.func))
-
-
 @memoize_on_node
 def _functions(tree: ast.Module) -> Mapping[str, Function]:
-    found: dict[str, Function] = {}
-
-    def note(body: list[ast.stmt], prefix: str) -> None:
-        for node in body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                found[f"{prefix}{node.name}"] = node
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                note(node.body, f"{prefix}{node.name}.")
-
-    note(tree.body, "")
-    return found
+    return {name: node for name, node, _ in tables(tree).functions}
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:

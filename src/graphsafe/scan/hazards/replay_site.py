@@ -26,9 +26,11 @@ from graphsafe.scan.hazards import (
     unproven_graphs,
 )
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     MEASURES,
     Function,
     Line,
+    ancestors,
     is_host,
     is_plain_replay,
     is_view_of,
@@ -38,10 +40,10 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
-from graphsafe.scan.hazards.key_names import parameters
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.blocks import parameters
+from graphsafe.scan.symbols.index import dotted, elements
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
@@ -170,12 +172,12 @@ class _Site:
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in self._items:
             holder, held = target.value, [node.value]  # type: ignore[union-attr]
-        if holder is None or (isinstance(node, ast.Assign) and len(node.targets) > 1):
+        if holder is None:
             return
         function = node.func if isinstance(node, ast.Call) else None
         is_handed = isinstance(function, ast.Attribute) and function.attr in HANDS_OUT
         for value in held:
-            shown = (kept_outputs.shown(part, self._parents) for part in kept_outputs.parts_of(value))
+            shown = (kept_outputs.shown(part, self._parents) for part in elements(value))
             text = next((text for text in shown if text in self._overwritten), None)
             if text is None or place(holder) in self._outputs | self._inputs:
                 continue
@@ -206,7 +208,7 @@ class _Site:
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
         """Return whether only some calls fill an input that each replay reads: a local flag decides, which a loop over
         the batch sets."""
-        for branch in self._ancestors(node):
+        for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
             inside = [*ast.walk(branch)]
@@ -225,8 +227,7 @@ class _Site:
 
     def _tells_nobody(self, target: ast.Subscript) -> bool:
         """Return whether nothing else in the function depends on the filled length of its only input: `self.x[:n]`."""
-        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        ends = [part.upper for part in parts if isinstance(part, ast.Slice) and part.upper is not None]
+        ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
         # `n` may reach the caller under another name; `len(x)` and `x.shape[0]` have no name.
@@ -281,22 +282,15 @@ class _Site:
         return False
 
     def _shared_loop(self, a: ast.AST, b: ast.AST) -> ast.AST | None:
-        loops = {
-            ancestor for ancestor in self._ancestors(a) if isinstance(ancestor, (ast.For, ast.AsyncFor, ast.While))
-        }
-        return next((ancestor for ancestor in self._ancestors(b) if ancestor in loops), None)
-
-    def _ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
-        while node in self._parents:
-            node = self._parents[node]
-            yield node
+        loops = {ancestor for ancestor in ancestors(a, self._parents) if isinstance(ancestor, LOOPS)}
+        return next((ancestor for ancestor in ancestors(b, self._parents) if ancestor in loops), None)
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
         """Return whether one call can run both lines: no two branches of an `if` hold them, and no return is between
         them."""
-        inside = {replay, *self._ancestors(replay)}
+        inside = {replay, *ancestors(replay, self._parents)}
         child = node
-        for ancestor in self._ancestors(node):
+        for ancestor in ancestors(node, self._parents):
             for block in ("body", "orelse", "handlers", "finalbody"):
                 statements = getattr(ancestor, block, None)
                 if not isinstance(statements, list) or child not in statements:
@@ -315,8 +309,8 @@ class _Site:
 
 def _has_end(index: ast.expr) -> bool:
     """Return whether a slice ends a dimension before the buffer does: `[:n]`, `[0, :n]`."""
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
-    return any(isinstance(part, ast.Slice) and part.upper is not None and part.lower is None for part in parts)
+    slices = (part for part in elements(index) if isinstance(part, ast.Slice))
+    return any(part.upper is not None and part.lower is None for part in slices)
 
 
 def _holds(scope: ast.AST, block: ast.AST) -> bool:

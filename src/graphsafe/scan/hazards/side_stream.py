@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Iterator
 from graphsafe.report.model import Confidence
 from graphsafe.scan.domain.values import NONE, RuntimeObject, Value, as_tensor, options
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import captures_in, own_nodes
+from graphsafe.scan.hazards.graph_syntax import captures_in, functions_in, own_nodes
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.index import dotted
 
@@ -34,8 +34,6 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
         return
     elif stream.detail == "side" and frame.node is not None:
         side = _Side(frame.node, node, argument)
-        if side.is_captures_own(frame):
-            return
         if side.is_forked() and side.is_joined():
             for made, name in side.made_after_fork():
                 tensor, certain = as_tensor(frame.env.get(name, NONE))
@@ -75,12 +73,11 @@ def _waits_elsewhere(frame: Frame, function: ast.FunctionDef | ast.AsyncFunction
 def _beside_captures(text: str) -> frozenset[int]:
     """Return the lines of capturing functions outside of their captured blocks."""
     found: set[int] = set()
-    for function in ast.walk(parse(text)):
-        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            blocks = captures_in(function)
-            if blocks:
-                found |= _span(function)
-                found -= set().union(*map(_span, blocks))
+    for function in functions_in(parse(text)):
+        blocks = captures_in(function)
+        if blocks:
+            found |= _span(function)
+            found -= set().union(*map(_span, blocks))
     return frozenset(found)
 
 
@@ -109,15 +106,6 @@ class _Side:
         self._before = [call for call in calls if call.lineno < first]
         self._inside = [call for call in calls if first <= call.lineno <= last]
         self._after = [call for call in calls if call.lineno > last]
-
-    def is_captures_own(self, frame: Frame) -> bool:
-        """Return whether the side stream is the capture's own stream."""
-        return any(
-            keyword.arg == "stream" and self._text(keyword.value) == self._stream
-            for call in frame.entered
-            if isinstance(call, ast.Call)
-            for keyword in call.keywords
-        )
 
     def is_forked(self) -> bool:
         """Return whether the side stream waits for the step's stream before its first work, or a call may make it

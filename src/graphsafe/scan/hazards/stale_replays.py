@@ -12,17 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.hazards import kept_outputs
 from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
     Function,
     Line,
-    in_loop,
     is_host,
     is_plain_replay,
+    loop_around,
     own_nodes,
     parents_in,
     place,
 )
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, Touch, elements
-from graphsafe.scan.hazards.key_names import matched
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, targets
+from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.symbols.blocks import matched
 from graphsafe.scan.symbols.index import dotted
 
 VIEWS = frozenset(
@@ -55,35 +57,29 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
         # For a module, a number or a configuration only constructors bind the name, or no line fills it.
         if not table.is_refreshed(name) and not name.startswith("self."):
             continue
-        for touch in table.of(name, "bound"):
-            apart = touch.function not in table.preparing and touch.function not in table.replaying
-            if (
-                (apart or _is_for_the_next(table, touch))
-                and isinstance(touch.node, ast.Assign)
-                and not is_host(touch.node.value)
-            ):
-                certain = table.is_refreshed(name) or _makes_tensor(touch.node.value) or _is_beside_fill(table, touch)
-                yield Line(touch.function, "input-rebound", touch.node, name, "likely" if certain else "possible")
+        for function, made in table.bound.get(name, ()):
+            apart = function not in table.preparing and function not in table.replaying
+            if (apart or _is_for_the_next(table, function, made)) and not is_host(made.value):
+                certain = table.is_refreshed(name) or _makes_tensor(made.value) or _fills_one(table, function)
+                yield Line(function, "input-rebound", made, name, "likely" if certain else "possible")
 
 
-def _is_beside_fill(table: GraphTensors, touch: Touch) -> bool:
-    """Return whether the function fills another input of the graph in place, so that it surely provides inputs."""
-    return any(one.function == touch.function for name in table.inputs for one in table.of(name, "filled"))
+def _fills_one(table: GraphTensors, function: str) -> bool:
+    """Return whether a function fills an input of the graph in place, so that it surely provides inputs."""
+    return any(function == filling for name in table.inputs for filling, _ in table.filled.get(name, ()))
 
 
-def _is_for_the_next(table: GraphTensors, touch: Touch) -> bool:
+def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bool:
     """Return whether a method assigns an attribute after its last replay, so that the next call replays on the old
     tensor."""
-    if touch.function in table.capturing or touch.function not in table.replaying:
+    if function in table.capturing or function not in table.replaying:
         return False
-    parents = parents_in(table.functions[touch.function])
+    parents = parents_in(table.functions[function])
     replays = [node for node in parents if isinstance(node, ast.Call) and is_plain_replay(node)]
-    body = parents.get(touch.node)
     return (
-        isinstance(body, (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
-        and all(replay.lineno < touch.node.lineno for replay in replays)
-        and not in_loop(touch.node, parents)
-        and not any(block in parents for block in table.blocks)
+        isinstance(parents.get(made), (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
+        and all(replay.lineno < made.lineno for replay in replays)
+        and loop_around(made, parents) is None
     )
 
 
@@ -100,34 +96,15 @@ def _derived_before(
 
     `known` has the tables of all names that the function sees; a local name may be computed from an attribute.
     """
-    refreshed = {
-        name
-        for seen in known
-        for name in seen.touches
-        if seen.is_refreshed(name) or (seen is table and _refilled(table, name, function))
-    }
+    refreshed = {name for seen in known for name in seen.filled if seen.is_refreshed(name)}
     for name in sorted(table.inputs - refreshed):
-        bound = [touch for touch in table.of(name, "bound") if touch.function == function]
-        for touch in bound:
-            block = next((block for block in table.blocks if block.lineno > touch.node.lineno), None)
-            if block is None or not isinstance(touch.node, ast.Assign) or _is_remade(table, name, touch.node):
-                continue
-            value = touch.node.value
-            source = next((text for text in sorted(refreshed) if _computes_from(value, text, makers)), None)
-            if source is not None:
-                yield Line(function, "derived", touch.node, name)
-
-
-def _refilled(table: GraphTensors, name: str, function: str) -> bool:
-    """Return whether the function that captures fills an input after the capture, for a replay of its own."""
-    last = max((block.end_lineno or block.lineno for block in table.blocks), default=0)
-    return function in table.replaying and any(
-        touch.function == function and touch.node.lineno > last for touch in table.of(name, "filled")
-    )
-
-
-def _is_remade(table: GraphTensors, name: str, made: ast.Assign) -> bool:
-    return any(touch.kind != "read" and touch.node is not made for touch in table.touches[name])
+        bound = table.bound.get(name, ())
+        if len(bound) != 1 or bound[0][0] != function or name in table.filled:
+            continue
+        _, made = bound[0]
+        precedes = any(made.lineno < block.lineno for block in table.blocks)
+        if precedes and any(_computes_from(made.value, text, makers) for text in refreshed):
+            yield Line(function, "derived", made, name)
 
 
 def _computes_from(value: ast.expr, text: str, makers: Mapping[str, Function]) -> bool:
@@ -183,20 +160,12 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         parents = parents_in(table.functions[function])
         for block in [block for block in table.blocks if block in parents]:
             rest = _following(block, parents)
-            outputs = {name for name in table.outputs if _binds(block, name)}
             for statement in rest:
                 if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in ast.walk(statement)):
                     break
-                if any(
-                    isinstance(inner, ast.Call) and "capture" in (dotted(inner.func) or "")
-                    for inner in ast.walk(statement)
-                ):
-                    break
-                read = _used(statement, outputs)
+                read = _used(statement, table.outputs)
                 if read is not None:
-                    # Engines that capture on made-up inputs do not use the returned value.
-                    plain = isinstance(statement, ast.Return) and read is statement.value and place(read) in outputs
-                    yield Line(function, "not-replayed", read, ast.unparse(read), "possible" if plain else "likely")
+                    yield Line(function, "not-replayed", read, ast.unparse(read))
                     break
                 if isinstance(statement, (ast.Return, ast.Raise, ast.Continue, ast.Break)):
                     break
@@ -211,26 +180,16 @@ def _following(block: ast.stmt, parents: dict[ast.AST, ast.AST]) -> Iterator[ast
             statements = getattr(around, name, None)
             if isinstance(statements, list) and child in statements:
                 yield from statements[statements.index(child) + 1 :]
-        if isinstance(around, (ast.For, ast.AsyncFor, ast.While)):
+        if isinstance(around, LOOPS):
             return
         child = around
 
 
-def _binds(block: ast.With | ast.AsyncWith, name: str) -> bool:
-    targets = (
-        target
-        for statement in block.body
-        for inner in ast.walk(statement)
-        if isinstance(inner, ast.Assign)
-        for target in inner.targets
-    )
-    return any(place(element) == name for target in targets for element in elements(target))
-
-
 def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
-    """Return the expression of a statement that uses an output, or the output that it returns alone."""
-    if isinstance(statement, ast.Return) and statement.value is not None and place(statement.value) in outputs:
-        return statement.value
+    """Return the expression of a statement that uses an output.
+
+    Engines that capture on made-up inputs may return an output that nobody uses.
+    """
     for inner in ast.walk(statement):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and place(inner.func.value) in outputs:
             if inner.func.attr not in VIEWS - {"clone", "to"}:
@@ -248,7 +207,7 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
                 continue
             given = [*statement.value.args, *(keyword.value for keyword in statement.value.keywords)]
             read = {text for value in given if (text := place(value)) is not None}
-            for target in [element for bound in statement.targets for element in elements(bound)]:
+            for target in targets(statement):
                 text = place(target)
                 if (
                     text is None
@@ -257,7 +216,7 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
                     or _bound_within(block, statement, text)
                 ):
                     continue
-                owner = next((name for name, node in table.functions.items() if _holds(node, block)), None)
+                owner = next((name for name, node in table.functions.items() if block in parents_in(node)), None)
                 if owner is not None and (isinstance(target, ast.Subscript) or _is_replayed_in_loop(table, owner)):
                     yield Line(owner, "rebound", statement, text)
 
@@ -265,11 +224,9 @@ def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
 def _bound_within(block: ast.With | ast.AsyncWith, before: ast.Assign, text: str) -> bool:
     """Return whether the block itself has bound the name before: a chain of layers, `x = a(x); x = b(x)`."""
     return any(
-        isinstance(inner, ast.Assign)
-        and inner.lineno < before.lineno
-        and any(place(element) == text for target in inner.targets for element in elements(target))
+        inner.lineno < before.lineno and text in map(place, targets(inner))
         for statement in block.body
-        for inner in ast.walk(statement)
+        for inner in inside(statement, ast.Assign)
     )
 
 
@@ -277,7 +234,7 @@ def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
     """Return whether the function that captures replays in a loop without filling the tensor that the name held
     before."""
     node = table.functions[function]
-    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, (ast.For, ast.AsyncFor, ast.While)))
+    loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
     for loop in loops:
         inner = [*ast.walk(loop)]
         replays = any(isinstance(call, ast.Call) and is_plain_replay(call) for call in inner)
@@ -285,7 +242,3 @@ def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
         if replays and not fills:
             return True
     return False
-
-
-def _holds(node: ast.AST, block: ast.AST) -> bool:
-    return any(child is block for _, child in own_nodes(node))  # type: ignore[arg-type]

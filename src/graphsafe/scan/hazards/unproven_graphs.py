@@ -10,7 +10,7 @@ from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_r
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
 from graphsafe.scan.hazards.kept_outputs import makes_graphs
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted
+from graphsafe.scan.symbols.index import GRAPH_ENDS, dotted, elements
 
 TEST = re.compile(r"(^|\.)test_\w*$")
 COMPARES = re.compile(r"(^|[._])(assert_close|assert_equal|assertEqual|assert_allclose|allclose|equal)$")
@@ -60,7 +60,7 @@ def _discarded(function: Function) -> Iterator[ast.Call]:
     """Yield the calls that make a graphed callable which a statement drops."""
     for _, node in own_nodes(function):
         value = node.value if isinstance(node, ast.Expr) else None
-        for call in value.elts if isinstance(value, ast.Tuple) else [value]:
+        for call in elements(value) if value is not None else ():
             if isinstance(call, ast.Call) and makes_graphs(call):
                 yield call
 
@@ -76,7 +76,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
     # A call that receives an input after the capture may fill it, as may a call that changes a whole model.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
-    is_filled = any(touch.node.lineno > end for name in table.inputs for touch in table.of(name, "filled"))
+    is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(
         isinstance(call.func, ast.Attribute) and call.func.attr.endswith("_") and not call.func.attr.endswith("__")
         for call in later
@@ -89,5 +89,5 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
 
 def _is_made_here(table: GraphTensors, name: str) -> bool:
     """Return whether an input is a tensor that the code makes: `x = torch.randn(4, 8)`."""
-    values = (touch.node.value for touch in table.of(name, "bound") if isinstance(touch.node, ast.Assign))
+    values = (made.value for _, made in table.bound.get(name, ()))
     return any(isinstance(value, ast.Call) and MAKES.fullmatch(dotted(value.func) or "") for value in values)

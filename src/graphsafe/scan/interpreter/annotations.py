@@ -27,7 +27,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.models.library_models import runtime_object
-from graphsafe.scan.symbols.index import Module, dotted
+from graphsafe.scan.symbols.index import FileIndex, dotted
 
 _TENSOR_TYPES: dict[str, Dtype | None] = {
     "Tensor": None,
@@ -49,7 +49,7 @@ def _parsed(annotation: str) -> ast.expr:
     return ast.parse(annotation.strip(), mode="eval").body
 
 
-def annotated(engine: Engine, file: Module, node: ast.expr) -> Value:
+def annotated(engine: Engine, file: FileIndex, node: ast.expr) -> Value:
     """Return the value that an annotation promises, or UNKNOWN if it promises nothing relevant."""
     if isinstance(node, ast.Constant):
         if node.value is None:
@@ -95,7 +95,7 @@ _JAXTYPING: Mapping[str, Dtype | None] = {
 """The dtype of `Float[Tensor, "batch dim"]` and the like."""
 
 
-def _generic(engine: Engine, file: Module, node: ast.Subscript) -> Value:
+def _generic(engine: Engine, file: FileIndex, node: ast.Subscript) -> Value:
     name = (dotted(node.value) or "").rpartition(".")[2]
     arguments = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name in ("Optional", "Union"):
@@ -117,7 +117,7 @@ def _generic(engine: Engine, file: Module, node: ast.Subscript) -> Value:
     return annotated(engine, file, node.value)
 
 
-def _tuple(engine: Engine, file: Module, arguments: list[ast.expr]) -> Value:
+def _tuple(engine: Engine, file: FileIndex, arguments: list[ast.expr]) -> Value:
     """Return the value of `tuple[Tensor, int]` or `tuple[Tensor, ...]`."""
     if len(arguments) == 2 and isinstance(arguments[1], ast.Constant) and arguments[1].value is Ellipsis:
         return of_elements("tuple", annotated(engine, file, arguments[0]))
@@ -136,13 +136,13 @@ _BUILTIN_TYPES: Mapping[str, Value] = {
 }
 
 
-def _named_type(engine: Engine, file: Module, name: str) -> Value:
+def _named_type(engine: Engine, file: FileIndex, name: str) -> Value:
     if name in _BUILTIN_TYPES:
         return _BUILTIN_TYPES[name]
     return engine.queries.ask(("type", file.path, name), lambda: _resolved_type(engine, file, name), lambda: UNKNOWN)
 
 
-def _resolved_type(engine: Engine, file: Module, name: str) -> Value:
+def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
     head, *rest = name.split(".")
     binding = engine.project.resolve(file, head)
     if binding is None:

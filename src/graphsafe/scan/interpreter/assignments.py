@@ -301,5 +301,5 @@ def _put_into_attribute(
     attribute = frame.attributes.key(instance.ref, holder.attr)
     held = frame.attributes.initial(instance, holder.attr)
     borrowed = instance.step or instance.made
-    lasting = writes.outlasts(frame, instance, holder.value)
+    lasting = writes.outlasts(frame, instance, dotted(holder.value) or "")
     write_item(frame, attribute, held, target, key, value, node, augmented, borrowed, lasting)

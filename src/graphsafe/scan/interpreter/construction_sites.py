@@ -24,8 +24,7 @@ _CLASS_ITSELF = re.compile(r"\bcls\(")
 def built(engine: Engine, ref: str, name: str) -> Iterator[Value]:
     """Yield the objects that constructor calls of the project put into an attribute, if methods call it."""
     project = engine.project
-    method = project.find_method(ref, "__init__")
-    node = project.function_node(method) if method is not None else None
+    node = project.method_node(ref, "__init__")
     parameter = kept_names(node).get(name) if node is not None else None
     if node is None or parameter is None or not _is_called(engine, ref, name):
         return

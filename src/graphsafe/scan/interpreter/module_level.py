@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Dict, Functi
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.models import library
-from graphsafe.scan.symbols.index import Module
+from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.kernels import is_kernel
 from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
@@ -26,7 +26,7 @@ class ModuleLevel:
         self._meant: dict[tuple[str, str], Value] = {}
         "The meaning of names that no assignment binds, which depends on no other answer."
 
-    def value(self, file: Module, name: str) -> Value:
+    def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name
         meant = self._meant.get(key)
         if meant is not None:
@@ -63,7 +63,7 @@ class ModuleLevel:
             return self._engine.attributes.of_class(f"{path}::{owner}", attribute)
         return UNKNOWN
 
-    def _at_module_level(self, file: Module, name: str, bindings: Sequence[tuple[int, int]]) -> Value:
+    def _at_module_level(self, file: FileIndex, name: str, bindings: Sequence[tuple[int, int]]) -> Value:
         """Return the join of the values that the module level binds to `name`."""
         if len(bindings) > MAX_BINDINGS:
             return UNKNOWN

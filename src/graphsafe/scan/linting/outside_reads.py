@@ -16,8 +16,6 @@ def is_read_outside(project: Project, key: str, is_held: Callable[[str, int], bo
     Objects of unknown class count by the attribute's name, if a single class of the project assigns that name.
     """
     owner, _, name = key.rpartition(".")
-    if "::" not in owner:
-        return False
     found = False
     for path in project.files.names:
         file = project.files.index(path) if name.encode() in (project.files.data(path) or b"") else None

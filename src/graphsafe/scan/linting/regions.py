@@ -8,7 +8,7 @@ from collections.abc import Iterator, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
-from graphsafe.scan.hazards.graph_syntax import captures_in, is_plain_replay, is_replay, own_nodes
+from graphsafe.scan.hazards.graph_syntax import LOOPS, captures_in, is_plain_replay, is_replay, own_nodes
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.linting.outside_reads import is_read_outside
 from graphsafe.scan.roots.assumed_roots import (
@@ -152,8 +152,7 @@ class Regions:
         """Return whether a loop around a line begins after the last capture of the function."""
         node = self._project.function_node(ref)
         return node is not None and any(
-            isinstance(inner, (ast.For, ast.AsyncFor, ast.While))
-            and captured < inner.lineno <= line <= (inner.end_lineno or inner.lineno)
+            isinstance(inner, LOOPS) and captured < inner.lineno <= line <= (inner.end_lineno or inner.lineno)
             for _, inner in own_nodes(node)
         )
 

@@ -20,7 +20,6 @@ from graphsafe.scan.domain.values import (
     UNSET,
     ClassValue,
     Dict,
-    Function,
     Instance,
     Lib,
     NoneValue,
@@ -106,9 +105,6 @@ def branching(how: str) -> Handler:
 
 def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
     """Emit the branch of max, min, any, all or sorted, which compare values on the host or ask for their truth."""
-
-    if isinstance(values, Lib | Function | RuntimeObject):
-        return UNKNOWN
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True

@@ -104,10 +104,6 @@ def constant(name: str) -> Value:
         return number(False)
     elif name == "os.environ":
         return RuntimeObject("environment")
-    elif name == "builtins.__debug__":
-        return BOOL
-    elif name == "builtins.NotImplemented":
-        return UNKNOWN
     return Lib(name)
 
 
@@ -209,7 +205,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.nn.ParameterList": torch_functions.module_list,
     "torch.nn.ModuleDict": torch_functions.module_dict,
     "torch.nn.Sequential": torch_functions.sequential,
-    "torch.from_numpy": torch_functions.from_numpy,
+    "torch.from_numpy": lambda frame, node, arguments: Tensor(where="host"),
     "torch.compile": torch_functions.compile,
     "torch.cuda.make_graphed_callables": torch_functions.graphed,
     "transformer_engine.pytorch.make_graphed_callables": torch_functions.graphed,
@@ -220,7 +216,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "torch.utils.checkpoint.checkpoint": torch_functions.checkpoint,
     "torch.autograd.graph.saved_tensors_hooks": torch_functions.saved_tensors_hooks,
     "torch.cond": torch_functions.cond,
-    "torch.cuda.is_available": torch_functions.available,
+    "torch.cuda.is_available": lambda frame, node, arguments: number(True),
     "torch.cuda.set_stream": runtime_objects.set_stream,
     "torch.is_tensor": torch_functions.is_tensor,
     "torch.is_floating_point": builtin_functions.len_,

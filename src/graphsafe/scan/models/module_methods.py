@@ -10,8 +10,6 @@ from graphsafe.scan.domain.values import (
     STR,
     UNKNOWN,
     Dict,
-    Instance,
-    RuntimeObject,
     Sequence,
     Tensor,
     Value,
@@ -23,6 +21,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models.op_arguments import is_true
+from graphsafe.scan.state.provenance import is_module
 from graphsafe.scan.state.writes import write_weights
 
 _WALKS = {"parameters": "float", "named_parameters": "float", "buffers": None, "named_buffers": None}
@@ -53,8 +52,4 @@ def _load(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -
 
 def holds_modules(frame: Frame, container: Sequence | Dict) -> bool:
     """Return whether a list or dict may be a ModuleList or a ModuleDict."""
-    return any(
-        (type(option) is RuntimeObject and option.kind == "module")
-        or (type(option) is Instance and frame.attributes.is_module(option.ref))
-        for option in options(container.elem)
-    )
+    return any(is_module(frame, option) for option in options(container.elem))

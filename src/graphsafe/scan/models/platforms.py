@@ -65,11 +65,6 @@ def named_for_amd(module: str, function: str) -> tuple[str, ...]:
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 
 
-def is_other(frame: Frame, test: ast.expr) -> bool:
-    name = _asked(frame, test)
-    return name is not None and bool(OTHER_PLATFORM.search(name))
-
-
 @lru_cache(maxsize=4096)
 def _answer(name: str) -> Number | None:
     if OTHER_PLATFORM.search(name):

@@ -44,8 +44,6 @@ _COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
 def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of a function or class of torch that has no handler of its own."""
     op = frame.ops.python(name)
-    if op is None and name.startswith("torch.functional."):
-        op = frame.ops.python("torch." + name.rpartition(".")[2])
     if op is not None:
         return operations.by_table(frame, node, op, name, None, arguments)
     if name.startswith("torch.ops."):
@@ -148,10 +146,6 @@ def sequential(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return Sequence("tuple", None if arguments.open else tuple(arguments.positional), join_all(arguments.positional))
 
 
-def from_numpy(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return Tensor(where="host")
-
-
 def compile(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     function = arguments.get(0, "model")
     mode = const_of(arguments.keywords.get("mode"))
@@ -197,10 +191,6 @@ def root_of(engine: Engine, value: Value | None, why: str) -> None:
 
 
 def checkpoint(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return _apply_first(frame, node, arguments)
-
-
-def _apply_first(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if not arguments.positional:
         return unknown_result(arguments)
     return frame.call_value(node, arguments.positional[0], replace(arguments, positional=arguments.positional[1:]))
@@ -242,10 +232,6 @@ def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         # Attributes that are assigned on the copy are not state of the original object.
         return replace(value, made=value.made or frame.hot)
     return replace(value, fresh=True, attr=None) if type(value) is Tensor else value
-
-
-def available(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return number(True)
 
 
 def is_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 
 from graphsafe.scan.domain.values import Array, NoneValue, Number, Tensor, Union, Unknown, Value
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 
 def named_types(node: ast.expr) -> set[str]:
-    names = node.elts if isinstance(node, ast.Tuple) else [node]
-    return {(dotted(name) or "?").rpartition(".")[2] for name in names}
+    return {(dotted(name) or "?").rpartition(".")[2] for name in elements(node)}
 
 
 def is_a(value: Value, wanted: set[str]) -> bool | None:

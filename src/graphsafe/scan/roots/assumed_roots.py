@@ -67,9 +67,8 @@ _PREPARES_DATA = re.compile(
 )
 "Classes that make a step's inputs, or save, show or judge its results."
 _HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
+"Matches a function with the parameters that torch's documentation gives a forward hook."
 _HOOK_WORDS = (b"(module", b"(self, module")
-_HOOK = (("module",), ("args", "input", "inputs"), ("output", "outputs"))
-"The parameters that torch's documentation gives a forward hook."
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
@@ -140,7 +139,7 @@ class _Forms:
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:
             return OPERATOR
-        if name in self._hooks and self._is_hook(facts):
+        if name in self._hooks:
             return HOOK
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
@@ -251,11 +250,6 @@ class _Forms:
                     found = project.function_facts(method) if method is not None else None
                     if found is not None and method == f"{self._file.path}::{found.name}":
                         yield found
-
-    def _is_hook(self, facts: FunctionFacts) -> bool:
-        node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
-        names = [argument.arg for argument in node.args.args if argument.arg != "self"] if node is not None else []
-        return len(names) == len(_HOOK) and all(name in words for name, words in zip(names, _HOOK, strict=True))
 
     def _takes_tensors(self, facts: FunctionFacts) -> bool:
         """Return whether a function takes tensors. In a file that does not import torch, operands may as well be

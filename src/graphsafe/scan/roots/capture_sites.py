@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from graphsafe.scan.hazards.graph_syntax import calls_in, captures_in
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
 
@@ -48,10 +49,9 @@ def _helpers(project: Project, file: FileIndex) -> Iterator[str]:
 def _calls_argument(function: ast.AST) -> bool:
     """Return whether a function calls one of its parameters inside of a captured block."""
     assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
-    spec = function.args
-    parameters = {one.arg for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)} - {"self", "cls"}
+    given = {one.arg for one in parameters(function)} - {"self", "cls"}
     calls = calls_in(captures_in(function))
-    return any(isinstance(call.func, ast.Name) and call.func.id in parameters for call in calls)
+    return any(isinstance(call.func, ast.Name) and call.func.id in given for call in calls)
 
 
 def _calls_one(project: Project, ref: str, names: set[str]) -> bool:

@@ -168,7 +168,7 @@ def roots_of(
         # Calling a module runs its own `__call__`, if it has one, before `forward`.
         for name in ("__call__", "forward"):
             method = engine.project.find_method(ref, name)
-            if method is not None and _own(engine, ref, method, cls.methods):
+            if method is not None and cls.methods:
                 facts = engine.project.function_facts(method)
                 if facts is not None and not paths.is_cold(file.path, file.module, facts):
                     yield method, Instance(ref), FORWARD
@@ -225,9 +225,3 @@ def _parameters(engine: Engine, ref: str) -> frozenset[str]:
     node = engine.project.function_node(ref)
     found = ast.walk(node.args) if node is not None else ()
     return frozenset(inner.arg for inner in found if isinstance(inner, ast.arg))
-
-
-def _own(engine: Engine, ref: str, method: str, methods: dict[str, str]) -> bool:
-    """Return whether a class itself defines `forward` or a method that `forward` calls."""
-    facts = engine.project.function_facts(method)
-    return bool(methods) or (facts is not None and facts.owner is not None and f"::{facts.owner}" in ref)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
     MEASURES,
+    ancestors,
     called_name,
     calls_in,
     is_capture,
@@ -117,12 +118,7 @@ class LoopRoots:
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
         """Return whether a method of a module, by which it is called, generates a whole result."""
-        if _RUNS_ONCE.search(ref) is None:
-            return False
-        facts = file.functions.get(ref.partition("::")[2])
-        source = self._takers.engine.project.source(file.path)
-        lines = source.lines_of(facts.line, facts.end_line) if facts is not None else ()
-        return any(".scheduler.step(" in line for line in lines) or ref in self.generating(file)
+        return _RUNS_ONCE.search(ref) is not None and ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
         """Return the functions that show progress or are told how long to go on, and calls of pipelines: each takes
@@ -273,12 +269,6 @@ def _is_beside_steps(name: str, replays: bool = False) -> bool:
     return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
 
-def _ancestors(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    while node in parents:
-        node = parents[node]
-        yield node
-
-
 class _File:
     """The loops of one file."""
 
@@ -343,9 +333,7 @@ class _File:
         blocks = [
             one for one in parents if isinstance(one, (ast.With, ast.AsyncWith)) and any(map(is_capture, one.items))
         ]
-        around = [
-            next((one for one in _ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks
-        ]
+        around = [next((one for one in ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks]
         captured = {inner for branch in around if branch for one in branch.body for inner in ast.walk(one)}
         replays = [call for call in parents if isinstance(call, ast.Call) and is_plain_replay(call)]
         return not blocks or None in around or all(call in captured for call in replays)

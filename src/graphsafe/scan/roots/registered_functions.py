@@ -96,13 +96,5 @@ def _fills_table(decorator: ast.AST) -> bool:
         elif isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and inner.func.attr in _FILLS:
             table = inner.func.value
         if isinstance(table, ast.Name) and table.id not in own:
-            return not _calls(decorator, own)
+            return True
     return False
-
-
-def _calls(decorator: ast.AST, own: set[str]) -> bool:
-    """Return whether a decorator calls the decorated function, and so wraps it as a cache does."""
-    return any(
-        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in own
-        for inner in ast.walk(decorator)
-    )

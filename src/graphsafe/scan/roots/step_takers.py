@@ -11,11 +11,11 @@ from typing import Literal
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
-from graphsafe.scan.hazards.graph_syntax import is_replay, is_short, own_nodes, parents_in
+from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
 from graphsafe.scan.roots.step_names import StepNames, may_take_step
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
-from graphsafe.scan.symbols.blocks import kept_names
+from graphsafe.scan.symbols.blocks import kept_names, matched
 from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding
 
@@ -30,7 +30,6 @@ Parents = Mapping[ast.AST, ast.AST]
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
 _MODEL_CALL = re.compile(rf"(?:self\.)?(?:{MODEL})(?:\.forward)?")
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
-_LOOPS = ast.For, ast.AsyncFor, ast.While
 _CALLS_BETWEEN = 2
 "The largest number of files between a loop and the function that takes its step."
 
@@ -279,17 +278,12 @@ class FileTakers:
             return []
         owner, _, name = function.rpartition(".")
         called = owner.rpartition(".")[2] if name == "__init__" else name
-        names = [argument.arg for argument in node.args.args][1 if owner else 0 :]
-        if parameter not in names:
-            return []
         found: dict[str, None] = {}
         for caller in [caller for caller, text in self._texts.items() if f"{called}(".encode() in text]:
             for call in [call for call in self.parents(caller) if isinstance(call, ast.Call)]:
                 if (dotted(call.func) or "").rpartition(".")[2] == called:
-                    given = dict(zip(names, call.args, strict=False)) | {word.arg: word.value for word in call.keywords}
-                    found.update(
-                        dict.fromkeys(self._classes_of(given[parameter], caller) if parameter in given else ())
-                    )
+                    given = [value for value, one in matched(call, node) if one.arg == parameter]
+                    found.update(dict.fromkeys(ref for value in given for ref in self._classes_of(value, caller)))
         return [*found]
 
     def _made_here(self, name: str, around: str) -> list[str]:
@@ -358,7 +352,7 @@ def _loop_around(call: ast.Call, parents: Parents) -> ast.stmt | None:
     child: ast.AST = call
     while child in parents:
         around = parents[child]
-        if isinstance(around, _LOOPS) and child is not getattr(around, "iter", None):
+        if isinstance(around, LOOPS) and child is not getattr(around, "iter", None):
             target = getattr(around, "target", None)
             turned = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)} if target is not None else ()
             if receiver not in turned:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Set
 from graphsafe.optable import OpTable
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 _TORCH = ("torch.", "F.")
 _ARRAY = re.compile(r"\b(ndarray|NDArray|ArrayLike)\b")
@@ -97,7 +97,7 @@ def _operands(function: ast.AST) -> Set[str]:
         operands += [entry.value] if isinstance(entry.slice, (ast.Compare, ast.Tuple, ast.Slice)) else ()
     for call in inside(function, ast.Call):
         if (dotted(call.func) or "").startswith(_TORCH):
-            operands += [part for given in call.args for part in _parts_of(given)]
+            operands += [part for given in call.args for part in elements(given)]
     for assignment in inside(function, ast.Assign):
         operands += [assignment.value] if any(map(_is_sliced, assignment.targets)) else ()
     return _copied(function) | {operand.id for operand in operands if isinstance(operand, ast.Name)}
@@ -117,12 +117,8 @@ def _with_sides(function: ast.AST) -> Set[str]:
     return frozenset(one.id for one in sizes if isinstance(one, ast.Name))
 
 
-def _parts_of(node: ast.expr) -> list[ast.expr]:
-    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
-
-
 def _is_sliced(target: ast.expr) -> bool:
-    return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in _parts_of(target.slice))
+    return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 @memoize_on_node

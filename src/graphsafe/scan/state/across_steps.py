@@ -136,12 +136,10 @@ def lazy_init(write: Write, log: StateLog) -> Event | None:
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
-        # A container that steps fill anew is more common than a container that only the first step fills.
-        container = any(type(option) is Dict or _is_list(option) for option in options(write.value))
         # A constructor may have read only the shapes of its arguments.
-        made = write.constructed or any(type(option) is Instance for option in options(write.value))
+        made = any(type(option) is Instance for option in options(write.value))
         # An unknown call may return a kernel or a kernel's name, which a graph may keep.
-        doubtful = made or container or not write.alone or type(write.value) is Unknown
+        doubtful = made or not write.alone or type(write.value) is Unknown
         confidence = "possible" if doubtful else _confidence(write.value)
         return event_of(write, "AttrWrite", "lazy-init", confidence)
     if write.sources & log.inputs:
@@ -161,10 +159,6 @@ def _is_view(value: Value) -> bool:
 
 def holds_anything(value: Value) -> bool:
     return any(type(option) in (Tensor, Instance, SequenceValue, Dict, Unknown) for option in options(value))
-
-
-def _is_list(value: Value) -> bool:
-    return isinstance(value, SequenceValue) and value.kind in ("list", "set")
 
 
 def cached(write: Write) -> Event | None:

@@ -7,11 +7,11 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from graphsafe.scan.domain.values import Dict, Instance, RuntimeObject, as_tensor, depends_on_step, options
+from graphsafe.scan.domain.values import Dict, as_tensor, depends_on_step, options
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
-from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, identified_by
+from graphsafe.scan.state.provenance import CAPACITY, CONSTRUCTORS, bound_to, identified_by, is_module
 from graphsafe.scan.symbols.blocks import statements_within
 from graphsafe.scan.symbols.index import dotted
 
@@ -76,8 +76,7 @@ def _is_filled(frame: Frame, test: LazyTest) -> bool:
 
 def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
     """Return whether a method of the own class sets a flag that is a buffer: `self.ready.data.fill_(True)`."""
-    ref = frame.project.find_method(frame.owner, method) if frame.owner is not None else None
-    node = frame.project.function_node(ref) if ref is not None else None
+    node = frame.project.method_node(frame.owner, method)
     calls = inside(node, ast.Call) if node is not None else ()
     return any(_FILLS.sub("", name) == flag for call in calls if _FILLS.search(name := dotted(call.func) or ""))
 
@@ -87,9 +86,8 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
 
     The constructor makes tables of rotary embeddings and the like for the longest input.
     """
-    called = _follows(frame.node, test.line)[2] if frame.node is not None and frame.owner is not None else ()
-    constructor = frame.project.find_method(frame.owner, "__init__") if called and frame.owner is not None else None
-    made = frame.project.function_node(constructor) if constructor is not None else None
+    called = _follows(frame.node, test.line)[2] if frame.node is not None else ()
+    made = frame.project.method_node(frame.owner, "__init__") if called else None
     begun = {dotted(call.func) for call in inside(made, ast.Call)} if made is not None else set()
     return any(f"self.{name}" in begun for name in called)
 
@@ -123,8 +121,7 @@ def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:
 
 def _read_by_property(frame: Frame, name: str) -> str:
     """Return the attribute behind a property: `_turn`, if `turn` only returns `self._turn`."""
-    method = frame.project.find_method(frame.owner, name) if frame.owner is not None else None
-    node = frame.project.function_node(method) if method is not None else None
+    node = frame.project.method_node(frame.owner, name)
     last = node.body[-1] if node is not None and "property" in map(dotted, node.decorator_list) else None
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
     return kept.removeprefix("self.") if kept is not None and kept.startswith("self.") else name
@@ -135,8 +132,7 @@ def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
 
     The first step of a series computes the start. Code that starts another series sets it to None.
     """
-    methods = (frame.project.find_method(frame.owner, writer) for writer in sorted(writers)) if frame.owner else ()
-    nodes = filter(None, (frame.project.function_node(method) for method in methods if method is not None))
+    nodes = filter(None, (frame.project.method_node(frame.owner, writer) for writer in sorted(writers)))
     return any(
         isinstance(inner.op, ast.Add) and dotted(inner.target) == f"self.{name}"
         for node in nodes
@@ -160,10 +156,12 @@ def _is_filled_in_module(frame: Frame, test: LazyTest, missing: str) -> bool:
     attribute."""
     owner, _, name = missing.rpartition(".")
     holder = frame.env.get(owner)
-    is_module = (type(holder) is RuntimeObject and holder.kind == "module") or (
-        type(holder) is Instance and frame.attributes.is_module(holder.ref)
-    )
-    if not is_module or frame.node is None or missing not in _follows(frame.node, test.line)[1]:
+    if (
+        holder is None
+        or frame.node is None
+        or not is_module(frame, holder)
+        or missing not in _follows(frame.node, test.line)[1]
+    ):
         return False
     here = sum(n.attr == name and _is_stored(n) for n in inside(frame.node, ast.Attribute))
     return len(frame.project.files.search(frame.path, re.compile(rf"\.{name}\b\s*[-+*/]?=(?!=)"))) == here
@@ -211,15 +209,6 @@ def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
         if value is None or as_tensor(value)[0] is not None or depends_on_step(value):
             return True
     return False
-
-
-def is_own_entry(frame: Frame, node: ast.expr) -> bool:
-    """Return whether an expression is an entry, such as `self.tables[key]`, that the same function puts into its
-    table."""
-    if frame.node is None:
-        return False
-    table = first_step.table_of(node)
-    return table is not None and any(filled == table for filled, _, _ in _entries(frame.node))
 
 
 @memoize_on_node

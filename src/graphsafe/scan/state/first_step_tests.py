@@ -42,9 +42,7 @@ def asks_remainder(test: ast.expr) -> bool:
     """Return whether a test is `step % 100 == 0`, perhaps with more conditions, so that few iterations of a loop pass
     the test."""
     return asks_by_name(test) or any(
-        _is_first(inner, _ROUND)
-        or (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
-        or (isinstance(inner, ast.Compare) and any(map(_is_interval, inner.comparators)))
+        _is_first(inner, _ROUND) or (isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.Mod))
         for inner in ast.walk(test)
     )
 

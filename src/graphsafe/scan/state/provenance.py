@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphsafe.scan.domain.summary import StepInput
-from graphsafe.scan.domain.values import as_tensor
+from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, as_tensor
 from graphsafe.scan.execution.frame import Frame, LazyTest
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step
-from graphsafe.scan.symbols.blocks import statements_within
+from graphsafe.scan.symbols.blocks import parameters, statements_within
 from graphsafe.scan.symbols.index import dotted
 
 CAPACITY = "capacity of "
@@ -80,20 +80,18 @@ def is_made_before_loops(frame: Frame, name: str) -> bool:
     return bool(bound) and all(node.lineno < min(frame.step_loops) for node in bound)
 
 
-def names_own(frame: Frame, name: str) -> bool:
-    """Return whether a local name stands for a part of the function's own object: `state = self.state`."""
-    bound = _assignments(frame.node).get(name, ()) if frame.node is not None else ()
-    return bool(bound) and all(
-        isinstance(node.value, ast.Attribute) and (dotted(node.value) or "").startswith("self.") for node in bound
-    )
-
-
 def is_handed_on(frame: Frame, name: str) -> bool:
     """Return whether a local name is a parameter that the function never reassigns."""
     if frame.node is None or name in _assignments(frame.node):
         return False
-    spec = frame.node.args
-    return any(one.arg == name for one in (*spec.posonlyargs, *spec.args, *spec.kwonlyargs))
+    return any(one.arg == name for one in parameters(frame.node))
+
+
+def is_module(frame: Frame, value: Value) -> bool:
+    """Return whether a value is a module of PyTorch or of the project."""
+    if type(value) is Instance:
+        return frame.attributes.is_module(value.ref)
+    return type(value) is RuntimeObject and value.kind == "module"
 
 
 def is_put_back(frame: Frame, text: str) -> bool:
@@ -139,9 +137,14 @@ def is_made_along(frame: Frame, text: str) -> bool:
     owner = text.partition("[")[0].rpartition(".")[0]
     return bool(owner) and any(
         test.target.rpartition(".")[0] == owner
-        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _looked_up(bound, owner))
+        or ("." not in test.target and (bound := bound_to(frame, test)) is not None and _owner_asked(bound) == owner)
         for test in frame.lazy
     )
+
+
+def _owner_asked(node: ast.expr) -> str:
+    """Return the object in whose table an expression looks an entry up: `self` of `self.tables[key]`."""
+    return (first_step.table_of(node) or "").rpartition(".")[0]
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
@@ -150,16 +153,6 @@ def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
     name.lineno = test.line
     bound = bound_expression(frame, name)
     return None if bound is name else bound
-
-
-def _looked_up(node: ast.expr, owner: str) -> bool:
-    """Return whether an expression looks up an entry in a table of `owner`: `self.tables[key]`,
-    `self.tables.get(key)`."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-        node = node.func.value
-    elif isinstance(node, ast.Subscript):
-        node = node.value
-    return isinstance(node, ast.Attribute) and ast.unparse(node.value) == owner
 
 
 @memoize_on_node

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from graphsafe.scan.domain.values import Function
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
 from graphsafe.scan.state import first_step
 from graphsafe.scan.state.provenance import bound_expression, has_alternative
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.blocks import matched
+from graphsafe.scan.symbols.index import dotted, elements
 
 CONVERSIONS = frozenset("to type cuda cpu contiguous float half bfloat16 double int long view reshape".split())
 JOINING = frozenset(("cat", "concat", "concatenate", "stack", "hstack", "vstack", "pad"))
@@ -71,9 +72,7 @@ def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
     function = frame.project.function_node(called.ref) if type(called) is Function else None
     if function is None or not isinstance(node, ast.Call):
         return False
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    given = [*zip(names, node.args, strict=False), *((word.arg, word.value) for word in node.keywords)]
-    kept = {name for name, value in given if source_text(value) == text}
+    kept = {parameter.arg for value, parameter in matched(node, function) if source_text(value) == text}
     return any(
         not kept.isdisjoint(first_step.lazy_tests(test.test, True)) and not has_alternative(test.test)
         for test in inside(function, ast.If)
@@ -104,11 +103,7 @@ def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
         return grows(frame, node.body, text) or grows(frame, node.orelse, text)
     if not isinstance(node, ast.Call) or (dotted(node.func) or "").rpartition(".")[2] not in JOINING:
         return False
-    return any(_is_old(frame, part, text) for argument in node.args for part in _parts_of(argument))
-
-
-def _parts_of(node: ast.expr) -> Sequence[ast.expr]:
-    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
+    return any(_is_old(frame, part, text) for argument in node.args for part in elements(argument))
 
 
 def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
@@ -118,14 +113,8 @@ def _is_old(frame: Frame, node: ast.expr, text: str) -> bool:
 
 def puts_back(node: ast.expr | None, text: str) -> bool:
     """Return whether an attribute gets back a value that was read from it: `was = self.mode; …; self.mode = was`."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    parts = elements(node) if node is not None else ()
     return any(isinstance(part, ast.Attribute) and dotted(part) == text for part in parts)
-
-
-def constructs(node: ast.expr | None) -> bool:
-    """Return whether an expression makes an object: `Kernel(x, y)`, which may use only the shapes of its arguments."""
-    name = (dotted(node.func) or "").rpartition(".")[2] if isinstance(node, ast.Call) else ""
-    return name[:1].isupper()
 
 
 def converts(node: ast.expr | None, text: str) -> bool:

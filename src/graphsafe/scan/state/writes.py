@@ -36,11 +36,9 @@ from graphsafe.scan.state.provenance import (
     is_put_back,
     is_rare,
     is_remade,
-    names_own,
     sources,
 )
 from graphsafe.scan.state.replaced_values import (
-    constructs,
     converts,
     fills_if_missing,
     grows,
@@ -104,7 +102,7 @@ def write_attribute(
         written,
         augmented=augmented,
         borrowed=_is_passing(owner),
-        lasting=_outlasts(frame, owner, holder),
+        lasting=outlasts(frame, owner, holder),
         made=owner.made,
     )
 
@@ -121,17 +119,12 @@ def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, writ
             write(frame, key, f"{text}.{keyword.arg}", value, None, node, keyword.value, augmented=True)
 
 
-def outlasts(frame: Frame, owner: Instance, holder: ast.expr) -> bool:
+def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     """Return whether an object that the code calls `holder` is the same in all steps."""
-    return _outlasts(frame, owner, dotted(holder) or "")
-
-
-def _outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
     root = holder.partition(".")[0]
     return (
         root == "self"
         or frame.attributes.is_module(owner.ref)
-        or names_own(frame, root)
         or is_handed_on(frame, root)
         or is_made_before_loops(frame, root)
     )
@@ -164,7 +157,7 @@ def write_part(frame: Frame, held: ast.expr, key: str, target: ast.expr, value: 
                 node,
                 getattr(node, "value", None),
                 borrowed=_is_passing(option),
-                lasting=outlasts(frame, option, held.value),
+                lasting=outlasts(frame, option, dotted(held.value) or ""),
             )
             return
 
@@ -303,7 +296,6 @@ def write(
             remade=not reads_self and is_remade(frame, text),
             settled=converts(assigned, text) or is_made_along(frame, text),
             between=not frame.hot,
-            constructed=constructs(assigned),
             replaces=replaces,
             dropped=not (lazy and keyed) or may_drop_entries(frame, base),
             sources=sources(frame, assigned) if lazy else frozenset(),

@@ -1,4 +1,4 @@
-"""The statements of modules, classes and functions, and the names that they bind."""
+"""The statements of modules, classes and functions, the names that they bind, and the parameters of functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 
 from graphsafe.scan.sources.node_memo import memoize_on_node
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def blocks_of(node: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -99,7 +101,7 @@ def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
 
 
 @memoize_on_node
-def kept_names(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[str, str]:
+def kept_names(constructor: Definition) -> Mapping[str, str]:
     """Map attributes of `self` to the names, mostly of parameters, that statements outside blocks set them to."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, str] = {}
@@ -114,3 +116,18 @@ def kept_names(constructor: ast.FunctionDef | ast.AsyncFunctionDef) -> Mapping[s
             if isinstance(to, ast.Attribute) and isinstance(to.value, ast.Name) and isinstance(what, ast.Name):
                 found |= {to.attr: what.id} if to.value.id == receiver else {}
     return found
+
+
+def parameters(function: Definition) -> list[ast.arg]:
+    """Return the parameters of a function, without `*args` and `**options`."""
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def matched(call: ast.Call, function: Definition) -> Iterator[tuple[ast.expr, ast.arg]]:
+    """Yield the arguments of a call with the parameters that take them."""
+    positional = [*function.args.posonlyargs, *function.args.args]
+    if positional and positional[0].arg in ("self", "cls"):
+        positional = positional[1:]
+    yield from zip(call.args, positional, strict=False)
+    named = {one.arg: one for one in (*positional, *function.args.kwonlyargs)}
+    yield from ((word.value, named[word.arg]) for word in call.keywords if word.arg in named)

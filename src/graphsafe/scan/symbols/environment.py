@@ -39,19 +39,14 @@ class Variables:
         )
 
     def _default_position(self, ref: str) -> int | None:
-        constructor = self._project.find_method(ref, "__init__")
-        node = self._project.function_node(constructor) if constructor is not None else None
+        node = self._project.method_node(ref, "__init__")
         if node is None or not any(self._reads(ref, name) for name in _READERS):
             return None
         names = [parameter.arg for parameter in (*node.args.posonlyargs, *node.args.args)]
         return names.index(_DEFAULT) - 1 if _DEFAULT in names else None
 
     def _reads(self, ref: str, name: str) -> bool:
-        method = self._project.find_method(ref, name)
-        facts = self._project.function_facts(method) if method is not None else None
-        if method is None or facts is None:
-            return False
-        node = self._project.statement(method.partition("::")[0], facts.line, facts.end_line)
+        node = self._project.method_node(ref, name)
         return node is not None and any(
             isinstance(inner, (ast.Name, ast.Attribute)) and dotted(inner) in _SOURCES for inner in ast.walk(node)
         )

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from sys import intern
-from typing import Protocol
 
 from graphsafe.scan.sources.source import Source
 from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
@@ -32,19 +31,6 @@ GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
 "Methods that put something into a container."
-
-
-class Module(Protocol):
-    """A module's file, as `Project` finds it by the module's name."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def module(self) -> str: ...
-
-    @property
-    def is_package(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -235,6 +221,11 @@ def dotted(node: ast.expr) -> str | None:
 def is_none(node: ast.AST) -> bool:
     """Return whether an expression is the literal `None`."""
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def elements(node: ast.expr) -> Sequence[ast.expr]:
+    """Return the elements of a tuple or list, or else the expression alone."""
+    return node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
 
 
 def decorator_name(node: ast.expr) -> str | None:

@@ -9,7 +9,7 @@ from sys import intern
 from typing import Literal
 
 from graphsafe.scan.sources.source import Source, Unreadable
-from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts, Module
+from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
 MODULE_SUFFIXES = ("Module", "PreTrainedModel", "LightningModule", "ModelMixin")
@@ -66,7 +66,7 @@ class Project:
     def paths(self) -> Iterable[str]:
         return self.files.paths
 
-    def file(self, path: str) -> Module | None:
+    def file(self, path: str) -> FileIndex | None:
         """Return a file, or None if it cannot be read."""
         return self.files.index(path)
 
@@ -81,7 +81,7 @@ class Project:
 
     # names
 
-    def module(self, name: str, importer: str) -> Module | None:
+    def module(self, name: str, importer: str) -> FileIndex | None:
         """Return the file that `import name` in `importer` means; of several, the file nearest to the importer."""
         candidates = self._modules.get(name)
         if candidates is None:
@@ -94,7 +94,7 @@ class Project:
             self.asked_bytes += len(self.files.held.get(path, b""))
         return self.file(path)
 
-    def resolve(self, file: Module, name: str, depth: int = 0) -> Binding | None:
+    def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
         """Return what the global `name` means in `file`; None for a builtin or a name bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
@@ -234,6 +234,11 @@ class Project:
             return None
         node = self.statement(ref.partition("::")[0], facts.line, facts.end_line)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
+
+    def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the definition of the method that `name` means on an instance of a class."""
+        method = self.find_method(ref, name) if ref is not None else None
+        return self.function_node(method) if method is not None else None
 
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases: project classes as refs, others as dotted names."""

@@ -98,13 +98,19 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
     """Passes each operation of the device to `sink` while it runs, so that the sink can read the current stack."""
 
     def __init__(
-        self, sink: Callable[[Operation], None], lasting: Mapping[int, str], on_device: Callable[[torch.Tensor], bool]
+        self,
+        sink: Callable[[Operation], None],
+        lasting: Mapping[int, str],
+        on_device: Callable[[torch.Tensor], bool],
+        source: str,
     ) -> None:
-        """`lasting`: address of a storage that lives through all steps -> its path."""
+        """`lasting`: address of a storage that lives through all steps -> its path. `source` names the state of the
+        default generator."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._sink = sink
         self._lasting = lasting
         self._on_device = on_device
+        self._source = source
         self.host_written: dict[int, torch.Tensor] = {}
         "Host tensors that operations of the device wrote, by address."
         self.copied: torch.Tensor | None = None
@@ -128,9 +134,13 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
                         view = tuple(f"{_layout(tensor)} {self._place(tensor)}" for tensor in tensors_in(result))
                 elif func._schema.is_mutable:
                     self._note_written(func, args, kwargs or {})
-            numbers = (*seen.numbers, *settings_for(name))
+            numbers = (*seen.numbers, *settings_for(name), *self._sources(func, values))
             self._sink(Operation(name, numbers, tuple(seen.shapes), tuple(seen.memory), view))
         return result
+
+    def _sources(self, func: Any, values: Sequence[Any]) -> tuple[str, ...]:
+        is_random = isinstance(func, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in func.tags
+        return (self._source,) if is_random and not any(isinstance(one, torch._C.Generator) for one in values) else ()
 
     def _read(self, values: Sequence[Any], seen: _Arguments, copies: bool) -> None:
         for value in values[:_MOST_ELEMENTS]:

@@ -11,14 +11,17 @@ import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
+from graphsafe.capture.child.lines.system_files import system_files_seen
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
+from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
@@ -51,7 +54,9 @@ def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -
     Operations that run while `left_out()` is true are not compared.
     """
     try:
-        return _Ahead(session, left_out).run()
+        with system_files_seen() as read:
+            found = _Ahead(session, left_out).run()
+        return replace(found, system_files=tuple(sorted(read)))
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
@@ -81,6 +86,8 @@ class _Ahead:
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Host memory, and the values that it gets before a step."
+        self._random_source = session.device.random_source()
+        "The state that a capture registers."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
         self._seen: OperationsSeen | None = None
@@ -220,7 +227,9 @@ class _Ahead:
             session.device.store(tensor, values)
         with outside_modes():
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
-        with OperationsSeen(sink, self._lasting, self._is_on_gpu) as seen:
+        is_same = share_state(self._random_source, session.device.random_source())
+        source = "the default generator's state" if is_same else "another state of the default generator"
+        with OperationsSeen(sink, self._lasting, self._is_on_gpu, source) as seen:
             self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())

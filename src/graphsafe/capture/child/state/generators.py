@@ -1,11 +1,16 @@
-"""Random generators of the host: the process's global generators, and generators that a step holds (`random.Random`,
-numpy's two kinds)."""
+"""Random generators: those of the host, which are the process's global ones and those that a step holds
+(`random.Random`, numpy's two kinds), and whether two generators of a device share a state."""
 
 from __future__ import annotations
 
 import random
 import sys
 from typing import Any
+
+import torch
+
+_APART = 4
+"CUDA takes offsets that are multiples of four."
 
 
 def seed_host(value: int) -> None:
@@ -51,3 +56,12 @@ def set_state(generator: Any, state: Any) -> None:
         generator.bit_generator.state = state
     else:
         generator.set_state(state)
+
+
+def share_state(one: torch._C.Generator, other: torch._C.Generator) -> bool:
+    """Return whether two generators of a device have one state: then an offset set in one is the other's, too."""
+    own, theirs = one.get_offset(), other.get_offset()
+    one.set_offset(theirs + _APART)
+    is_shared: bool = other.get_offset() == theirs + _APART
+    one.set_offset(theirs if is_shared else own)
+    return is_shared

@@ -83,6 +83,9 @@ class CudaDevice:
                 states[f"cuda:{index}"] = RandomState(0, 0)
         return states
 
+    def random_source(self) -> torch._C.Generator:
+        return torch.cuda.default_generators[self.index].graphsafe_get_state()
+
     def draw(self, device: str) -> str | None:
         index = int(device.partition(":")[2])
         generator = torch.cuda.default_generators[index]

@@ -155,6 +155,9 @@ class SimDevice:
         states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}
         return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
 
+    def random_source(self) -> generators.Generator:
+        return self._generator(self.name).graphsafe_get_state()
+
     def draw(self, device: str) -> str | None:
         """Draw one number, as `torch.rand(1, device=...)` on a stream that is not capturing."""
         generator = self._generator(device)

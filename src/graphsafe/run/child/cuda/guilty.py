@@ -1,8 +1,6 @@
 """Finds the expression that broke a capture on a GPU, from the error that it raised there, and that waits for a stream.
-
 CUDA refuses an illegal operation at once, so the user's innermost line in the first error is the guilty line. An error
-that only repeats an earlier, swallowed error names no line.
-"""
+that only repeats an earlier, swallowed error names no line."""
 
 from __future__ import annotations
 
@@ -23,10 +21,13 @@ from graphsafe.run.child.frozen.origins import MISSING, Scope, running_in
 _REPEATED = "previous error"
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL", "UNARY_NOT", "CONTAINS_OP")
 _FORMATS = ("FORMAT_", "BUILD_STRING")
-_CASTS = {"float": "__float__", "int": "__int__", "complex": "__complex__", "bool": "__bool__", "range": "__index__"}
-_COMPARES = frozenset({"min", "max", "any", "all", "sorted"})
-_PRINTS = frozenset({"print", "str", "repr", "format"})
-_TO_HOST = frozenset({"torch.Tensor.cpu", "torch.Tensor.numpy"})
+_BUILT_IN = {
+    **{"float": "__float__", "int": "__int__", "complex": "__complex__", "bool": "__bool__", "range": "__index__"},
+    **dict.fromkeys(("min", "max", "any", "all", "sorted"), "__bool__"),
+    **dict.fromkeys(("print", "str", "repr", "format"), "__repr__"),
+}
+"Python's functions that read a tensor, with the method that they call."
+_READS: Mapping[str, StepEventKind] = {"cpu": "copy-to-host", "numpy": "copy-to-host", "item": "read", "tolist": "read"}
 _LITERALS = frozenset({"torch.tensor", "torch.as_tensor"})
 
 Act = tuple[StepEventKind, str | None, Mapping[str, Any]]
@@ -36,9 +37,7 @@ _UNKNOWN: Act = ("hidden-sync", None, {})
 
 def raised_by(error: BaseException) -> StepEvent | None:
     """Return the event that raised a capture's first error, or None if the program raised it or its line is unknown.
-
-    The kind of an event without an operation is unknown.
-    """
+    The kind of an event without an operation is unknown."""
     frames, span = traceback_frames(error.__traceback__)
     found = _innermost(error)
     if not frames or found is None or not isinstance(error, RuntimeError) or _REPEATED in message_of(error):
@@ -89,21 +88,14 @@ def _act(node: ast.AST | None, running: str, scope: Scope) -> Act:
 
 
 def _call(node: ast.Call, scope: Scope) -> Act:
-    if isinstance(node.func, ast.Name) and not isinstance(scope.origin(node.func).value, torch.nn.Module):
-        name = node.func.id
-        if name in _CASTS:
-            return "read", f"torch.Tensor.{_CASTS[name]}", {}
-        if name in _COMPARES:
-            return "read", "torch.Tensor.__bool__", {}
-        if name in _PRINTS:
-            return "read", "torch.Tensor.__repr__", {}
+    method = _BUILT_IN.get(node.func.id) if isinstance(node.func, ast.Name) else None
+    if method is not None and not isinstance(scope.origin(node.func).value, torch.nn.Module):
+        return "read", f"torch.Tensor.{method}", {}
     via = _called(node.func, scope)
     if via is None:
         return _UNKNOWN
-    if via in _TO_HOST:
-        return "copy-to-host", via, {}
-    if via in ("torch.Tensor.item", "torch.Tensor.tolist"):
-        return "read", via, {}
+    if via.startswith("torch.Tensor.") and via.removeprefix("torch.Tensor.") in _READS:
+        return _READS[via.removeprefix("torch.Tensor.")], via, {}
     if via in _LITERALS:
         return "copy-to-device", via, {"literal": not isinstance(scope.origin(node.args[0]).value, torch.Tensor)}
     if via in ("torch.Tensor.to", "torch.Tensor.cuda", "torch.Tensor.copy_"):
@@ -145,10 +137,8 @@ def _is_mask(value: Any) -> bool:
 
 
 def _called(function: ast.expr, scope: Scope) -> str | None:
-    """Return the name of the torch function that is called, as the op table spells it.
-
-    A method of an unknown object counts as a tensor's method: one of the program's own methods would have a frame.
-    """
+    """Return the name of the torch function that is called, as the op table spells it. A method of an unknown object
+    counts as a tensor's: one of the program's own methods would have a frame."""
     value = scope.origin(function).value
     if isinstance(function, ast.Name):
         name = getattr(value, "__name__", None)

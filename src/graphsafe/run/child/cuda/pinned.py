@@ -1,8 +1,8 @@
 """Finds writes to pinned memory while a replay that copies from it is under way, without following any waits.
 
 An event is recorded after some replays. If the memory has changed before the next replay and the event has not come,
-the host has written without waiting for the replay. A write that happens to come late enough is not seen: with
-`--waits`, the order of all calls tells of it.
+the host has written without waiting. A write that happens to come late enough is not seen: with `--waits`, the order of
+all calls tells of it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Watches the graphs of a real GPU.
-
-Nodes are read from the driver just before a capture ends, since torch destroys the captured graph after instantiating
-it. Addresses among the arguments of kernels and copies are then matched with the tensors that the program knows.
-"""
+"""Watches the graphs of a real GPU. Nodes are read from the driver just before a capture ends, since torch destroys the
+captured graph after instantiating it. Addresses among the arguments of kernels and copies are then matched with the
+tensors that the program knows."""
 
 from __future__ import annotations
 
@@ -38,31 +36,27 @@ from graphsafe.run.child.calls import Calls
 from graphsafe.run.child.cuda.guilty import raised_by
 from graphsafe.run.child.cuda.order import CudaOrder
 from graphsafe.run.child.cuda.pinned import PinnedReads
-from graphsafe.run.child.cuda.stacks import active_addresses, makers, pool_lines, record_stacks
+from graphsafe.run.child.cuda.stacks import SHARED, active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.names import Name, Place, storage_number
 from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
+from graphsafe.run.part import Facts
 
 _NOT_READ = "the driver did not tell them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 "Matches kernels that communicate between GPUs: NCCL's and the engines' own."
 PoolOf = Callable[[int], "Pool | None"]
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_SHARED = (0, 0)
-"The id of the allocator's ordinary pool, which belongs to no graph."
 
 
 class CudaSight(Sight):
     evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
-        """Make the watch.
-
-        With `stacks`, allocations are noted with their lines, on these devices (on all if none is given).
-        """
+        """Note allocations with their lines, given `stacks`, on these devices (on all if none is given)."""
         self.graph = torch.cuda.CUDAGraph
         self._stacks = stacks
         self._devices = devices
@@ -72,13 +66,11 @@ class CudaSight(Sight):
         self._problem: str | None = None
         self._calls: Calls | None = None
         self._step: Step | None = None
-        "The step that was captured last."
         self._order: CudaOrder | None = None
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
-        """The memory that had a name when the capture began, kept until the nodes are read.
-
-        Captured code may let go of it, and the graph still reads it."""
+        """The memory that had a name when the capture began: captured code may let go of it, and the graph still reads
+        it."""
         self._before: frozenset[int] = frozenset()
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
@@ -187,11 +179,8 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized.
-
-        Nothing else is told: a graph holds no storage on a GPU, so a storage without its tensor dies unless the program
-        holds it, and a storage that `resize_` has moved has another address.
-        """
+        """Call `moving` for each storage that is resized. Nothing else is told: a graph holds no storage on a GPU, so
+        one without its tensor dies unless the program holds it, and one that has moved has another address."""
         original = torch.UntypedStorage.resize_
 
         def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
@@ -236,17 +225,12 @@ class CudaSight(Sight):
             return " ".join(str(error).split())[:300]
         return None
 
-    def machine(self) -> Mapping[str, str | None]:
+    def facts(self) -> Facts:
         seen = _has_gpu()
-        return {
-            "torch": torch.__version__,
-            "cuda": torch.version.cuda,
-            "driver": driver_version() if seen and torch.version.hip is None else None,
-            "device": f"{self.device()} {torch.cuda.get_device_name()}" if seen else None,
-        }
-
-    def gpus(self) -> list[str]:
-        return list(self._gpus)
+        driver = driver_version() if seen and torch.version.hip is None else None
+        device = f"{self.device()} {torch.cuda.get_device_name()}" if seen else None
+        machine = {"torch": torch.__version__, "cuda": torch.version.cuda, "driver": driver, "device": device}
+        return {"machine": machine, "gpus": list(self._gpus)}
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():
@@ -281,11 +265,8 @@ def _current_gpu() -> list[str]:
 def _overwriters(
     earlier: Iterable[tuple[weakref.ref[Any], Sequence[int]]], outputs: Sequence[torch.Tensor]
 ) -> list[tuple[Any, int]]:
-    """Return the earlier graphs of a pool that use an address inside a new output.
-
-    The output did not exist when they were captured, so the address is their temporary memory, and their replays
-    overwrite the output.
-    """
+    """Return the earlier graphs of a pool that use an address inside a new output: it did not exist when they were
+    captured, so this is their temporary memory, and their replays overwrite the output."""
     found = []
     for reference, words in earlier:
         graph = reference()
@@ -330,12 +311,12 @@ def _touches(
     kernels = {word for node in nodes if node.kind == "kernel" for word in node.words}
     known = _known(tensors)
     ends = _within(words, known)
-    if any(pool_of(word) == _SHARED for word in words - ends.keys()):
+    if any(pool_of(word) == SHARED for word in words - ends.keys()):
         known = _known(_all_tensors())
         ends = _within(words, known)
     found: dict[int, list[int]] = {}
     for word, at in ends.items():
-        if pool_of(word) in (None, _SHARED):
+        if pool_of(word) in (None, SHARED):
             found.setdefault(at, []).append(word)
     touches = []
     for at, inside in found.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,17 +14,14 @@ from graphsafe.capture.device.cuda.compiler_import import memory_segments
 from graphsafe.capture.shared.frames import absolute, is_user_file
 from graphsafe.report.model import CallSite
 
-_SHARED = (0, 0)
+SHARED = (0, 0)
 "The id of the allocator's ordinary pool, which belongs to no graph."
 
 
 def record_stacks() -> None:
     """Make the allocator keep the stack of each block in use, from the process's first use of CUDA on."""
-
-    def begin() -> None:
-        torch.cuda.memory._record_memory_history("state", context="state", stacks="python")
-
-    torch.cuda._lazy_call(begin)  # type: ignore[no-untyped-call]
+    record = partial(torch.cuda.memory._record_memory_history, "state", context="state", stacks="python")
+    torch.cuda._lazy_call(record)  # type: ignore[no-untyped-call]
 
 
 def makers() -> dict[int, CallSite]:
@@ -41,7 +39,7 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
     found: dict[CallSite, int] = {}
     for pool, block in _blocks(devices):
         line = _line(block)
-        if pool != _SHARED and line is not None:
+        if pool != SHARED and line is not None:
             found[line] = found.get(line, 0) + int(block["size"])
     ordered = sorted(found.items(), key=lambda item: -item[1])
     return [{**asdict(one), "bytes": size} for one, size in ordered]

@@ -1,9 +1,6 @@
 """Times lines that make the host wait for a GPU, and reports what orders the GPU's streams: waits, events, queries, and
-changes of the current stream.
-
-Just before PyTorch waits for a stream, graphsafe synchronises the stream and times this. PyTorch's own wait then
-returns at once, so no wait is added.
-"""
+changes of the current stream. Just before PyTorch waits for a stream, graphsafe synchronises the stream and times this.
+PyTorch's own wait then returns at once, so no wait is added."""
 
 from __future__ import annotations
 
@@ -54,19 +51,14 @@ def _streams_watched(order: CudaOrder) -> AbstractContextManager[None]:
 
 
 def _watch_events(order: CudaOrder) -> None:
-    def recorded(event: int, stream: int) -> None:
+    def seen(note: Callable[[int, Stream], None], event: int, stream: int) -> None:
         if not torch.cuda.is_current_stream_capturing():
             order.look()
-            order.refills.recorded(event, key_of(stream))
-
-    def waited(event: int, stream: int) -> None:
-        if not torch.cuda.is_current_stream_capturing():
-            order.look()
-            order.refills.waited(key_of(stream), event)
+            note(event, key_of(stream))
 
     gpu_trace.register(
-        event_record=partial(order.quietly, recorded),
-        event_wait=partial(order.quietly, waited),
+        event_record=partial(order.quietly, seen, order.refills.recorded),
+        event_wait=partial(order.quietly, seen, lambda event, stream: order.refills.waited(stream, event)),
         event_deletion=partial(order.quietly, order.refills.forgotten),
     )
 

@@ -1,8 +1,8 @@
 """Finds numbers, flags and variables that captured code used and that may have other values at a replay.
 
-The captured statements are followed into the functions of the program that they call, on the branches that ran. A
-number counts if an operation on tensors is given it, if a slice ends there, or if a loop runs so often; a flag counts
-if a branch with operations depends on it. A variable counts if its value is used other than as an index or in a text.
+The captured statements are followed into the program's functions that they call, on the branches that ran. A number
+counts if an operation on tensors is given it, if a slice ends there, or if a loop runs so often; a flag if a branch
+with operations depends on it; a variable if its value is used other than as an index or in a text.
 """
 
 from __future__ import annotations
@@ -82,7 +82,6 @@ class Walk:
         self.variables: dict[tuple[CodeType, str], Variable] = {}
         "The variables of the frames that captured code uses."
         self.seeded: CallSite | None = None
-        "A line that seeds a generator."
         self.drawn: CallSite | None = None
         "A line that draws a random number on the host."
         self.stores: dict[str, CallSite] = {}

@@ -1,9 +1,6 @@
 """Evaluates expressions of the program without running its code, and those of captured code so that they can be
-evaluated again before a replay.
-
-An origin is a value, and a way to look it up again: from a weakly held object, a global of a module, or a variable of a
-closure, through attributes, elements and arithmetic.
-"""
+evaluated again before a replay. An origin is a value, and a way to look it up again: from a weakly held object, a
+global of a module, or a variable of a closure, through attributes, elements and arithmetic."""
 
 from __future__ import annotations
 
@@ -150,8 +147,7 @@ class Scope:
         return _UNKNOWN
 
     def bound(self, call: ast.Call, depth: int = 0) -> tuple[Sequence[ast.stmt], Scope] | None:
-        """Return the statements of the program's function that a call runs, and their scope; None for other
-        functions."""
+        """Return the statements of the program's function that a call runs, and their scope; or None."""
         function = self.origin(call.func, depth)
         given: list[Origin] = []
         for one in call.args:
@@ -164,8 +160,8 @@ class Scope:
 
 
 def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]] | None:
-    """Return the Python function that a call of `value` runs, with the first arguments and the named ones that `value`
-    itself adds; None if there is none."""
+    """Return the Python function that a call of `value` runs, with the first and the named arguments that it adds; or
+    None."""
     kind = type(value)  # `isinstance` could run the object's `__class__` property
     if kind is FunctionType:
         inner = attributes_of(value).get("__wrapped__")
@@ -246,10 +242,8 @@ def line_with(
     expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
     is_meant: Callable[[Any], bool],
 ) -> CallSite | None:
-    """Return the first line of the running functions with an expression whose value satisfies `is_meant`.
-
-    `expressions` returns the expressions of a file to try, with their lines.
-    """
+    """Return the first line of the running functions with an expression whose value satisfies `is_meant`, among the
+    `expressions` of a file, given with their lines."""
     for frame in frames:
         code = frame.f_code
         lines, scope = lines_of(code), running_in(frame)

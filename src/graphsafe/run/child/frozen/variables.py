@@ -1,7 +1,7 @@
 """Variables of the functions that led to a capture, whose numbers, or lists of numbers, captured code used.
 
-`limit = bucket(length)` may be a variable of the function that makes graphs on demand: `graphs[n] = capture(n, limit)`.
-It must be assigned once, in the loop (or else the function) that both captures and replays. A whole number, and each
+`limit = bucket(length)` may be one of the function that makes graphs on demand: `graphs[n] = capture(n, limit)`. It
+must be assigned once, in the loop (or else the function) that both captures and replays. A whole number, and each
 number of a list, may be padded, so it has to be larger than at the capture.
 """
 

@@ -1,9 +1,8 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-Both variables have the same memory. A variable counts as a result if it is only assigned in the statement that made the
-replay. Its result counts as overwritten if the next replay comes from a statement that assigns another variable by the
-same call. Without such a statement, the program may read the same output on purpose. A `return` that hands out both
-variables counts as a read.
+A variable counts as a result if it is only assigned in the statement that made the replay, and as overwritten if the
+next replay comes from a statement that assigns another variable by the same call; otherwise the program may read the
+same output on purpose. A `return` that hands out both variables counts as a read.
 
 Two graphs may also fill one buffer outside their pools. The first one's result is then overwritten if a statement that
 assigns another variable replays the second one, and if both variables have the same memory when the first is read.
@@ -60,7 +59,6 @@ class _Stale:
     replay: tuple[CallSite, ...]
     "The calls of the replay that wrote over it."
     by: GraphRecord
-    "The graph that was replayed."
     at: CallSite | None = None
     "The statement that made the replay, if it is one of another graph."
     beside: tuple[_Variable, ...] = ()
@@ -72,11 +70,9 @@ class _Stale:
 
 
 class Results:
-    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled.
-
-    If eager operations cannot be seen (`is_reading_told` is false), a result counts as read if one of the next
-    statements of the block in which the later replay runs reads it.
-    """
+    """The results of a process's graphs that variables hold. Call its methods with torch functions disabled. If eager
+    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements of the block in
+    which the later replay runs reads it."""
 
     def __init__(self, is_reading_told: bool) -> None:
         self._is_reading_told = is_reading_told
@@ -89,10 +85,8 @@ class Results:
         return bool(self._stale)
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note which variables the replay will assign, and which earlier results it overwrites.
-
-        Return whether one of them is known to be read later.
-        """
+        """Note the variables that the replay will assign; return whether it overwrites a result that is known to be
+        read later."""
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record] = self._given.get(record, []), given
         again = {(one.frame, one.name) for one in given}
@@ -147,8 +141,7 @@ class Results:
                     yield _Stale(variable, owner, sites, record, at, beside)
 
     def read(self, storages: Collection[int], frames: Sequence[FrameType]) -> bool:
-        """Record that an operation under `frames` reads storages; return whether this is the first read of an
-        overwritten result."""
+        """Record that an operation reads storages; return whether it is the first read of an overwritten result."""
         for one in self._stale:
             for frame in frames:
                 path, line = frame.f_code.co_filename, frame.f_lineno
@@ -197,18 +190,15 @@ def _stores(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _next_read(path: str, line: int, name: str) -> int | None:
-    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value.
-
-    Only statements without a block of their own count, because they surely run.
-    """
+    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value,
+    among statements without a block of their own: these surely run."""
     plain = (one for one in _after(path, line) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
     return next((at for one in plain for read, at in reads_in(one) if read == name), None)
 
 
 @functools.lru_cache(maxsize=1024)
 def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | None:
-    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`, as two
-    results."""
+    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`."""
     for one in _after(path, line):
         if isinstance(one, ast.Return) and isinstance(one.value, (ast.Tuple, ast.List)):
             names = {element.id for element in one.value.elts if isinstance(element, ast.Name)}

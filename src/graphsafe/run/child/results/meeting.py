@@ -1,9 +1,6 @@
-"""Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`.
-
-Both calls give the same memory, which the second replay writes over before the expression uses the first result. The
-first result counts if something holds the graph's outputs once more at the second replay than at the first: a copy is
-none.
-"""
+"""Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`. Both calls give the same
+memory, which the second replay writes over before the expression uses the first result. The first result counts if
+something holds the graph's outputs once more at the second replay than at the first: a copy is none."""
 
 from __future__ import annotations
 
@@ -34,8 +31,8 @@ class Meetings:
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note the replay; return whether it writes over a result that waits for its own. Call it with torch functions
-        disabled."""
+        """Note the replay, with torch functions disabled; return whether it writes over a result that waits for its
+        own."""
         before, self._first[record] = self._first.get(record, {}), {}
         held = record.outputs.holders()
         for frame in frames:

@@ -1,8 +1,6 @@
 """Watches a graph's outputs: whether the program keeps earlier results, which every replay overwrites, and by which
-statement: `self.chunks.append(logits)`.
-
-A statement of a function that led to a replay counts if its container holds the results at the moment of the replay.
-"""
+statement: `self.chunks.append(logits)`. A statement of a function that led to a replay counts if its container holds
+the results at the moment of the replay."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, FunctionType
 from typing import Any
@@ -23,7 +21,6 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
 from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers, user_frames_now
 from graphsafe.run.child.source import base_of, file_tree, lines_of
-from graphsafe.run.part import sites
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
 _MOST_ITEMS = 64
@@ -35,10 +32,7 @@ _ENOUGH_TIMES = 2
 
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
     """Return the statement that repeatedly puts tensors of these storages into a container: one of the running
-    functions, or a method of an object that these have in a variable.
-
-    `frames` are the user's, innermost first. Call it with torch functions disabled.
-    """
+    functions, or a method of an object that these have in a variable. Call it with torch functions disabled."""
 
     def keeps(container: Any) -> bool:
         return _held(container, storages) >= _ENOUGH_TIMES
@@ -86,10 +80,8 @@ def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
 _MOST = 8
 "The largest number of a graph's outputs that are watched."
 _ENOUGH = 3
-"""Results count as collected if this many replays after the first each add a holder.
-
-A variable for the last result, and one for the result before, are fewer.
-"""
+"""Results count as collected if this many replays after the first each add a holder: variables for the last results are
+fewer."""
 _ENOUGH_IN_CONTAINER = 2
 "The same, if a container is known that holds the same results twice."
 
@@ -124,8 +116,8 @@ class Outputs:
         "The first read of a result after another replay has overwritten it."
 
     def look(self) -> bool:
-        """Count the holders of the outputs, before a replay; return whether this is the first collection to report.
-        Call it with torch functions disabled."""
+        """Count the holders of the outputs, with torch functions disabled; return whether there is a first collection
+        to report."""
         if self.collected or not self._tensors:
             return False
         held = self.holders()
@@ -159,13 +151,6 @@ class Outputs:
             if tensor is not None:
                 found += sys.getrefcount(tensor) + _sharers(tensor)
         return found
-
-    def facts(self) -> dict[str, Any]:
-        return {
-            "collected": sites(self.collected),
-            "compared": sites(self.compared),
-            "overwritten": None if self.overwritten is None else asdict(self.overwritten),
-        }
 
 
 def _sharers(tensor: torch.Tensor) -> int:

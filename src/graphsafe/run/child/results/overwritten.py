@@ -1,9 +1,8 @@
 """Finds reads of a graph's result after a replay of another graph of the same pool has overwritten it.
 
-A graph's output may lie where an earlier graph of the pool has temporary memory. Overwriting does no harm if the output
-is no longer needed, so reads are watched. The watch begins when the other graph is replayed while variables hold the
-result, and ends when the result's own graph is replayed again. `sys.monitoring` (Python 3.12 on) reports when a line
-that uses such a variable runs.
+A result may lie where an earlier graph of the pool has temporary memory, which does no harm if it is no longer needed.
+So reads are watched from a replay of the other graph, while variables hold the result, until its own graph is replayed
+again. `sys.monitoring` (Python 3.12 on) reports when a line that uses such a variable runs.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ class _Watched:
 
 
 class Reads:
-    """Watches a process's results.
-
-    `replays` returns how often the graph of this number was replayed; `tell` is called when a read is found.
-    """
+    """Watches a process's results; `replays` counts a graph's replays, `tell` is called when a read is found."""
 
     def __init__(self, replays: Callable[[int], int], tell: Callable[[], None]) -> None:
         self._replays = replays

@@ -1,9 +1,8 @@
 """Finds results that a program keeps as those of the replay before: `slope = eps - self.previous; self.previous = eps`.
 
-A variable or an attribute that is assigned from another variable holds a graph's output when the graph is replayed
-again. The replay writes over it. If the same function then reads it before it assigns the new result, both are the same
-memory. If nothing is read in between, the program keeps the last result, which is sound. The result may also be an
-output with a lasting name, or a view of one: `self.tail = self.pending`.
+A variable or an attribute that is assigned from another one holds a graph's output (or a view of it, or one with a
+lasting name) when the graph is replayed again, which writes over it. If the same function then reads it before it
+assigns the new result, both are the same memory. If nothing is read in between, this is sound.
 """
 
 from __future__ import annotations
@@ -38,10 +37,8 @@ class Previous:
     def replaying(
         self, graph: int, owns: Callable[[torch.Tensor], bool], frames: Sequence[FrameType]
     ) -> tuple[CallSite, str] | None:
-        """Return a line that reads an earlier result of the graph, with the name that keeps it; None if there is none.
-
-        `owns` says whether a tensor is an output of the graph, which is about to be replayed.
-        """
+        """Return a line that reads an earlier result of the graph, with the name that keeps it; or None. `owns` says
+        whether a tensor is an output of the graph, which is about to be replayed."""
         if self._searches >= _MOST_SEARCHES:
             return None
         self._searches += 1
@@ -74,9 +71,7 @@ def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType,
 
 def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | None:
     """Return the line of a function that reads `text` after a new result is known, and before it is kept there.
-
-    `replay` is the line of the function that replays, if it does.
-    """
+    `replay` is the line of the function that replays, if it does."""
     function: Any = tree_of_code(code)
     kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
     values = [one.value for one in kept if not (isinstance(one.value, ast.Constant) and one.value.value is None)]

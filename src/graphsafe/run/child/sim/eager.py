@@ -16,7 +16,7 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, Place, place_of
-from graphsafe.run.part import Facts, sites
+from graphsafe.run.part import Facts
 
 _COPIES = frozenset({"aten::copy_", "aten::clone", "aten::_to_copy"})
 _MOST_SOURCES = 16
@@ -28,20 +28,17 @@ class Outdated:
     """A tensor that a graph reads and that was computed from other tensors, its sources."""
 
     storage: int
-    text: str
+    what: str
     sources: Mapping[int, str]
     "The ids of the sources' tags -> the sources' names."
     again: bool = False
     "Whether the program has written the tensor after the capture."
-    written: str = ""
+    source: str = ""
     "The name of the source that was written."
     frames: tuple[CallSite, ...] = ()
     "The calls that wrote the source."
     replays: int = 0
     "Number of replays since the write."
-
-    def facts(self) -> Facts:
-        return {"what": self.text, "source": self.written, "frames": sites(self.frames), "replays": self.replays}
 
 
 class Derived:
@@ -49,9 +46,8 @@ class Derived:
     them although their source tensors were written later.
 
     A tensor counts if a graph only reads it, if it was computed only from other attributes of its object (its sources),
-    and if the graph uses no source. A copy is meant to keep old values, and so is a tensor that is updated in place. A
-    tensor that the program computes again at any time after the capture is left out: the program chooses when to
-    refresh it.
+    and if the graph uses no source. Copies and tensors that are updated in place are meant to keep old values. A tensor
+    that the program computes again after the capture is left out: the program chooses when to refresh it.
     """
 
     def __init__(self) -> None:
@@ -88,15 +84,13 @@ class Derived:
             if source is None:
                 one.again = True
             elif not one.frames:
-                one.frames, one.written = user_frames()[0], source
+                one.frames, one.source = user_frames()[0], source
 
     def captured(
         self, reads: Sequence[torch.UntypedStorage], used: Iterable[int], names: Mapping[int, Sequence[Name]]
     ) -> None:
-        """Watch the tensors that a graph reads and that were computed from others.
-
-        `used` holds every storage that the graph uses.
-        """
+        """Watch the tensors that a graph reads and that were computed from others; `used` are all storages that it
+        uses."""
         tags = {storage: tag for storage in reads if (tag := tag_of_storage(storage)) is not None}
         if not any(self._sources.get(tag) for tag in tags.values()):
             return
@@ -187,9 +181,7 @@ class Growing:
 
     def facts(self) -> list[Facts]:
         """Return the lines that make a tensor larger, with how often and how many bytes they copied for it."""
-        return [
-            {"frames": sites(frames), "times": one.times, "copied": one.copied} for frames, one in self._found.values()
-        ]
+        return [{"frames": frames, "times": one.times, "copied": one.copied} for frames, one in self._found.values()]
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
@@ -213,12 +205,9 @@ class _Inputs:
 
 
 class Asked:
-    """Counts for each graph the inputs of its size that another graph was given: `x[:3].copy_(batch)`, and then the
-    graph for four rows is replayed although there is one for three.
-
-    An input is of a graph's size if the one copy since the last replay filled exactly the memory that the graph reads.
-    The two graphs were captured by the same line and have the same operations.
-    """
+    """Counts for each graph the inputs of its size that another graph of the same line and operations was given:
+    `x[:3].copy_(batch)`, and then the graph for four rows is replayed although there is one for three. An input is of a
+    graph's size if the one copy since the last replay filled exactly the memory that the graph reads."""
 
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
@@ -233,7 +222,6 @@ class Asked:
         return lambda: found.passed_over
 
     def ran(self, name: str, args: Sequence[Any]) -> None:
-        """Note an eager operation."""
         if name == "aten::copy_" and self._inputs and len(self._given) < _MOST_COPIES:
             place = place_of(args[0])
             self._given += [] if place is None else [place]

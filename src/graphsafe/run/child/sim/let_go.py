@@ -1,9 +1,9 @@
 """Finds weights that an object has let go of although a graph reads them, and that something else keeps alive: a bank
 of adapters, a list of versions, a state dict.
 
-The object must have held the tensor at the graph's first replay, and must hold another one with other values later. A
-program may do this knowingly. So nothing is told if it writes to the old tensor after the capture, as to an input, if
-it reads the new one eagerly, or if it captures a graph that reads the new one.
+The object must have held the tensor at the graph's first replay, and must hold another one with other values later.
+Nothing is told if the program may know: it writes to the old tensor after the capture, reads the new one eagerly, or
+captures a graph that reads the new one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class LetGo:
     capture: int
     "The number of the graph's capture, from 1."
     replays: int = 0
-    "Number of replays so far."
     lost_after: int | None = None
     "Number of replays before the first one for which the object held another tensor."
     is_meant: bool = False
@@ -78,7 +77,6 @@ class Weights:
     def ran(
         self, inputs: Sequence[torch.Tensor], written: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
     ) -> None:
-        """Note an operation that ran eagerly."""
         if not self._graphs:
             return
         wrote = tags_of(written)

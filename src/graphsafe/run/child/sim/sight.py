@@ -38,7 +38,7 @@ from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
 from graphsafe.run.child.refills import Frames, Refills
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
-from graphsafe.run.child.sim.eager import Asked, Derived, Growing, Outdated
+from graphsafe.run.child.sim.eager import Asked, Derived, Growing
 from graphsafe.run.child.sim.let_go import Weights
 from graphsafe.run.child.sim.order import note_writes, watch_order
 from graphsafe.run.child.steps import Key, Shapes, Step, Steps
@@ -103,18 +103,13 @@ class SimSight(Sight):
         self._derived.captured([one.storage for one in found.values() if one.access == "read"], found, names)
         written = [tensor for node in graph.nodes for tensor in node.written]
         aliases = {id(tensor): tensor for tensor in (*graph.tensors(), *written)}
-        self._aliases[graph] = Counter(
-            number for one in aliases.values() if (number := storage_number(one)) is not None
-        )
+        held = map(storage_number, aliases.values())
+        self._aliases[graph] = Counter(number for number in held if number is not None)
         tensors = [name.tensor() for known in names.values() for name in known]
         outputs = [one for one in tensors if one is not None and born_in(one, graph.captured_in)]
-        own = storage_numbers(
-            one
-            for node in graph.nodes
-            if node.kind != "none"
-            for one in (*node.outputs, *node.written)
-            if born_in(one, graph.captured_in)
-        )
+        working = [node for node in graph.nodes if node.kind != "none"]
+        made = [one for node in working for one in (*node.outputs, *node.written)]
+        own = storage_numbers(one for one in made if born_in(one, graph.captured_in))
         is_temporary = not own <= storage_numbers(outputs)
         self._pooled[graph] = min((number for number, _ in self._pooled.values()), default=0) - 1, is_temporary
         steps = (_step(one.op, [one.args, one.kwargs], one.frames, one.recorded) for one in graph.nodes if one.frames)
@@ -166,8 +161,9 @@ class SimSight(Sight):
             return str(error)
         return None
 
-    def machine(self) -> Mapping[str, str | None]:
-        return {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
+    def facts(self) -> Facts:
+        machine = {"torch": torch.__version__, "cuda": None, "driver": None, "device": self.device()}
+        return {"machine": machine, "outdated": self._derived.found(), "growing": self._growing.facts()}
 
     def limits(self) -> list[tuple[str, str, str]]:
         unknown = "the simulated device cannot vouch for it"
@@ -212,12 +208,6 @@ class SimSight(Sight):
     def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
         return self._refills.found()
 
-    def outdated(self) -> Sequence[Outdated]:
-        return self._derived.found()
-
-    def growing(self) -> Sequence[Facts]:
-        return self._growing.facts()
-
     def replaying(self, graph: CUDAGraph) -> None:
         self._growing.replayed()
         self._asked.replaying(graph)
@@ -225,8 +215,8 @@ class SimSight(Sight):
         self._share(graph)
 
     def _share(self, graph: CUDAGraph) -> None:
-        """Record that a replay uses memory which replays of later graphs of its pool write, if it has temporary
-        memory."""
+        """Record that a replay uses temporary memory, if it has any, which replays of later graphs of its pool
+        write."""
         own, is_temporary = self._pooled.get(graph, (0, False))
         same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
         if same:
@@ -239,11 +229,9 @@ class SimSight(Sight):
         self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep such storages alive.
-
-        Call `lost` for each storage that is resized, whose memory stays here. If a capture resizes a storage, the
-        memory that the graph uses may be the graph's own, so nothing is told of the storage from then on.
-        """
+        """Call `moving` for each storage that a tensor is about to leave (simulated graphs keep it alive), and `lost`
+        for each that is resized, whose memory stays here. If a capture resizes a storage, the graph's memory may be its
+        own, so nothing is told of that storage from then on."""
         in_graphs: weakref.WeakSet[Tag] = weakref.WeakSet()
 
         def resized(storage: torch.UntypedStorage) -> None:
@@ -309,22 +297,14 @@ def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tupl
 
 
 def _same_result(args: Sequence[Any]) -> object | None:
-    """Return the capture that allocated the memory of two identical arguments.
-
-    None if they differ, or if either requires a gradient: `x - x.detach()` is written on purpose.
-    """
-    first, second = (*args, None, None)[:2]
-    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+    """Return the capture that allocated the memory of two identical arguments; None if they differ, or if either
+    requires a gradient: `x - x.detach()` is written on purpose."""
+    both = [one for one in args[:2] if isinstance(one, torch.Tensor) and not one.requires_grad]
+    numbers = {storage_number(one) for one in both}
+    if len(both) < 2 or len(numbers) > 1 or None in numbers:
         return None
-    if (
-        first.requires_grad
-        or second.requires_grad
-        or storage_number(first) is None
-        or storage_number(first) != storage_number(second)
-    ):
-        return None
-    places = [(one.storage_offset(), one.shape, one.stride()) for one in (first, second)]
-    tag = tag_of(first)
+    places = [(one.storage_offset(), one.shape, one.stride()) for one in both]
+    tag = tag_of(both[0])
     return None if tag is None or places[0] != places[1] else tag.session
 
 
@@ -346,10 +326,8 @@ def _of_many_shapes(steps: Iterable[Step]) -> set[Key]:
 
 
 def _step(name: str, arguments: Any, frames: Sequence[CallSite], recorded: bool) -> Step | None:
-    """Return the step that begins with this operation, or None if it uses no tensor of the device.
-
-    If it uses several, at least one is not an input, and its storage identifies the step.
-    """
+    """Return the step that begins with this operation, or None if it uses no tensor of the device. If it uses several,
+    at least one is not an input, and its storage identifies the step."""
     tensors = [tensor for tensor in tensors_in(arguments) if index_of(tensor) != HOST]
     shapes: Shapes = tuple(map(_shape, tensors))
     keys = [(name, "", number) for one in tensors if (number := storage_number(one)) is not None]

@@ -25,7 +25,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers
-from graphsafe.scan.models import platforms, type_tests
+from graphsafe.scan.models import type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.state import provenance
 from graphsafe.scan.symbols.index import dotted, is_none
@@ -132,7 +132,7 @@ def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> b
     if isinstance(test, ast.Name):
         bound = provenance.bound_expression(frame, test)
         if bound is None or bound is test:
-            return False if depth and platforms.is_other(frame, test) else None
+            return None
         return _captured(frame, bound, compiled, depth + 1)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         inner = _captured(frame, test.operand, compiled, depth)
