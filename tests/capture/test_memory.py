@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from graphsafe.capture.child.memory_use import memory_held
-from graphsafe.capture.device.cuda.allocations import memory_events
 from graphsafe.capture.device.cuda.hashing import word_sums
-from graphsafe.capture.device.cuda.memory import free_sizes
+from graphsafe.capture.device.cuda.memory import free_sizes, memory_events
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.memory import Held

@@ -11,13 +11,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from graphsafe.capture.answers.build import Devices
 from graphsafe.capture.parent.join import Predictions
 from graphsafe.capture.parent.proof import Proof
-from graphsafe.capture.parent.supervision.device_use import DeviceUse
-from graphsafe.capture.parent.supervision.host_capacity import at_a_time
+from graphsafe.capture.parent.supervision.device_use import DeviceUse, at_a_time
 from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, CaptureRequest
@@ -83,10 +83,8 @@ def refused(request: CaptureRequest, why: str) -> Report:
 
 @contextmanager
 def kept_server() -> Iterator[Server | None]:
-    """Yield a process that has imported torch, from which `capture_all` can fork any number of times.
-
-    Yields None on systems that cannot fork. Raises RequestError where no temporary folder can be made.
-    """
+    """Yield a process that has imported torch, from which `capture_all` can fork any number of times. Yields None on
+    systems that cannot fork. Raises RequestError where no temporary folder can be made."""
     with _temporary_folder() as folder:
         server = Server.start(folder, with_torch=True) if sys.platform == "linux" else None
         try:
@@ -116,15 +114,13 @@ def _prove(
             def supervisor(show: Progress | None) -> Supervisor:
                 return Supervisor(servers, show, devices, interrupted)
 
-            def prove(number: int, proof: Proof) -> None:
-                show = _named_progress(proof, progress) if len(proofs) > 1 else progress
-                proof.run(lambda: supervisor(show), present, Path(folder, str(number)))
-
             def work(ended: threading.Event) -> None:
                 try:
                     while left and not interrupted.is_set():
                         with contextlib.suppress(IndexError):
-                            prove(*left.popleft())
+                            number, proof = left.popleft()
+                            show = _named_progress(proof, progress) if len(proofs) > 1 else progress
+                            proof.run(partial(supervisor, show), present, Path(folder, str(number)))
                 finally:
                     ended.set()
 
@@ -184,10 +180,7 @@ def _gpus(supervisor: Supervisor, folder: str) -> Sequence[str]:
 
 @contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """Yield a temporary folder.
-
-    Raises RequestError if none can be made; files that cannot be removed at the end are left.
-    """
+    """Yield a temporary folder; leave files that cannot be removed at the end. Raises RequestError."""
     try:
         folder = tempfile.mkdtemp(prefix="graphsafe-")
     except OSError as error:

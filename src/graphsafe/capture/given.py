@@ -43,7 +43,6 @@ class Given:
 
     target: str
     shown: str
-    "The target's name in reports."
     device: str | None
     "The device of the target's tensors; None if all are on the host."
     is_on_host: bool
@@ -59,9 +58,12 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
         raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
     if args is not None and not isinstance(args, Sequence):
         raise RequestError(f"capture: args is a tuple of all arguments, (x,) for one; got a {type(args).__name__}")
+    import torch
+
     is_alone = args is None and kwargs is None
     answer = what if is_alone else (what, tuple(args or ()), dict(kwargs or {}))
-    header = {"path": sys.path, "sources": _cells(), "is_factory": is_alone and not _is_module(what)}
+    is_factory = is_alone and not isinstance(what, torch.nn.Module)
+    header = {"path": sys.path, "sources": _cells(), "is_factory": is_factory}
     with tempfile.TemporaryDirectory(prefix="graphsafe-given-") as name:
         folder = Path(name)
         with (folder / _OBJECT).open("wb") as file:
@@ -123,8 +125,7 @@ def code_of_file(make: Callable[..., CodeType], parts: tuple[Any, ...], file: st
 
 @contextmanager
 def _unwatched() -> Iterator[None]:
-    """Keep the simulated device of this process, if there is one, from counting graphsafe's own tensor work as the
-    user's."""
+    """Keep a simulated device of this process from counting graphsafe's own tensor work as the user's."""
     worlds = sys.modules.get("graphsafe.capture.device.sim.world")
     world = None if worlds is None else worlds.active()
     with ExitStack() as stack:
@@ -153,18 +154,12 @@ def _not_importable(what: Any) -> Iterator[ModuleType]:
 
 
 def _cells() -> dict[str, list[str]]:
-    """Return the source lines of code that lies in no file (a notebook's cells), by the file name that Python gives
-    it."""
+    """Return the source lines of code without a file (a notebook's cells), by Python's name of the file."""
     return {
         name: list(entry[2])
         for name, entry in list(linecache.cache.items())
         if len(entry) == 4 and not os.path.exists(name) and len(entry[2]) <= _MOST_LINES
     }
-
-
-def _is_module(what: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(what, torch.nn.Module)
 
 
 def _name_of(what: Any) -> str:

@@ -13,7 +13,7 @@ from graphsafe.capture.answers.build import Built
 from graphsafe.capture.child.compiled import read_log
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.parent.findings import findings_of
-from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.probes import Seen
 from graphsafe.capture.plan.parent.planning import compiled_text
 from graphsafe.capture.shared.told import Told, written
 from graphsafe.report.model import CallSite, Plan

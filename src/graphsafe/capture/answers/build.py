@@ -1,5 +1,5 @@
 """Answers of the build child besides the probe `construct`: properties of the target and its step; the GPUs of this
-machine; and the ends that a child reports itself."""
+machine; and how a child ended."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.probes.probe import ProbeStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,6 @@ class Platform:
     torch: str | None = None
     cuda: str | None = None
     libraries: Mapping[str, str] = field(default_factory=dict)
-    "The versions of libraries that the target has imported."
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,7 @@ class Devices:
 
 @dataclass(frozen=True, slots=True)
 class TargetFailure:
-    """An error of the user's code.
-
-    `line` describes the failure in one line; `stage` is the stage in which the target failed.
-    """
+    """An error of the user's code in a stage; `line` describes it in one line."""
 
     stage: Literal["import", "build", "step"]
     line: str
@@ -114,20 +111,25 @@ class TargetFailure:
     "The time of the error, by the clock that `time.monotonic` reads in every process."
 
 
-@dataclass(frozen=True, slots=True)
-class StateFailure:
-    """`line` says which state of the target cannot be put back."""
-
-    line: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """An error of graphsafe's own code, in one line."""
-
-    line: str
+Ending = Literal["done", "target", "state", "crashed", "timeout", "stopped", "fault"]
+"""`done`: it did all its work; `target`: the user's code raised an error; `state`: the target's state cannot be put
+back; `crashed`: it died; `timeout`: it took too long; `stopped`: another rank could not go on; `fault`: graphsafe's own
+code failed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The child has told everything."""
+class Ended:
+    """How a child process ended, with the reason in one line, which is empty if it did all its work."""
+
+    how: Ending
+    why: str = ""
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether the child itself reported its end, and did not die or get ended in the middle of its work."""
+        return self.how in ("done", "target", "state")
+
+    @property
+    def status(self) -> ProbeStatus:
+        """The status of a probe during which the child ended."""
+        return self.how if self.how == "crashed" or self.how == "timeout" else "skipped"

@@ -17,9 +17,7 @@ StepEventKind = Literal[
 @dataclass(frozen=True, slots=True)
 class StepEvent:
     """One act of an eager step, with the user's frames, outermost first; the last frame is to blame.
-
-    `graphsafe.capture.shared.frames.user_frames()` makes `frames` and `span` from the live stack.
-    """
+    `graphsafe.capture.shared.frames.user_frames()` makes `frames` and `span` from the live stack."""
 
     kind: StepEventKind
     op: str

@@ -122,7 +122,6 @@ class Fired:
     place: CallSite | None
     "The event's own place; None if its code is not the user's, as in `gc.collect`."
     moved: tuple[str, ...]
-    "State that was moved to other memory."
     checks: tuple[Check, ...]
 
 
@@ -174,7 +173,6 @@ class LongRun:
     "The effect of the replays, without what the points show."
     points: tuple[Point, ...]
     refresh: CallSite | None
-    "Where the target's refresh is written."
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,7 @@ class Difference:
     largest: float | None
 
     def is_beyond(self, floor: float | None) -> bool:
-        """Return whether the difference is more than chance explains; False for a result that varies without a bound
-        (None)."""
+        """Return whether chance does not explain the difference; False without a bound (None)."""
         return not self.equal and floor is not None and (self.largest is None or self.largest > floor)
 
 
@@ -47,32 +46,25 @@ def difference(left: torch.Tensor | None, right: torch.Tensor | None) -> Differe
     if left is None or right is None:
         return INCOMPARABLE
     with outside_modes():
-        return _difference(left, right)
-
-
-def _difference(left: torch.Tensor, right: torch.Tensor) -> Difference:
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return INCOMPARABLE
-    if left.numel() == 0:
-        return EQUAL
-    same = left == right
-    if left.is_floating_point() or left.is_complex():
-        same = same | (torch.isnan(left) & torch.isnan(right))
-    if bool(same.all()):
-        return EQUAL
-    wide = torch.complex128 if left.is_complex() else torch.float64
-    apart = (left[~same].to(wide) - right[~same].to(wide)).abs()
-    largest = float(apart.max())
-    return Difference(False, largest if math.isfinite(largest) else None)
+        if left.shape != right.shape or left.dtype != right.dtype:
+            return INCOMPARABLE
+        if left.numel() == 0:
+            return EQUAL
+        same = left == right
+        if left.is_floating_point() or left.is_complex():
+            same = same | (torch.isnan(left) & torch.isnan(right))
+        if bool(same.all()):
+            return EQUAL
+        wide = torch.complex128 if left.is_complex() else torch.float64
+        largest = float((left[~same].to(wide) - right[~same].to(wide)).abs().max())
+        return Difference(False, largest if math.isfinite(largest) else None)
 
 
 @dataclass(slots=True)
 class Spread:
-    """How far runs differ by chance or rounding alone, pooled over all results, steps and runs.
-
-    It is pooled because chance does not show every time: float atomics leave three runs of one output equal in a third
-    of the cases. Results of different sizes and dtypes are pooled in units in the last place of their largest value.
-    """
+    """How far runs differ by chance or rounding alone, pooled over all results, steps and runs. It is pooled because
+    chance does not show every time: float atomics leave three runs of one output equal in a third of the cases. Results
+    of different sizes and dtypes are pooled in units in the last place of their largest value."""
 
     units: float = 0.0
     unbounded: set[str] = field(default_factory=set)

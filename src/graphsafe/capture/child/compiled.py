@@ -8,7 +8,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from graphsafe.capture.child.session import REPLAYS, opened
@@ -29,19 +29,12 @@ _FOUND = re.compile(r"\.?\s*Found from\s*:?\s*")
 _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)')
 
 
-@dataclass(frozen=True, slots=True)
-class InductorLog:
-    left: tuple[Left, ...]
-    recorded_again: tuple[str, ...]
-    "Messages that say why an existing graph could not be replayed."
-    sizes: tuple[str, ...]
-    "Messages that name a size for which new graphs were recorded."
-
-
-def read_log(messages: Sequence[str]) -> InductorLog:
+def read_log(messages: Sequence[str]) -> Compiled:
+    """Return what the log tells about the step, still without the numbers that a profile and counters tell."""
     again = [match["reason"].strip() for message in messages if (match := _AGAIN.search(message))]
     sizes = [match["key"].strip() for message in messages if (match := _SIZE.search(message))]
-    return InductorLog(tuple(dict.fromkeys(_left(messages))), tuple(dict.fromkeys(again)), tuple(dict.fromkeys(sizes)))
+    left = tuple(dict.fromkeys(_left(messages)))
+    return Compiled(None, None, left, tuple(dict.fromkeys(again)), tuple(dict.fromkeys(sizes)), 0, {})
 
 
 def _left(messages: Sequence[str]) -> Iterator[Left]:
@@ -97,18 +90,10 @@ def run(job: Job, channel: Channel) -> None:
             channel.phase("count kernels")
             session.put_inputs(1)
             kernels = session.device.kernels(session.subject)
-        answer = read_log(messages)
-        channel.tell(
-            Compiled(
-                kernels=None if kernels is None else kernels.total,
-                from_graphs=None if kernels is None else kernels.in_graphs,
-                left=answer.left,
-                recorded_again=answer.recorded_again,
-                sizes=answer.sizes,
-                captures_after_warmup=len(captures),
-                counters=_counters(),
-            )
-        )
+        answer = replace(read_log(messages), captures_after_warmup=len(captures), counters=_counters())
+        if kernels is not None:
+            answer = replace(answer, kernels=kernels.total, from_graphs=kernels.in_graphs)
+        channel.tell(answer)
 
 
 @contextmanager

@@ -9,8 +9,7 @@ from pathlib import Path
 import torch
 
 from graphsafe.capture.child.compare import Spread
-from graphsafe.capture.child.session import load_values, save_values
-from graphsafe.capture.shared.job import Channel
+from graphsafe.capture.child.session import load_values
 
 GIVEN, EXPECTED = "given.pt", "reference.pt"
 
@@ -22,9 +21,6 @@ class Given:
     digests: Mapping[str, str]
     hosts: Mapping[str, str]
     values: Mapping[str, torch.Tensor]
-
-    def save(self, channel: Channel) -> None:
-        save_values(channel, GIVEN, self)
 
     @staticmethod
     def load(folder: Path) -> Given:
@@ -65,9 +61,6 @@ class Expected:
     "The steps after the target's events."
     host_counts: Set[str] = frozenset()
     "Tensors of the state that only the host counts up; replays leave them as they are."
-
-    def save(self, channel: Channel) -> None:
-        save_values(channel, EXPECTED, self)
 
     @staticmethod
     def load(folder: Path) -> Expected:

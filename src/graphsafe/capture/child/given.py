@@ -14,11 +14,9 @@ from graphsafe.capture.child.targets import takes_device
 
 
 def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
-    """Return a factory's result: the written step and its arguments, or the result of the written factory.
-
-    Tensors from the writing process's single GPU are put on `device`. If all tensors were on the host, because there
-    was no GPU, all of them are put on `device`, because code on the host alone cannot be captured.
-    """
+    """Return a factory's result: the written step and its arguments, or the result of the written factory. Tensors from
+    the writing process's single GPU are put on `device`. If all tensors were on the host, because there was no GPU, all
+    of them are put on `device`, because code on the host alone cannot be captured."""
     folder = Path(file).parent
     storages = _storages(folder, device)
 
@@ -57,10 +55,7 @@ def _device_of(place: str | None, used: set[str], device: torch.device) -> torch
 
 
 def _placed(values: torch.Tensor, device: torch.device) -> Any:
-    """Copy the bytes to a storage on the device.
-
-    The storage is allocated by a tensor operation, so that a simulated device tags it.
-    """
+    """Copy the bytes to a storage that a tensor operation allocates, so that a simulated device tags it."""
     there = torch.empty(values.numel(), dtype=torch.uint8, device=device)
     there.copy_(values)
     return there.untyped_storage()

@@ -71,6 +71,10 @@ class _LongRun:
         "The last replay that is known to have ended well. The device runs behind the host."
         self._session = session
         self._recording = recording
+        self._comes_back = session.subject.refresh is None
+        "Whether the same inputs come again periodically."
+        self._compares_each = self._comes_back and session.ranks.size == 1
+        "Whether each replay is compared; ranks would have to agree each time on an eager step."
         folder = session.channel.folder
         expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
@@ -116,19 +120,6 @@ class _LongRun:
         inputs = inputs_of(self._session.subject)
         return {path: one for path, one in reach_of(self._session.subject).tensors.items() if path not in inputs}
 
-    @property
-    def _comes_back(self) -> bool:
-        """Return whether the same inputs come again periodically."""
-        return self._session.subject.refresh is None
-
-    @property
-    def _compares_each(self) -> bool:
-        """Return whether each replay is compared.
-
-        With several ranks replays are not compared, because the ranks would have to agree each time on an eager step.
-        """
-        return self._comes_back and self._session.ranks.size == 1
-
     def _inputs_of(self, number: int) -> int:
         return (number - 1) % REPLAYS + 1 if self._comes_back else number
 
@@ -158,18 +149,10 @@ class _LongRun:
         step_ms = (time.perf_counter() - self._begun) * 1000 / (number - self._since)
         gc.collect()
         memory = device.memory()
-        times = [device.time_ms(self._recording.replay, 1) for _ in range(_TIMED)]
+        times = [device.time_ms(self._recording.replay) for _ in range(_TIMED)]
         known = [time for time in times if time is not None]
-        self._points.append(
-            Point(
-                number,
-                device_bytes=memory.allocated,
-                pool_bytes=self._recording.pool_bytes(),
-                host_bytes=_host_bytes(),
-                ms=statistics.median(known) if known else None,
-                step_ms=step_ms if known else None,
-            )
-        )
+        ms, pool = statistics.median(known) if known else None, self._recording.pool_bytes()
+        self._points.append(Point(number, memory.allocated, pool, _host_bytes(), ms, step_ms if known else None))
         for path, tensor in self._state().items():
             if tensor.data_ptr() != self._places.get(path, tensor.data_ptr()):
                 self._moved.setdefault(path, number)

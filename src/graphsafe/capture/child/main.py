@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 
-from graphsafe.capture.answers.build import Fault
+from graphsafe.capture.answers.build import Ended
 from graphsafe.capture.processes.descendants import die_with_parent
 from graphsafe.capture.processes.originals import CHANGED, blamed_on_target, complain, leave
 from graphsafe.capture.processes.stack_dump import write_when_asked
@@ -37,7 +37,7 @@ def main(job: Job) -> None:
             status = FAILED
             line = in_one_line(error)
             try:
-                channel.tell(Fault(line))
+                channel.tell(Ended("fault", line))
             except BaseException:
                 complain(line)
     finally:

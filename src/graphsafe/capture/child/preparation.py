@@ -39,18 +39,13 @@ _NOT_INITIALIZED = 3
 "CUDA_ERROR_NOT_INITIALIZED"
 _NVML = "PYTORCH_NVML_BASED_CUDA_CHECK"
 _OWN = frozenset((_NVML, "CUDA_MODULE_LOADING"))
-"""Environment variables that the factory did not set.
-
-The first is set below; torch 2.11 sets the second when it starts CUDA, which each child does anyway.
-"""
+"""Environment variables that the factory did not set. The first is set below; torch 2.11 sets the second when it starts
+CUDA, which each child does anyway."""
 _SITES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _SHAREABLE_FILES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/nvidia")
 _SHAREABLE_THREADS = ("jemalloc_bg_thd",)
-"""The names of threads that a fork may lose.
-
-The allocator of pyarrow (which pandas, scikit-learn and transformers import) supports forks: in the child it works
-without its thread (jemalloc, background_thread.c).
-"""
+"""The names of threads that a fork may lose. The allocator of pyarrow (which pandas, scikit-learn and transformers
+import) supports forks: in the child it works without its thread (jemalloc, background_thread.c)."""
 
 
 class NotShareable(Exception):
@@ -81,8 +76,7 @@ def prepared(job: Job) -> Prepared | None:
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state after the import, which may draw from it (`rich` does). Python seeds itself anew in
-    every fork."""
+    """Restore the random state after the import: `rich` draws, and every fork seeds Python anew."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:
@@ -109,8 +103,7 @@ def prepare(job: Job) -> None:
 
 
 def import_ahead(job: Job) -> None:
-    """Make the imports with which the target's factory begins, for the children that will be forked here. Raises
-    NotShareable."""
+    """Make the imports with which the factory begins, for children forked here. Raises NotShareable."""
     global _prepared
     assert _prepared is not None
     imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
@@ -128,19 +121,16 @@ def import_ahead(job: Job) -> None:
 
 
 def tell_imports(folder: Path, before: Set[str]) -> None:
-    """Write down the imports of a build child besides those from `before`, if they include libraries that its siblings
-    can share."""
+    """Write down a build child's imports since `before`, if they include libraries to share."""
     modules = {name: _origin(name) for name in list(sys.modules) if name not in before}
     if any(map(_is_library, modules.values())):
         write_json(folder / IMPORTS, {"modules": modules, "surroundings": _surroundings(), "random": _random_digest()})
 
 
 def follow(folder: Path) -> None:
-    """Import the libraries that the build child imported while it built. Raises NotShareable.
-
-    It is also raised if the imports load other modules here, or leave the process in another state. Then they depend on
-    the factory's work before them.
-    """
+    """Import the libraries that the build child imported while it built. Raises NotShareable. It is also raised if the
+    imports load other modules here, or leave the process in another state. Then they depend on the factory's work
+    before them."""
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
     origins: dict[str, str | None] = reported["modules"]
@@ -167,8 +157,7 @@ def follow(folder: Path) -> None:
 
 @contextmanager
 def _watched(device: Device | None) -> Iterator[None]:
-    """Raise NotShareable if the code inside changes the process in a way that a fork does not preserve (a thread, a
-    file, CUDA)."""
+    """Raise NotShareable if the code inside leaves what a fork does not preserve (a thread, a file, CUDA)."""
     process = os.getpid()
     files, threads, drawn = _open_files(), threading.active_count(), _torch_state(device)
     try:
@@ -193,8 +182,7 @@ def _watched(device: Device | None) -> Iterator[None]:
 
 @contextmanager
 def asking_without_cuda() -> Iterator[None]:
-    """Let modules ask whether there is a GPU without starting CUDA here: torch then asks only NVML, the driver's
-    management library."""
+    """Let modules ask for a GPU without starting CUDA here: torch then asks only NVML of the driver."""
     before = os.environ.get(_NVML)
     os.environ[_NVML] = "1"
     try:
@@ -298,11 +286,8 @@ def _surroundings() -> dict[str, Any]:
 
 def first_imports(module: Any, name: str) -> list[CodeType]:
     """Return the import statements at the beginning of a factory, compiled. The search continues in a function of the
-    same file that the factory calls first, with plain arguments.
-
-    `name` is that of the factory in its imported module. The list is empty if the functions do not come from this
-    source.
-    """
+    same file that the factory calls first, with plain arguments. `name` is that of the factory in its imported module.
+    The list is empty if the functions do not come from this source."""
     try:
         with open(module.__file__, "rb") as file:
             statements = ast.parse(file.read()).body
@@ -317,8 +302,7 @@ def first_imports(module: Any, name: str) -> list[CodeType]:
 
 
 def _is_source(node: ast.FunctionDef | None, function: Any) -> bool:
-    """Return whether a function of the module still has the code of its source, so that a call runs these
-    statements."""
+    """Return whether a function still has the code of its source, so that a call runs these statements."""
     if node is None or node.decorator_list or not isinstance(function, FunctionType):
         return False
     return function.__code__.co_firstlineno == node.lineno

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from graphsafe.capture.child.main import main
-from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group
+from graphsafe.capture.processes.descendants import adopt_orphans, die_with_parent, end_descendants, end_group, reap
 from graphsafe.capture.processes.originals import decode, encode, leave
 from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, ServerState
@@ -34,11 +34,9 @@ _MESSAGE_BYTES = 1 << 20
 
 
 def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None = None) -> NoReturn:
-    """Serve the parent at the other end of this socket, and clean up when the parent is gone.
-
-    `prepare` makes imports, and returns the reason if they must not be shared. `folder` holds the parent's temporary
-    files. If the parent was killed, the server removes the folder.
-    """
+    """Serve the parent at the other end of this socket, and clean up when the parent is gone. `prepare` makes imports,
+    and returns the reason if they must not be shared. `folder` holds the parent's temporary files. If the parent was
+    killed, the server removes the folder."""
     killed = False
     try:
         adopt_orphans()
@@ -62,11 +60,10 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests. Return True when the parent asks the server to end, False if the parent ends
-    without asking."""
+    """Serve the parent's requests. Return whether it asked the server to end before it ended itself."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
-        _reap()
+        reap()
         if not message:
             return False
         told = Told(decode(message.decode()))
@@ -139,10 +136,7 @@ def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int
 
 
 def import_torch() -> None:
-    """Import torch and graphsafe's own modules, once here instead of in every child.
-
-    Dynamo is not among them: it takes as long as torch itself, and few targets need it.
-    """
+    """Import torch and graphsafe's modules once for all children; not dynamo, slow and seldom needed."""
     import torch
     import torch.utils._python_dispatch
     from torch.overrides import resolve_name
@@ -162,12 +156,6 @@ def import_torch() -> None:
 def _tell(parent: socket.socket, state: ServerState | ChildState) -> None:
     with contextlib.suppress(OSError):
         parent.send(encode(written(state)).encode())
-
-
-def _reap() -> None:
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _become(output: int) -> None:

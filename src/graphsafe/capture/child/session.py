@@ -14,8 +14,7 @@ import torch
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.child import preparation
 from graphsafe.capture.child.own_graphs import plain
-from graphsafe.capture.child.ranks.group import Ranks, joined
-from graphsafe.capture.child.ranks.own_port import own_port
+from graphsafe.capture.child.ranks.group import Ranks, joined, own_port
 from graphsafe.capture.child.state import Reach, inputs_of, seed_generators, walk
 from graphsafe.capture.child.state.generators import seed_host
 from graphsafe.capture.child.state.objects import code_of
@@ -53,12 +52,9 @@ class Session:
     asked: Callable[[Asked], None] | None = None
     "The function to call when the user's code asks in `path_step` whether a capture is under way."
     factory: Callable[..., Any] | None = None
-    "The factory that made the subject."
     generators: Reach | None = None
-    """All generators to seed, or None to search for them in each step.
-
-    Frequent steps set this, since a search takes time.
-    """
+    """All generators to seed, or None to search for them in each step. Frequent steps set this, since a search takes
+    time."""
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side; they decide together about further steps."
 
@@ -116,8 +112,7 @@ class Session:
         return walk({"output": outputs})
 
     def of_bucket(self, axes: Mapping[str, Any], folder: Path) -> Session:
-        """Return another bucket of the same target, built in this process from the same seed, with its own inputs.
-        Raises TargetError."""
+        """Return another bucket of the target, built here from the same seed. Raises TargetError."""
         assert self.factory is not None
         self.channel.phase(f"build {bucket_name(axes)}")
         seed_all(self.device, self.job.first_seed)
@@ -136,11 +131,9 @@ class Session:
 
 @contextmanager
 def opened(job: Job, channel: Channel, watched: list[Attempt] | None = None) -> Iterator[Session]:
-    """Enter the device and build the target. Raises TargetError.
-
-    Captures that the constructor itself makes are added to `watched`. Without `watched`, a generator that the
-    constructor left capturing is repaired, so that the child can find further faults.
-    """
+    """Enter the device and build the target. Raises TargetError. Captures that the constructor itself makes are added
+    to `watched`. Without `watched`, a generator that the constructor left capturing is repaired, so that the child can
+    find further faults."""
     channel.phase("open the device")
     inherited = frozenset(sys.modules)
     with ExitStack() as stack:

@@ -27,10 +27,7 @@ Stage = Literal["import", "build", "step"]
 
 
 class TargetError(Exception):
-    """The user's code failed eagerly.
-
-    `line` is the line for stderr; `stage` is the stage in which the target failed.
-    """
+    """The user's code failed eagerly, in a stage; `line` is the line for stderr."""
 
     def __init__(self, stage: Stage, line: str) -> None:
         super().__init__(line)
@@ -59,11 +56,8 @@ class Subject:
 @contextmanager
 def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Iterator[None]:
     """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line, or the place
-    `written` if the code cannot even be called.
-
-    If the user's code forks this process, the copy ends when it returns from that code, before it could continue
-    graphsafe's work.
-    """
+    `written` if the code cannot even be called. If the user's code forks this process, the copy ends when it returns
+    from that code, before it could continue graphsafe's work."""
     process = process_id()
     try:
         yield
@@ -77,8 +71,7 @@ def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Ite
 
 
 def describe(error: BaseException, written: CallSite | None = None) -> str:
-    """Describe the first error of a chain: `ValueError: no such head (model.py:12)`. The place is `written` if no line
-    of the user's raised it."""
+    """Describe the first error of a chain, `ValueError: no such head (model.py:12)`, or where it was `written`."""
     root, _ = root_error(error)
     text = " ".join(message_of(root).split())
     frames, _ = traceback_frames(root.__traceback__)
@@ -124,8 +117,7 @@ def build(
 
 
 def takes_device(factory: Callable[..., Any], axes: Mapping[str, Any] | tuple[str, ...] = ()) -> bool:
-    """Return whether the factory takes the device as its first argument: an argument that is required or is named
-    `device`."""
+    """Return whether the first argument is the device: required, or named `device`."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except Exception:  # the user's callable has a broken signature
@@ -198,8 +190,7 @@ def _kind(value: Any) -> str:
 
 
 def _from_specs(module: Any, inputs: tuple[InputSpec, ...], device: torch.device) -> Subject:
-    """Return arguments of `forward` as `--input` describes them, drawn on the host so that the device's generator does
-    not move."""
+    """Return the arguments that `--input` describes, drawn on the host: the device's generator must not move."""
     generator = torch.Generator().manual_seed(0)
     kwargs: dict[str, Any] = {}
     bounds: dict[str, tuple[float | None, float | None]] = {}
@@ -240,7 +231,11 @@ def _import_file(path: Path) -> Any:
         return importlib.import_module(".".join([*reversed(package), path.stem]))
     # A file with the name of an imported module (`json.py`) must not replace that module for other code.
     taken = path.stem in sys.modules or path.stem in sys.stdlib_module_names
-    name = f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem
+    return module_of(f"graphsafe_target_{path.stem}" if taken or not path.stem.isidentifier() else path.stem, path)
+
+
+def module_of(name: str, path: Path) -> Any:
+    """Import a file under this name."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -30,22 +30,18 @@ _NO_OUTPUT = "no output depends on it"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
+@dataclass(eq=False)
 class Broken(Exception):
-    """Raised if new values for an input break the process itself (a device-side assertion); the child has to run again
-    without them."""
+    """Raised if new values for an input break the process (a device-side assertion)."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
+    path: str
 
 
 @dataclass
 class Tried:
-    """The result of the trial.
-
-    `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
-    `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a graph freezes the decision.
-    """
+    """The result of the trial. `limits` go into the report. `unvaried` are inputs that keep their values although
+    outputs may depend on them. `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a
+    graph freezes the decision."""
 
     limits: list[Limit] = field(default_factory=list)
     unvaried: list[str] = field(default_factory=list)
@@ -58,8 +54,7 @@ class Tried:
 
 
 def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
-    """Share the sets of new inputs as `inputs.pt`. Raises TargetError if the step fails on its own inputs, and
-    Broken."""
+    """Share new inputs as `inputs.pt`. Raises Broken, and TargetError if the step fails on its own inputs."""
     trial = _Trial(session, snapshot)
     tried = Tried()
     ranks = session.ranks
@@ -119,8 +114,7 @@ class _Trial:
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
-        """Return the proposal of this number for replay `k`; None if there are fewer proposals, or if the input belongs
-        to another rank."""
+        """Return this proposal for replay `k`; None beyond the last, or for another rank's input."""
 
         if path not in self.original:
             return None
@@ -137,8 +131,7 @@ class _Trial:
         return {path: values for path, values in drawn.items() if values is not None}
 
     def alone(self, path: str) -> tuple[int | None, str]:
-        """Return the number of the first proposal that the step takes and that changes an output, or None and the
-        reason."""
+        """Return the first proposal that the step takes and that changes an output, or None and the reason."""
         why = _FAILS
         kind = self._session.job.unvaried.count(path)
         ranks = self._session.ranks
@@ -190,8 +183,7 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps: an input may have no effect in the first step (an empty cache) or in the second (a plan made
-        in the first)."""
+        """Run two steps: an input may have no effect in one of them (an empty cache, a plan made before)."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False

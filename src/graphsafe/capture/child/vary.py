@@ -51,10 +51,8 @@ def constants(
 
 
 def _near_float(value: float, draw: float) -> float:
-    """Return a constant at most 40 % away, on either side; a fraction stays between 0 and 1 (0.7 becomes 0.9).
-
-    `draw` is in [0, 1).
-    """
+    """Return a constant at most 40 % away, on either side; a fraction stays between 0 and 1 (0.7 becomes 0.9). `draw`
+    is in [0, 1)."""
     if value == 0.0:
         return 0.1 + 0.9 * draw
     factor = 0.6 + 0.3 * draw if draw < 0.5 else 0.9 + 0.4 * draw
@@ -91,10 +89,7 @@ def proposals(
     values: torch.Tensor, generator: torch.Generator, bounds: Bounds = (None, None), far: bool = False
 ) -> Iterator[torch.Tensor]:
     """Yield new tensors of the same shape and dtype, first the tensor that changes most; nothing if the values cannot
-    be varied.
-
-    `far` adds constants far from the values seen: for inputs on the host.
-    """
+    be varied. `far` adds constants far from the values seen: for inputs on the host."""
     if values.numel() == 0:
         return
     seen = [values]
@@ -144,10 +139,7 @@ def _integers(flat: torch.Tensor, generator: torch.Generator, bounds: Bounds) ->
     different = int(torch.unique(flat).numel())
     steps = flat[1:] - flat[:-1]
     rising = different > 1 and bool((steps >= 0).all())
-    if not rising and different != flat.numel():
-        yield _redrawn(flat, generator)
-        return
-    if flat.numel() == 1:
+    if flat.numel() == 1 or (not rising and different != flat.numel()):
         yield _redrawn(flat, generator)
         return
     kinds = _OTHERS if not rising else _WINDOW if bool((steps == 1).all()) else _OFFSETS

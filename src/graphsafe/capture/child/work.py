@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from graphsafe.capture.answers.build import Devices, Done, StateFailure, TargetFailure
+from graphsafe.capture.answers.build import Devices, Ended, TargetFailure
 from graphsafe.capture.child.state import StateError
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.processes.originals import monotonic
@@ -45,8 +45,8 @@ def work(job: Job, channel: Channel) -> None:
     """Do the job, and report its result or the reason why the target prevents a result."""
     try:
         importlib.import_module(CHILDREN[job.child]).run(job, channel)
-        channel.tell(Done())
+        channel.tell(Ended("done"))
     except StateError as error:
-        channel.tell(StateFailure(str(error)))
+        channel.tell(Ended("state", str(error)))
     except TargetError as error:
         channel.tell(TargetFailure(error.stage, error.line, error_frames(error.__cause__), monotonic()))

@@ -11,8 +11,7 @@ import torch
 
 
 def last_place(values: torch.Tensor) -> float | None:
-    """Return one unit in the last place of the largest finite value; None for dtypes that do not round (integers,
-    booleans)."""
+    """Return one unit in the last place of the largest finite value; None for dtypes that do not round."""
     if not (values.is_floating_point() or values.is_complex()):
         return None
     sizes = values.abs().double()
@@ -22,11 +21,9 @@ def last_place(values: torch.Tensor) -> float | None:
 
 
 def nudge(tensor: torch.Tensor, up: bool) -> None:
-    """Move every finite number other than zero by one unit, in place: neighbours in opposite directions.
-
-    The bits of a float, read as an integer, count its magnitude, so adding one moves it by one unit away from zero. A
-    tensor whose dtype or layout does not allow this (float8, expanded memory) stays unchanged.
-    """
+    """Move every finite number other than zero by one unit, in place: neighbours in opposite directions. The bits of a
+    float, read as an integer, count its magnitude, so adding one moves it by one unit away from zero. A tensor whose
+    dtype or layout does not allow this (float8, expanded memory) stays unchanged."""
     plain = tensor.detach()
     if plain.is_complex():
         plain = torch.view_as_real(plain)

@@ -9,8 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
-    """A context without function and dispatch modes, those of the simulated device included, so that torch calls act as
-    documented. Many steps enter it for each operation, so it must be cheap."""
+    """A context without function and dispatch modes, entered for each operation, so it must be cheap."""
 
     __slots__ = ("_functions", "_modes")
 

@@ -17,12 +17,22 @@ from typing import Any, Literal, Protocol
 import torch
 
 from graphsafe.capture.answers.build import DeviceMemory
-from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent
+from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, StepEvent, StepEventKind
 from graphsafe.report.model import CallSite
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 from graphsafe.report.probes.twin import Difference
+
+STOPS: Mapping[str, StepEventKind] = {
+    "reads-host": "read",
+    "branches": "read",
+    "dynamic-shape": "extent",
+    "hidden-sync": "hidden-sync",
+    "waits": "wait",
+}
+"""Effects in the op table that stop a capture. The simulated device's tags show `random`, `allocates` and `copies`,
+except for calls that exist only in Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +85,8 @@ class Recording(Replayable, Protocol):
     def pool_bytes(self) -> int | None: ...
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
-        """Compare two recordings of one step node by node, and return the values that Python froze differently.
-
-        The places are those of `other`, if it is a traced recording. Empty if the recordings are the same graph.
-        """
+        """Compare two recordings of one step node by node, and return the values that Python froze differently. The
+        places are those of `other`, if it is a traced recording. Empty if the recordings are the same graph."""
 
     def opaque_nodes(self) -> int:
         """Return the number of nodes whose arguments the driver does not show."""
@@ -118,8 +126,7 @@ class Device(Protocol):
         """Wait on the device until all ranks are here. Needs a process group."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """Enter the device, around everything that runs the user's code: makes it current (cuda), installs the modes
-        (sim)."""
+        """Enter the device, around everything of the user's: make it current, or install the modes (sim)."""
 
     def label(self) -> str:
         """Return the name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
@@ -130,23 +137,20 @@ class Device(Protocol):
         """Seed torch's default generators, host and device."""
 
     def random_states(self) -> Mapping[str, RandomState]:
-        """Return the seed and offset of the default generators of this device and of every device with a live
-        context."""
+        """Return seed and offset of the default generators of all devices with a live context."""
 
     def random_source(self) -> torch._C.Generator:
         """Return a generator that shares the present state of this device's default generator, until a program puts
         another state in its place (`graphsafe_set_state`)."""
 
     def draw(self, device: str) -> str | None:
-        """Draw one number on a device that `random_states` names, and put the offset back. Return the error's text if
-        the generator is broken, else None."""
+        """Draw one number and put the offset back; return the error's text if the generator is broken, else None."""
 
     def repair_generator(self, device: str) -> None:
         """Put a fresh generator state with the old seed and offset in place of a broken one."""
 
     def capture_stream(self) -> AbstractContextManager[None]:
-        """Enter the side stream of this device on which warm-up and capture run; it joins the current stream at both
-        ends."""
+        """Enter the stream for warm-up and capture; it joins the current stream at both ends."""
 
     def stands_on(self) -> str:
         """Return the current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
@@ -161,45 +165,29 @@ class Device(Protocol):
         """Report each replay of a graph that the user's code makes to `sink`, with the user's frames."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
-        """Yield a list that, when the context ends, holds the allocations and releases inside it, in order.
-
-        The allocator's behaviour does not change.
-        """
+        """Yield a list that, when the context ends, holds the allocations and releases inside it, in order. The
+        allocator's behaviour does not change."""
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
-        """Answer True to code that asks whether a capture is under way, and report the place to `asked`.
-
-        Nothing is captured.
-        """
+        """Answer True to code that asks for a capture, and report the place. Nothing is captured."""
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
-        recording that succeeded.
-
-        With `traced`, every operation is watched, so that nodes know their lines. `pool` is a pool from `shared_pool`;
-        without one the graph gets its own.
-        """
+        recording that succeeded. With `traced`, every operation is watched, so that nodes know their lines. `pool` is a
+        pool from `shared_pool`; without one the graph gets its own."""
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races in a recording of `step`. To find them, the step may be captured again under a watch.
-
-        Raises NotComparable if the device does not show the order of nodes or the memory that they use.
-        """
+        """Return the races in a recording of `step`. To find them, the step may be captured again under a watch. Raises
+        NotComparable if the device does not show the order of nodes or the memory that they use."""
 
     def shared_pool(self) -> Any:
-        """Return a pool that several recordings may share.
-
-        These recordings are replayed one at a time, because one may use memory that another freed.
-        """
+        """Return a pool for several recordings, to be replayed one at a time: they use the same memory."""
 
     def pieces(self) -> Pieces:
         """Return pieces, for a step that is captured in segments."""
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        """Repeat a failed attempt and watch every operation.
-
-        It runs in a separate process, after `record` failed in another process.
-        """
+        """Repeat, in another process, an attempt that failed, and watch every operation."""
 
     def synchronize(self) -> None: ...
 
@@ -215,10 +203,7 @@ class Device(Protocol):
         """Return a plain detached host copy of the values, whatever device the tensor is on (or plays)."""
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
-        """Copy `values` into `tensor` in place.
-
-        `values` have the tensor's shape and dtype, and are a host tensor or a result of `copied`.
-        """
+        """Copy a host tensor or a result of `copied`, of the same shape and dtype, into `tensor` in place."""
 
     def nudge(self, tensor: torch.Tensor, up: bool) -> None:
         """Move every finite number other than zero by one unit in the last place: neighbours in opposite directions,
@@ -228,27 +213,22 @@ class Device(Protocol):
         """Fill with values that no step computes: NaN, or the extreme of the dtype."""
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        """Return the hash of each tensor's bytes, by path; equal bytes give equal digests in every process on this kind
-        of device."""
+        """Return the hash of each tensor's bytes, by path, the same in every process on this kind of device."""
 
     def copied(self, tensor: torch.Tensor) -> torch.Tensor:
         """Copy the values on the tensor's own device, for `store`."""
 
     def churn(self) -> None:
-        """Allocate and free blocks of many sizes filled with poison, so that reads of memory that was freed too early
-        show."""
+        """Allocate and free blocks of many sizes filled with poison: reads of freed memory then show."""
 
     def reuse_freed(self) -> None:
-        """Overwrite memory that has no owner any more, even if a graph still uses it.
-
-        This is stronger than `churn`, but hides causes: use it only in runs whose differences are not explained
-        afterwards.
-        """
+        """Overwrite memory that has no owner any more, even if a graph still uses it. This is stronger than `churn`,
+        but hides causes: use it only in runs whose differences are not explained afterwards."""
 
     def memory(self) -> DeviceMemory: ...
 
-    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
-        """Return milliseconds per call, on the device; `None` if a clock would mean nothing (sim)."""
+    def time_ms(self, call: Callable[[], Any]) -> float | None:
+        """Return the milliseconds of a call, on the device; `None` if a clock would mean nothing (sim)."""
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
         """Count the kernels that one step launches; `None` if unknown."""
@@ -265,5 +245,4 @@ class Device(Protocol):
         True, one and all of a mask, for 0 with False, zero and none of it."""
 
     def unknown_operations(self) -> tuple[str, ...]:
-        """Return the operations that ran and whose effects this device does not know; any of them makes a verdict
-        inconclusive."""
+        """Return the operations that ran with unknown effects; any makes a verdict inconclusive."""

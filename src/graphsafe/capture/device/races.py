@@ -63,10 +63,7 @@ def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
 
 
 def races_in(work: Sequence[Work], ordered: Callable[[int, int], bool]) -> tuple[Race, ...]:
-    """Return the races among `work`, at most 16, each pair of places once.
-
-    `ordered(i, j)` says whether work `i` comes before work `j` in every replay, for `i < j`.
-    """
+    """Return the races, each pair of places once; `ordered(i, j)`: `i` comes before `j` in every replay."""
     touched = sorted(
         ((access.address, access.end, number, access) for number, one in enumerate(work) for access in one.accesses),
         key=lambda entry: entry[:3],

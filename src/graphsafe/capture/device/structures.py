@@ -55,6 +55,20 @@ def is_written(argument: Any) -> bool:
     return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
+def sparse_parts(tensor: torch.Tensor) -> dict[str, torch.Tensor] | None:
+    """Return the tensors that make up a sparse tensor, by the suffix of their path; None for other layouts."""
+    layout = tensor.layout
+    if layout is torch.sparse_coo:
+        return {"._indices()": tensor._indices(), "._values()": tensor._values()}
+    if layout in (torch.sparse_csr, torch.sparse_bsr):
+        indices = {".crow_indices()": tensor.crow_indices(), ".col_indices()": tensor.col_indices()}
+    elif layout in (torch.sparse_csc, torch.sparse_bsc):
+        indices = {".ccol_indices()": tensor.ccol_indices(), ".row_indices()": tensor.row_indices()}
+    else:
+        return None
+    return {**indices, ".values()": tensor.values()}
+
+
 @functools.cache
 def takes_device(func: Any) -> bool:
     return any(argument.name == "device" for argument in func._schema.arguments)
@@ -62,8 +76,7 @@ def takes_device(func: Any) -> bool:
 
 @functools.cache
 def is_wrapper_class(kind: Any) -> bool:
-    """Return whether the class is a subclass with its own operations. Other subclasses use PyTorch's kernels on the
-    memory that they report."""
+    """Return whether a subclass has its own operations, and does not use PyTorch's kernels on its memory."""
     # read from `type`, because a metaclass may run code of its own
     namespace_of = type.__dict__["__dict__"].__get__
     own = next(base for base in type.__dict__["__mro__"].__get__(kind) if "__torch_dispatch__" in namespace_of(base))

@@ -15,10 +15,9 @@ from graphsafe.capture.parent.buckets.sharing import Candidate, Sharing
 from graphsafe.capture.parent.finding_table import at_configured_levels
 from graphsafe.capture.parent.findings import findings_of
 from graphsafe.capture.parent.growth import said_of
-from graphsafe.capture.parent.probes import reported
+from graphsafe.capture.parent.probes import Seen, reported
 from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.run import Run
-from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
 from graphsafe.files import ensure_working_directory
@@ -50,13 +49,11 @@ class DeviceProof:
     rank: Rank = field(default_factory=Rank)
     runs: list[tuple[Axes, Seen]] = field(default_factory=list)
     of_bucket: list[Sequence[Finding]] = field(default_factory=list)
-    "The findings of each run, in the order of the runs."
     findings: list[Finding] = field(default_factory=list)
     limits: list[Limit] = field(default_factory=list)
     _directory: str = field(default_factory=os.getcwd)
     _folders: list[Path] = field(default_factory=list)
     _pool: Pool | None = None
-    "The results of capturing the buckets in one pool."
 
     def run(self, supervisor: Supervisor, folder: Path) -> None:
         supervisor.timeout = self.request.timeout
@@ -85,17 +82,13 @@ class DeviceProof:
         if any(limit.kind == INTERNAL for limit in run.limits):
             seen = replace(seen, verdict=worst((seen.verdict, "inconclusive")))
         self.runs.append((axes, seen))
-        self._take(seen, run.limits)
+        ensure_working_directory(self._directory)
+        findings, without_line = findings_of(seen, self.book)
+        self.of_bucket.append(findings)
+        self._add(*at_configured_levels(findings, seen, self.book), *run.limits, *without_line)
         self._add(*said_of(seen, self.book))
         failure = seen.told.get(TargetFailure)
         return failure is None or failure.stage != "import"
-
-    def _take(self, seen: Seen, limits: Sequence[Limit]) -> None:
-        ensure_working_directory(self._directory)
-        findings, without_line = findings_of(seen, self.book)
-        self.findings += at_configured_levels(findings, seen, self.book)
-        self.of_bucket.append(findings)
-        self.limits += [*limits, *without_line]
 
     def _share_a_pool(self, supervisor: Supervisor, folder: Path) -> None:
         """Capture the buckets that are ready by themselves together in one pool."""
@@ -121,8 +114,7 @@ class DeviceProof:
         self._add(*sharing.findings(seen.told[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return the bytes that the graph of each bucket holds in its own pool; with several ranks, the largest
-        number."""
+        """Return the bytes of each bucket's graph in its own pool; of several ranks, the largest number."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]
@@ -144,8 +136,7 @@ class DeviceProof:
 
 
 def _timed(seen: Seen, run: Run, seconds: float) -> Seen:
-    """Add the time that this run took, in all and per child, the children's phases, and the reason if the children did
-    not share imports."""
+    """Add the times of the run and its children, and the reason if the children did not share imports."""
     timing = replace(
         seen.probes.timing, seconds=round(seconds, 2), children=run.seconds, spent=run.spent, not_shared=run.not_shared
     )

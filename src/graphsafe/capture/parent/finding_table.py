@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.probes import Seen
 from graphsafe.capture.shared.places import chain, location, shown, text_at
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
@@ -78,11 +78,9 @@ def finding_at(
     source: Source,
     why: str | None = None,
 ) -> Finding | Limit:
-    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's.
-
-    `how` selects the rule's message and `words` fill its placeholders; `because` describes the observation; `why`
-    replaces the rule's own reason.
-    """
+    """Return a finding, or a limit if no line of the user's code is known. `level` is the rulebook's. `how` selects the
+    rule's message and `words` fill its placeholders; `because` describes the observation; `why` replaces the rule's own
+    reason."""
     words = {"expr": "the step", "value": "a value", **words}
     message, fix = _message_and_fix(rule, how, words)
     if frame is None:
@@ -134,11 +132,8 @@ class FindingTable:
         here: str = "",
         how: str | None = None,
     ) -> None:
-        """Add a finding at the last of `frames`; `how` selects the rule's message.
-
-        If the line has a finding of the same code, the two become one, at the more severe level and with the data of
-        both.
-        """
+        """Add a finding at the last of `frames`; `how` selects the rule's message. If the line has a finding of the
+        same code, the two become one, at the more severe level and with the data of both."""
         rule = self._book.rules.get(code)
         if rule is None:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
@@ -150,20 +145,18 @@ class FindingTable:
             return
         at = location(frames[-1], span)
         key = (code, at.path, at.line)
+        level, data = lowered(level or rule.level, self._seen), data or {}
         if key in self.found:
             known = self.found[key]
-            severest = max(lowered(level or rule.level, self._seen), known.level, key=LEVELS.index)
-            self.found[key] = replace(
-                known, count=known.count + count, level=severest, data={**known.data, **(data or {})}
-            )
+            severest = max(level, known.level, key=LEVELS.index)
+            self.found[key] = replace(known, count=known.count + count, level=severest, data={**known.data, **data})
             return
-        expr = expr or text_at(frames[-1], span)
-        words = Words(expr=expr, value=value)
-        about = rule.about(at, words, data or {})
+        words = Words(expr=expr or text_at(frames[-1], span), value=value)
+        about = rule.about(at, words, data)
         message, fix = _message_and_fix(rule, how, words)
         self.found[key] = replace(
             about,
-            level=lowered(level or rule.level, self._seen),
+            level=level,
             confidence="proven" if self._seen.source == "capture" else "likely",
             source=self._seen.source,
             device=self._seen.device,
@@ -177,24 +170,19 @@ class FindingTable:
 
 
 def lowered(level: Level, seen: Seen) -> Level:
-    """Lower an error to a warning.
-
-    A correct replay, or a capture from shapes that passed, proves that the finding's cause does not break this step.
-    """
+    """Lower an error to a warning if a replay, or a capture from shapes, proves the cause harmless here."""
     capture = seen.probes.capture
     harmless = "inconclusive" if capture.from_shapes and capture.status == "pass" else "ready"
     return "warning" if level == "error" and seen.verdict == harmless else level
 
 
 def at_configured_levels(findings: Iterable[Finding], seen: Seen, book: Rulebook) -> list[Finding]:
-    """Return the findings with the levels that the configuration gives to rules, lowered if a correct replay proved
-    them harmless."""
+    """Return the findings at their configured levels, lowered if a correct replay proved them harmless."""
     return [replace(one, level=lowered(book.rules[one.code].level_of(one.level), seen)) for one in findings]
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Merge findings over the buckets of one device: the same code on the same line is one finding, at its worst
-    level."""
+    """Merge findings over buckets: one code on one line of a device is one finding, at its worst level."""
     found: dict[tuple[Any, ...], Finding] = {}
     for finding in findings:
         key = (finding.device, finding.code, finding.location.path, finding.location.line)

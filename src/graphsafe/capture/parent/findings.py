@@ -37,16 +37,15 @@ from graphsafe.capture.parent.finding_table import (
     what_was_frozen,
 )
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
-from graphsafe.capture.parent.probes import reported
+from graphsafe.capture.parent.probes import Seen, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
-from graphsafe.capture.parent.seen import Seen
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
-from graphsafe.report.probes.twin import Cause, Twin
+from graphsafe.report.probes.twin import Cause
 from graphsafe.rulebook.book import Rulebook
 
 
@@ -82,6 +81,12 @@ class _Writer:
         self._book = book
         self.table = FindingTable(seen, book)
         self.add = self.table.add
+        entry = seen.told[Built].entry
+        self._entry: tuple[CallSite, ...] = () if entry is None else (entry,)
+        "The function that the factory returned, for findings without a known line."
+        self._twin = seen.probes.twin
+        self._causes = {cause.path: cause for cause in self._twin.changes}
+        "The causes, by path, to which twin captures attribute their differences."
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -102,12 +107,6 @@ class _Writer:
             self.add("GS605", *at, data={"first_error": error}, region=None)
         if broken and not failed:
             self.add("GS501", self._entry, level="error", expr=draw, data=says, repair=repair, region=None)
-
-    @property
-    def _entry(self) -> tuple[CallSite, ...]:
-        """Return the function that the factory returned, for findings without a known line."""
-        entry = self._told[Built].entry
-        return () if entry is None else (entry,)
 
     def events(self) -> None:
         for event in self._told[Watched].events:
@@ -152,34 +151,21 @@ class _Writer:
             for path in self._told[Reference].lazy_caches:
                 self._lazy(path, births.get(path, ()))
 
-    @property
-    def _twin(self) -> Twin:
-        return self._probes.twin
-
-    @property
-    def _causes(self) -> dict[str, Cause]:
-        """The causes, by path, to which twin captures attribute their differences."""
-        return {cause.path: cause for cause in self._twin.changes}
-
     def _level_of(self, how: str) -> Level:
-        """Return the level of a change of state to which no pair of captures attributes a difference.
-
-        A number without effect on the graph is at most a note. Moved memory is a warning, because the graph still uses
-        the memory of the capture.
-        """
+        """Return the level of a change of state to which no pair of captures attributes a difference. A number without
+        effect on the graph is at most a note. Moved memory is a warning, because the graph still uses the memory of the
+        capture."""
         if how == "cached":
             return "warning"
         if self._twin.status in ("pass", "fail") or self._seen.verdict == "ready":
             return "note" if how == "host" else "warning"
         if how == "host":
             return "warning"
-        return "error" if self._differs else "warning"
+        differs = "fail" in (self._probes.replay.status, self._probes.capture.status)
+        return "error" if differs else "warning"
 
     def frozen(self) -> None:
-        """Add findings for values that Python decided at capture and that changed later.
-
-        Differing captures prove this.
-        """
+        """Add findings for values that Python froze at capture, which differing captures prove."""
         if self._twin.status != "fail" or not self._twin.differences:
             return
         first = self._twin.differences[0]
@@ -219,10 +205,7 @@ class _Writer:
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=None if expr else "departed")
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step.
-
-        If there is a single possible cause, the finding is at its line, else at the operation that changed.
-        """
+        """Add a finding if Python decides otherwise in a later step: at the only cause, else at the operation."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
@@ -233,8 +216,7 @@ class _Writer:
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
-        """Return whether the long run also found the tensor replaced, with the line that replaces it between
-        replays."""
+        """Return whether the long run also found the tensor replaced, with the line that replaces it."""
         growth = self._probes.memory.growth
         moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
         return rebound_by(departure) in moved
@@ -252,8 +234,7 @@ class _Writer:
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
 
     def capture_aware(self) -> None:
-        """Add findings for a step that computes something else while it is captured, at the lines that ask about a
-        capture."""
+        """Add findings at lines that ask about a capture, if the step then computes something else."""
         reference = self._told[Reference]
         if not reference.differs or self._probes.capture.status != "pass":
             return
@@ -266,10 +247,6 @@ class _Writer:
         harmless = self._probes.replay.first_step == "pass"
         level: Level = "note" if harmless else "error"
         self.add("GS701", frames, value=f"`{name}`", level=level, data={"attribute": name})
-
-    @property
-    def _differs(self) -> bool:
-        return self._probes.replay.status == "fail" or self._probes.capture.status == "fail"
 
     def failed_capture(self) -> None:
         if self._probes.capture.empty:
@@ -345,8 +322,7 @@ class _Writer:
             self.add("GS713", frames, **told)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise findings to errors if their line is known to change state in which replays differ; return whether there
-        are any."""
+        """Raise findings on lines that change state in which replays differ to errors; return whether any are."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

@@ -10,8 +10,7 @@ from typing import TypeVar
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.probes import LongRun, Point
 from graphsafe.capture.parent.finding_table import finding_at
-from graphsafe.capture.parent.probes import reported
-from graphsafe.capture.parent.seen import Seen
+from graphsafe.capture.parent.probes import Seen, reported
 from graphsafe.report.model import Finding, Limit
 from graphsafe.report.probes.memory import Growth, Memory
 from graphsafe.report.probes.probe import Error

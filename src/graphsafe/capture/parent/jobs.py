@@ -17,10 +17,7 @@ Outcome = TypeVar("Outcome")
 def until_nothing_is_learned(
     most: int, run: Callable[[Sequence[Lesson]], Outcome], lesson_of: Callable[[Outcome], Lesson | None]
 ) -> Outcome:
-    """Run at most `most` times, each time with all lessons so far; return the last outcome.
-
-    `lesson_of` returns the lesson of an outcome, or None if another run would not help.
-    """
+    """Run at most `most` times, with all lessons so far, until `lesson_of` the outcome is None."""
     lessons: list[Lesson] = []
     for _ in range(most - 1):
         outcome = run(lessons)

@@ -46,10 +46,7 @@ def joined(
     ready: bool,
     predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
-    """Return capture's findings with their status, then the findings that only scan has.
-
-    `lines`: file -> the lines that ran; `ready`: whether the step is ready.
-    """
+    """Return capture's findings with their status, then those of scan alone. `lines`: file -> lines that ran."""
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
     files = [Path(file) for file in lines if _is_of_project(file)]
     if not files:
@@ -119,10 +116,7 @@ def _is_of_project(file: str) -> bool:
 
 
 def _function_ran(at: Location, ran: Mapping[str, set[int]]) -> bool:
-    """Return whether any line in the body of the function around a place ran.
-
-    If none ran, the finding does not concern this step.
-    """
+    """Return whether the function around a place ran; if not, the finding does not concern this step."""
     around = [node for node in functions_of(at.path) if node.lineno <= at.line <= (node.end_lineno or node.lineno)]
     if not around:
         return False

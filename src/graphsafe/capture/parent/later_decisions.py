@@ -22,11 +22,7 @@ _DECIDES = ("GS101", "GS102", "GS203")
 
 @dataclass(frozen=True, slots=True)
 class Blamed:
-    """The line to blame.
-
-    `frames` is empty if several causes are possible, or none is known: then only the line of the changed operation is
-    certain.
-    """
+    """The line to blame; `frames` is empty unless a single cause is possible."""
 
     code: str
     frames: Sequence[CallSite]
@@ -40,8 +36,7 @@ class Blamed:
         return None if self.frames or self.expr else "departed"
 
     def is_told(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
-        """Return whether findings tell the cause: the line grows, or, if no change of the host is known, a value of the
-        device decides on the host."""
+        """Return whether findings tell the cause already: a line that grows, or a device's value that decides."""
         if self.code == "GS402":
             return (self.code, shown(frames[-1].path), frames[-1].line) in found
         known = self.frames or self.data.get("among") or self.data.get("attribute")
@@ -75,10 +70,8 @@ def blamed_for(departure: Departure, host_calls: Sequence[HostCall], changed: Se
 
 
 def rebound_by(departure: Departure) -> str | None:
-    """Return the path of a tensor that was replaced, so that a later step reads another tensor.
-
-    A view at another offset of the same tensor does not count, because only a Python number has changed then.
-    """
+    """Return the path of a tensor that was replaced, so that a later step reads another tensor. A view at another
+    offset of the same tensor does not count, because only a Python number has changed then."""
     if departure.what != "memory":
         return None
     before, after = (text.rpartition(" from element ")[0] for text in (departure.before, departure.after))

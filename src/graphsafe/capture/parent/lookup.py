@@ -25,17 +25,14 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return the reason why `target` cannot work, in one line, or None if none is certain without an import.
-
-    Reads one file at most. `configured` are the names that the configuration gives to targets.
-    """
+    """Return in one line why `target` cannot work, if that is certain without an import, else None."""
     where, _, name = target.rpartition(":")
     if not where or not name:
         return _without_name(target, configured)
     if where.endswith(".py"):
         path = Path(where)
         if not path.is_file():
-            return f"no such file: {where}{nearest(path.name, _python_files(path.parent))}"
+            return f"no such file: {where}{nearest(path.name, sorted(one.name for one in path.parent.glob('*.py')))}"
         return _without_factory(path, where, name)
     if where.endswith(".ipynb"):
         return f"{where}: a notebook is not imported; call graphsafe.capture(fn, args) in one of its cells"
@@ -54,18 +51,8 @@ def _without_name(target: str, configured: Iterable[str]) -> str:
     return f"no such target is configured{hint}; expected FILE.py:FACTORY, package.module:FACTORY, or a target's name"
 
 
-def _python_files(folder: Path) -> list[str]:
-    try:
-        return sorted(path.name for path in folder.glob("*.py"))
-    except OSError:
-        return []
-
-
 def _module_without_factory(module: str, name: str) -> str | None:
-    """Return the reason why a module lacks the factory, or None.
-
-    A parent package is located and not imported. Finders other than Python's search of `sys.path` are asked too.
-    """
+    """Return why a module lacks the factory, or None. No parent package is imported."""
     path: list[str] | None = [os.getcwd(), *sys.path]
     parts = module.split(".")
     for depth, part in enumerate(parts):

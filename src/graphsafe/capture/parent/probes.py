@@ -4,21 +4,40 @@ form of a report: places instead of frames, and no absolute paths."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
-from graphsafe.capture.answers.build import Varied
-from graphsafe.capture.answers.probes import FiredEvents, Reference, SeenEvent, StepMemory, Watched
-from graphsafe.capture.parent.supervision.child_process import Ended
+from graphsafe.capture.answers.build import Ended, Varied
+from graphsafe.capture.answers.probes import FiredEvents, Marks, Reference, SeenEvent, StepMemory, Watched
+from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.places import shown
 from graphsafe.capture.shared.told import Told
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Plan, Source, Verdict
+from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.probe import ABSOLUTE, PLACE_OF, Error, is_unreported
 from graphsafe.report.probes.replay import NO_REFERENCE, Check, Replay, differing
 from graphsafe.report.probes.step import Line, Step
 from graphsafe.report.probes.twin import Twin
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answers of the children of one device and bucket; missing ones are empty."""
+
+    device: str
+    source: Source
+    verdict: Verdict
+    probes: Probes
+    told: Told = field(default_factory=Told)
+    "The answers that are not probes."
+    plan: Plan | None = None
+    marks: Marks = field(default_factory=Marks)
+    "The target's own marks, judged by the plan."
+    rank: int | None = None
+    divergence: Mapping[int, Call | None] = field(default_factory=dict)
+    "Rank -> its first collective that other ranks lack; None for a rank that stopped before the others."
 
 
 def reported(answer: Any) -> Any:
@@ -103,8 +122,7 @@ def with_reference(replay: Replay, told: Told) -> Replay:
 
 
 def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events; fewer than `expected` leave a check open, for the reason
-    `why`."""
+    """Return the probe with the replays after events; fewer than `expected` leave a check open: `why`."""
     fired = told[FiredEvents].events
     if len(fired) < expected:
         replay = replace(replay, reason=why)
@@ -138,10 +156,5 @@ def memory_of(held: StepMemory, capture: Capture) -> Memory:
 
 def measured(memory: Memory, told: Memory) -> Memory:
     """Return the probe `memory` with the answer of the measuring child."""
-    return replace(
-        memory,
-        status=told.status,
-        pool_bytes=told.pool_bytes,
-        peak_bytes=told.peak_bytes,
-        pool=memory.pool if told.pool is None else told.pool,
-    )
+    pool = memory.pool if told.pool is None else told.pool
+    return replace(memory, status=told.status, pool_bytes=told.pool_bytes, peak_bytes=told.peak_bytes, pool=pool)

@@ -19,10 +19,10 @@ from graphsafe.capture.parent.environment import environment
 from graphsafe.capture.parent.finding_table import merged
 from graphsafe.capture.parent.join import Predictions, executed_files, joined
 from graphsafe.capture.parent.lookup import what_is_missing
+from graphsafe.capture.parent.probes import Seen
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
 from graphsafe.capture.parent.ranks.rank import Rank, side_by_side, variables_of
-from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.supervision.host_capacity import at_a_time
+from graphsafe.capture.parent.supervision.device_use import at_a_time
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED, CaptureRequest
 from graphsafe.failure import in_one_line
@@ -40,6 +40,10 @@ class Proof:
     def __init__(self, request: CaptureRequest, book: Rulebook) -> None:
         self._request = request
         self._book = book
+        self.target = request.called
+        self.has_ranks = request.nproc is not None
+        self.wants_gpu = not all(device.startswith("sim") for device in request.devices or ("cuda",))
+        "Whether the devices to use depend on the GPUs of this machine."
         self._devices: list[DeviceProof] = []
         self._findings: list[Finding] = []
         self._support: Support | None = None
@@ -52,20 +56,6 @@ class Proof:
         self._points = sample_of(self._all_points, request.sample)
         "The buckets that are proven one by one."
 
-    @property
-    def target(self) -> str:
-        return self._request.called
-
-    @property
-    def wants_gpu(self) -> bool:
-        """Return whether the devices to use depend on the GPUs of this machine."""
-        devices = self._request.devices
-        return not devices or any(not device.startswith("sim") for device in devices)
-
-    @property
-    def has_ranks(self) -> bool:
-        return self._request.nproc is not None
-
     def is_impossible(self) -> bool:
         """Return whether the target's files already show that it cannot be run; the report then says why."""
         missing = what_is_missing(self._request.target, self._request.config.targets)
@@ -74,10 +64,7 @@ class Proof:
         return missing is not None
 
     def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Prove the target. `supervisor` makes one supervisor per device; `present` are the GPUs of this machine.
-
-        Never raises, so that an error with this target does not stop the next target.
-        """
+        """Prove the target on `present` GPUs, one supervisor per device. Never raises: other targets go on."""
         try:
             self._run(supervisor, present, folder)
         except KeyboardInterrupt:
@@ -91,8 +78,7 @@ class Proof:
         self.limits.append(Limit(INTERRUPTED, self.target, "stopped by the user before it was done"))
 
     def _run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Run independent devices side by side, as many as the machine has cores for, and run all ranks at the same
-        time."""
+        """Run all ranks at the same time, or as many devices as the machine has cores for."""
         folder.mkdir()
         size = self._request.nproc
         names = self._device_names(present) if size is None else self._rank_devices(size, present)
@@ -104,9 +90,10 @@ class Proof:
         ]
         works = [partial(device.run, supervisor(), folder) for device in self._devices]
         together = at_a_time() if size is None else max(len(works), 1)
+        abandon = ranks[0].coordinator.abandon if size is not None and ranks else lambda: None
         try:
             for first in range(0, len(works), together):
-                side_by_side(works[first : first + together], lambda: None if size is None else ranks[0].abandon())
+                side_by_side(works[first : first + together], abandon)
         finally:
             ensure_working_directory(self._directory)
             for device in self._devices:
@@ -121,8 +108,7 @@ class Proof:
         return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]
 
     def _compare_with_declared(self) -> None:
-        """Compare the support that the buckets prove on all devices with the declaration of the classes or the
-        configuration."""
+        """Compare the support that the buckets prove on all devices with the one that is declared."""
         points = self._points
         seen = [
             [device.runs[number][1] for device in self._devices if number < len(device.runs)]
@@ -159,8 +145,7 @@ class Proof:
         for asked in self._request.devices or (("cuda",) if present else ("sim",)):
             found = _named(asked, present)
             if not found:
-                have = ", ".join(present) or "no CUDA device"
-                self.limits.append(Limit(BAD_REQUEST, f"--device {asked}", f"this machine has {have}"))
+                self._lacks(f"--device {asked}", present)
                 return []
             names += found
         if not self._request.devices and not present:
@@ -168,10 +153,7 @@ class Proof:
         return list(dict.fromkeys(names))
 
     def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
-        """Return a device for each rank: the named devices, or else the first of the machine.
-
-        Too few devices become a limit.
-        """
+        """Return a device for each rank: the named ones, else the first. Too few devices become a limit."""
         asked = self._request.devices or (("cuda",) if present else ("sim",))
         if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
             return list(dict.fromkeys(self._device_names(present)))
@@ -182,16 +164,16 @@ class Proof:
         if asked[0] == "sim":
             return [f"sim:{number}" for number in range(size)]
         if len(present) < size:
-            have = ", ".join(present) or "no CUDA device"
-            self.limits.append(Limit(BAD_REQUEST, f"{size} ranks", f"this machine has {have}"))
-        return list(present[:size]) if len(present) >= size else []
+            self._lacks(f"{size} ranks", present)
+            return []
+        return list(present[:size])
+
+    def _lacks(self, wanted: str, present: Sequence[str]) -> None:
+        have = ", ".join(present) or "no CUDA device"
+        self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report in every case.
-
-        If graphsafe fails while it makes findings, the report has no findings; after an interruption it has no findings
-        of scan, which take time.
-        """
+        """Return the report in any case: without findings after a fault, without scan's after an interruption."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())

@@ -7,11 +7,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphsafe.capture.answers.build import BrokenBy, Built, Constructed, DeviceMemory, Limits, TargetFailure, Varied
+from graphsafe.capture.answers.build import (
+    BrokenBy,
+    Built,
+    Constructed,
+    DeviceMemory,
+    Ended,
+    Limits,
+    TargetFailure,
+    Varied,
+)
 from graphsafe.capture.answers.probes import LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
 from graphsafe.capture.parent.probes import (
+    Seen,
     capture_of,
     measured,
     memory_of,
@@ -23,10 +33,9 @@ from graphsafe.capture.parent.probes import (
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
-from graphsafe.capture.parent.seen import Seen
-from graphsafe.capture.parent.supervision.child_process import Child, Ended
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import ran_out_of_memory
-from graphsafe.capture.parent.supervision.supervisor import Supervisor
+from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.collectives import Call
@@ -73,7 +82,6 @@ class Run:
     seconds: dict[str, float] = field(default_factory=dict)
     spent: dict[str, Mapping[str, float]] = field(default_factory=dict)
     _told: Told = field(default_factory=Told)
-    "The answers of all children."
     _children: dict[str, Child] = field(default_factory=dict)
     _probes: Probes = field(default_factory=Probes)
     _planned: Plan | None = None
@@ -81,7 +89,6 @@ class Run:
     _divergence: Mapping[int, Call | None] | None = None
     "The first collective of each rank that does not match the others'."
     _marks: Marks = field(default_factory=Marks)
-    "The target's own marks, judged by the plan."
 
     @property
     def source(self) -> Source:
@@ -90,7 +97,7 @@ class Run:
     @property
     def not_shared(self) -> str | None:
         """Return the reason why children did not share imports, or None."""
-        return self.supervisor.why_not_shared(self._job("build"))
+        return self.supervisor.not_shared.get(key_of(self._job("build")))
 
     def prove(self) -> Seen:
         if self.request.shapes:
@@ -226,17 +233,11 @@ class Run:
                 self._ended(child)
             if again:
                 forget(capture.job)
-                capture = self._alone(capture.name)
+                capture = self._run(self._job(capture.name))
         else:
             self.limits.append(Limit("sequential", self.device, "its memory holds one build at a time"))
-            capture = [self._alone(name) for name in names][-1]
+            capture = [self._run(self._job(name)) for name in names][-1]
         self._read(capture)
-
-    def _alone(self, name: str) -> Child:
-        child = self.supervisor.run(self._job(name))
-        self._watch_reference(child)
-        self._ended(child)
-        return child
 
     def _watch_reference(self, child: Child) -> None:
         """If the reference child has failed, tell the capture child, which waits for its files."""
@@ -291,7 +292,7 @@ class Run:
         unexplained = replay.status == "fail" and self._probes.twin.status != "fail"
         wrong = capture.status == "pass" and (capture.empty or unexplained)
         if self.rank.any(bool(capture.status == "fail" or died or wrong)):
-            self._alone("diagnose")
+            self._run(self._job("diagnose"))
         captured = capture.status == "pass" and not capture.empty
         if self._told[Built].events and self.rank.all(bool(captured and replay.checks)):
             self._fire_events()
@@ -319,13 +320,10 @@ class Run:
         replay = with_events(self._probes.replay, self._told, len(self._told[Built].events), failed or end.why)
         self._probes = replace(self._probes, replay=replay)
         if self.rank.all(replay.status == "pass"):
-            self._alone("choices")
+            self._run(self._job("choices"))
 
     def _blame_target(self) -> None:
-        """Add a failure of the reference: in a refresh, an event or a later step.
-
-        The request is then wrong, unless the verdict stands without the reference or the step asked about a capture.
-        """
+        """Add a failure of the reference: of the request, unless the verdict stands or the step asked."""
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed
         if why is None or ran_out_of_memory(why):
@@ -357,7 +355,7 @@ class Run:
         planning = Planning(self.request, self.folder, self._job, self._run, self._probes, own.replays, unvaried)
         self._planned = planning.plan()
         self.limits += planning.limits
-        ready = planning.judged == "ready"
+        ready = verdict(self._probes) == "ready"
         self._marks = Marks(needless=self._told[Ran].marks) if ready else planning.marks
 
     def _plan_without_own_graphs(self, own: OwnGraphs) -> None:
@@ -385,5 +383,6 @@ class Run:
 
     def _run(self, job: Job) -> Child:
         child = self.supervisor.run(job)
+        self._watch_reference(child)
         self._ended(child)
         return child

@@ -33,18 +33,10 @@ def adopt_orphans() -> None:
 
 
 def end_descendants() -> None:
-    """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`.
-
-    Python and torch run processes that remove the shared memory of ended processes; these processes get a moment to
-    finish.
-    """
+    """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`. Python and torch run
+    processes that remove the shared memory of ended processes; these processes get a moment to finish."""
     began = time.monotonic()
-    while time.monotonic() < began + _PATIENCE:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
+    while reap() and time.monotonic() < began + _PATIENCE:
         spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
         for pid in descendants(os.getpid()):
             if not (spares and _cleans_up(pid)):
@@ -52,9 +44,18 @@ def end_descendants() -> None:
         time.sleep(0.002)
 
 
+def reap() -> bool:
+    """Reap the children that have ended; return whether there are others."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def end_group(pid: int) -> None:
-    """Kill the group of a child that has ended, unless a process in the group cleans up; `end_descendants` then ends
-    the group later."""
+    """Kill an ended child's group, unless a process in it cleans up; `end_descendants` ends that later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 

@@ -67,9 +67,7 @@ _LIMITS = ("RLIMIT_AS", "RLIMIT_DATA", "RLIMIT_FSIZE", "RLIMIT_NOFILE", "RLIMIT_
 
 def blamed_on_target(error: BaseException) -> str | None:
     """Return a line that names a change of this process by the target, if the change explains graphsafe's error.
-
-    Changes count from the import of this module on. Returns None if the error may have another cause.
-    """
+    Changes count from the import of this module on. Returns None if the error may have another cause."""
     if not isinstance(error, (OSError, ImportError, MemoryError)):
         return None
     now = _state()

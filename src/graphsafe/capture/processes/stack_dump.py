@@ -36,8 +36,7 @@ class StackTop:
 
 
 def write_when_asked(folder: Path, child: str) -> None:
-    """Install the handler in a child, before the user's code. C code that runs forever cannot delay it, and a child
-    that dies of a fault writes its stack unasked."""
+    """Install the handler first: even busy C code cannot delay it, and a fault writes the stack unasked."""
     if _SIGNAL:
         with suppress(OSError, ValueError, RuntimeError):
             file = open_file(_path(folder, child), "wb")

@@ -17,11 +17,8 @@ def batch_axis(axes: Mapping[str, Any]) -> str | None:
 
 
 def query_of(axes: Mapping[str, Any]) -> Query:
-    """Return how many tokens each request of the bucket has.
-
-    Returns `mixed` if the value of that axis is a text (`q_len=mixed`), 1 if there is only a batch axis, as in
-    decoding, and None if no axis shows it.
-    """
+    """Return how many tokens each request of the bucket has. Returns `mixed` if the value of that axis is a text
+    (`q_len=mixed`), 1 if there is only a batch axis, as in decoding, and None if no axis shows it."""
     for name in QUERY:
         if name in axes:
             return axes[name] if _is_count(axes[name]) else "mixed"

@@ -44,7 +44,7 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     if kind in ("wait", "query"):
         return "GS105"
     if kind == "read":
-        return _read(event, via, method, ops)
+        return _read(event, method, ops)
     if kind == "extent":
         if data.get("mask") or method in ("__getitem__", "__setitem__"):
             return "GS203" if method == "__getitem__" and _in_slice(event) else "GS202"
@@ -52,7 +52,7 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
     if kind == "copy-to-host":
         return "GS101" if method in ("item", "tolist") else "GS103"
     if kind == "copy-to-device":
-        return _to_device(event, via, method, ops)
+        return _to_device(event, method, ops)
     if kind == "allocation":
         return "GS403" if data.get("pinned") else "GS401"
     if kind == "random":
@@ -69,7 +69,7 @@ def code_of_failure(event: StepEvent, ops: OpTable) -> str:
     return "GS607" if plain else code_of(event, ops) or "GS607"
 
 
-def _read(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
+def _read(event: StepEvent, method: str, ops: OpTable) -> str:
     node = node_at(event.frames, event.span)
     if method in ("__bool__", "__contains__"):
         casts = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "bool"
@@ -85,7 +85,7 @@ def _read(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
     return _tabled(event, ops, ("dynamic-shape", "hidden-sync", "reads-host", "branches")) or "GS101"
 
 
-def _to_device(event: StepEvent, via: str, method: str, ops: OpTable) -> str:
+def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
     data = event.data
     if method == "__getitem__" or data.get("index"):
         return "GS302"
@@ -116,13 +116,7 @@ def _in_slice(event: StepEvent) -> bool:
 
 
 def _called(node: ast.Call) -> str:
-    return (
-        node.func.id
-        if isinstance(node.func, ast.Name)
-        else node.func.attr
-        if isinstance(node.func, ast.Attribute)
-        else ""
-    )
+    return str(getattr(node.func, "id", getattr(node.func, "attr", "")))
 
 
 def node_at(frames: Sequence[CallSite], span: Span | None) -> ast.AST | None:

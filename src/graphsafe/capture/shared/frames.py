@@ -92,8 +92,7 @@ def call_site(code: CodeType, line: int) -> CallSite:
 
 @functools.lru_cache(maxsize=65_536)
 def _site(filename: str, line: int, name: str) -> CallSite:
-    """Return the call on a line. Steps ask for the same lines at each operation; strings are cheaper keys than code
-    objects, whose hash goes through their constants."""
+    """Return the call on a line, from strings: cheaper keys than code objects, hashed by their constants."""
     return CallSite(absolute(filename), line, _shown(name))
 
 
@@ -111,10 +110,8 @@ def position_in(code: CodeType, instruction: int) -> Span | None:
 
 
 def _tested(code: CodeType, offset: int) -> int:
-    """For a jump, return the instruction that made the tested value; return every other instruction itself.
-
-    The position of a jump is the whole `if`, even if only one of several operands is tested.
-    """
+    """For a jump, return the instruction that made the tested value; return every other instruction itself. The
+    position of a jump is the whole `if`, even if only one of several operands is tested."""
     before = [one for one in dis.get_instructions(code) if one.offset <= offset]
     if not before or not before[-1].opname.startswith(_ASKS):
         return offset
@@ -198,8 +195,7 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """Return the user's calls from where the error was caught to where the first error of its chain, or `root`, was
-    raised."""
+    """Return the user's calls from the error's catch to the raise of its chain's first error, or of `root`."""
     if error is None:
         return ()
     root = root or root_error(error)[0]
@@ -214,8 +210,7 @@ Way = tuple[tuple[CodeType, int], ...]
 
 
 def running_while() -> Way | None:
-    """Return the way from this call to the innermost running loop; None if that is a `for` loop, or there is none.
-    graphsafe's own frames are left out."""
+    """Return the way to the innermost running loop, graphsafe's frames aside; None if it is no `while`."""
     way: list[tuple[CodeType, int]] = []
     for frame in frames_from(sys._getframe(1)):
         at = frame.f_code, frame.f_lasti

@@ -90,7 +90,6 @@ class Job:
     rendezvous: str = ""
     "The file through which the same child of all ranks connects; each run has a new file."
     variables: Mapping[str, str] = field(default_factory=dict)
-    "Environment variables for this rank."
 
     @property
     def where(self) -> str:
@@ -131,7 +130,6 @@ class Channel:
         self.folder = Path(job.folder)
         self.name = job.child
         self.now = "start"
-        "The latest phase."
         self._result: dict[str, Any] = {}
         self._process = process_id()
 
@@ -170,8 +168,7 @@ class Channel:
 
 
 def tell_alone(job: Job, *, shared: bool) -> None:
-    """Tell a child that waits in `wait_to_be_alone` to continue; `shared` says that other children use the device
-    too."""
+    """Let a child in `wait_to_be_alone` continue; `shared`: other children use the device, too."""
     Path(job.folder, f"{job.child}.{_SHARED if shared else _ALONE}").touch()
 
 

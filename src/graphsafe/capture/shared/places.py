@@ -73,8 +73,7 @@ def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
 
 
 def shown(path: str) -> str:
-    """Return a path as reports show it: relative to the working directory, or for a library from its site-packages
-    on."""
+    """Return a path as reports show it: from the working directory, or from a library's site-packages."""
     parts = Path(path).parts
     for site in ("site-packages", "dist-packages"):
         if site in parts:

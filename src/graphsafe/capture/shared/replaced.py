@@ -3,8 +3,11 @@ code has captured."""
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
 from typing import Any
 
 from graphsafe.capture.shared.frames import user_frames
@@ -22,6 +25,19 @@ def replaced(*changes: tuple[Any, str, Any]) -> Iterator[None]:
     finally:
         for owner, name, value in reversed(before):
             setattr(owner, name, value)
+
+
+@contextmanager
+def tracing(call: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
+    """Let Python call this function for each of its own calls, in this thread and in threads that begin inside."""
+    before = sys.gettrace()
+    sys.settrace(call)
+    threading.settrace(call)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        threading.settrace(before)
 
 
 def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:

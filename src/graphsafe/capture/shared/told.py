@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from graphsafe.report.reading import read
 
 Answer = TypeVar("Answer")
-"A frozen dataclass."
 
 
 class Told:

@@ -23,7 +23,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     viewed,
     with_views,
 )
-from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.graph_tensors import Tables, bindings
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -128,8 +128,8 @@ def _passed_on(function: Function, giving: Mapping[str, _Given], names: Mapping[
     return _returned(function, {name for name in held if stored.count(name) == 1})
 
 
-def _is_stored(node: ast.AST, name: str | None = None) -> bool:
-    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and name in (None, node.id)
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _names(found: Tables, giving: Mapping[str, _Given]) -> dict[str, str]:
@@ -309,31 +309,24 @@ def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign 
         return None
     between: list[ast.stmt] = []
     for statement in _following(made, parents):
-        for target, value in _pairs(statement):
-            if viewed(value) in names and target.id not in names and _reads_first(between, target.id):
-                assert isinstance(statement, ast.Assign)
-                return statement
+        if isinstance(statement, ast.Assign) and any(
+            isinstance(target, ast.Name)
+            and target.id not in names
+            and viewed(value) in names
+            and _reads_first(between, target.id)
+            for target, value in bindings(statement)
+        ):
+            return statement
         between.append(statement)
     return None
-
-
-def _pairs(statement: ast.stmt) -> Iterator[tuple[ast.Name, ast.expr]]:
-    """Yield the names that an assignment binds, each with its value."""
-    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return
-    targets, values = elements(statement.targets[0]), elements(statement.value)
-    if len(targets) == len(values):
-        yield from ((name, value) for name, value in zip(targets, values, strict=True) if isinstance(name, ast.Name))
 
 
 def _reads_first(statements: Sequence[ast.stmt], name: str) -> bool:
     """Return whether statements read a name before they reassign it."""
     for statement in statements:
-        inner = [*ast.walk(statement)]
-        if any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in inner):
-            return True
-        if any(_is_stored(node, name) for node in inner):
-            return False
+        uses = [node for node in inside(statement, ast.Name) if node.id == name]
+        if uses:
+            return any(isinstance(node.ctx, ast.Load) for node in uses)
     return False
 
 

@@ -31,8 +31,7 @@ _REFUSES = "NotImplementedError"
 
 
 def declaration_of(subject: Subject) -> Declaration | None:
-    """Return the lowest level that a class behind the step declares: an engine also takes the lowest level of its
-    parts."""
+    """Return the lowest level that a class behind the step declares; an engine takes the lowest, too."""
     found = list(_declarations(objects_of(subject)))
     known = [one for one in found if one.level is not None]
     lowest = min(known, key=lambda one: LEVELS.index(one.level or LEVELS[0]), default=None)
@@ -116,10 +115,7 @@ def _level(value: Any) -> str | None:
 
 
 def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
-    """Return the line that declares the attribute.
-
-    If a library's class declares it, return the line of the first class of the user that inherits it.
-    """
+    """Return the line that declares the attribute, or that of the first class of the user which inherits it."""
     for base in (owner, *bases_of(kind)):
         module = sys.modules.get(base.__module__)
         file = file_of(module) if variables_of(module) is not None else None

@@ -61,7 +61,6 @@ class Member:
     built_alike: bool = False
     "Whether construction left the same state here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
-    "The host values after construction, by path."
     inherits: bool = False
     "Whether the bucket found state of other buckets that its own steps do not change (`Found`)."
 
@@ -112,10 +111,7 @@ class Member:
         return host_values(self.session.device, outputs.tensors)
 
     def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the names of outputs that differ by more than `noise`, by default the bucket's own noise.
-
-        Outputs that do not repeat are not compared.
-        """
+        """Return the outputs that differ by more than `noise`, by default the bucket's own, and that repeat."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
@@ -137,12 +133,10 @@ class Found:
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
-        """Return the state that a bucket finds; None if others have changed tensors that it shares with them by
-        design."""
-        tensors, reach = _state(member)
-        if any(tensors.get(path) != digest for path, digest in member.built.items()):
+        """Return the state that a bucket finds; None if others changed tensors that it shares by design."""
+        made, reach = _state(member)
+        if any(made.get(path) != digest for path, digest in member.built.items()):
             return None
-        made = {**tensors, **reach.hosts}
         return Found(
             {path: value for path, value in made.items() if path not in member.built and path not in member.hosts},
             {path: size for path, (_, size) in reach.caches.items() if size},
@@ -150,10 +144,8 @@ class Found:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether the bucket's own warm-up leaves some of this state unchanged, which then decides the step like
-        a plan."""
-        tensors, reach = _state(member)
-        now = {**tensors, **reach.hosts}
+        """Return whether the bucket's own warm-up leaves some of this state, which decides like a plan."""
+        now, reach = _state(member)
         stayed = any(now.get(path) == value for path, value in self.born.items())
         hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())
         return self.renumbered or stayed or hit
@@ -161,4 +153,4 @@ class Found:
 
 def _state(member: Member) -> tuple[Mapping[str, str], Reach]:
     reach = reach_of(member.session.subject)
-    return member.session.device.digests(reach.tensors), reach
+    return {**member.session.device.digests(reach.tensors), **reach.hosts}, reach

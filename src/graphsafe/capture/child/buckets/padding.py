@@ -34,12 +34,10 @@ class Rows:
     each: int
     "Number of rows per request in that dimension."
 
-    def behind(self, live: int) -> slice:
-        """Return the rows after those of `live` requests."""
-        return slice(live * self.each, None)
-
-    def of(self, live: int) -> slice:
-        return slice(0, live * self.each)
+    def at(self, first: int, end: int | None) -> tuple[slice, ...]:
+        """Return the index of the rows of the requests from `first` to before `end`, or to the last."""
+        rows = slice(first * self.each, None if end is None else end * self.each)
+        return (*[slice(None)] * self.dimension, rows)
 
 
 def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> dict[str, Rows]:
@@ -59,8 +57,7 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the smallest number of requests for which an engine would use this bucket: one more than the next smaller
-    bucket takes. None if no row is then padding."""
+    """Return the fewest requests for which an engine uses this bucket; None if no row is then padding."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -186,7 +183,7 @@ class _Rows:
         self._put_back()
         session.put_inputs(1)
         live = {
-            id(self._inputs[path]): self._inputs[path].detach()[_at(rows, rows.of(self.live))].clone()
+            id(self._inputs[path]): self._inputs[path].detach()[rows.at(0, self.live)].clone()
             for path, rows in self.rows.items()
         }
         found: set[int] = set()
@@ -216,7 +213,7 @@ class _Rows:
     def _live(self, outputs: Values) -> dict[str, torch.Tensor]:
         with outside_modes():
             return {
-                name: value[_at(self._out[name], self._out[name].of(self.live))] if name in self._out else value
+                name: value[self._out[name].at(0, self.live)] if name in self._out else value
                 for name, value in outputs.items()
             }
 
@@ -224,7 +221,7 @@ class _Rows:
 def _filled(own: torch.Tensor, other: torch.Tensor, rows: Rows, live: int, fill: str) -> torch.Tensor:
     with outside_modes():
         values = own.clone()
-        padding = _at(rows, rows.behind(live))
+        padding = rows.at(live, None)
         is_float = values.is_floating_point() or values.is_complex()
         if fill == STALE:
             stale = other[padding]
@@ -232,7 +229,7 @@ def _filled(own: torch.Tensor, other: torch.Tensor, rows: Rows, live: int, fill:
                 stale = torch.full_like(stale, int(torch.maximum(own.max(), other.max())))
             values[padding] = stale
         elif fill == DUMMY:
-            first = values[_at(rows, slice(live * rows.each, (live + 1) * rows.each))]
+            first = values[rows.at(live, live + 1)]
             times = [1] * values.dim()
             times[rows.dimension] = own[padding].shape[rows.dimension] // rows.each
             values[padding] = first.repeat(times)
@@ -241,7 +238,3 @@ def _filled(own: torch.Tensor, other: torch.Tensor, rows: Rows, live: int, fill:
         else:
             values[padding] = float("nan")
         return values
-
-
-def _at(rows: Rows, part: slice) -> tuple[slice, ...]:
-    return (*[slice(None)] * rows.dimension, part)

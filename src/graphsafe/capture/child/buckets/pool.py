@@ -31,7 +31,6 @@ from graphsafe.capture.shared.job import Channel, Job
 from graphsafe.report.pool import Different, Overwritten
 
 _MOST_MIXED = 48
-"Number of replays in mixed order."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -172,8 +171,7 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
 
 
 def _order(count: int) -> list[tuple[int, int]]:
-    """Return pairs of a bucket and a set of inputs, in which each bucket comes after larger ones and after smaller
-    ones."""
+    """Return pairs of a bucket and a set of inputs; each bucket comes after larger and after smaller ones."""
     numbers = [*range(count), *reversed(range(count)), *range(0, count, 2), *range(1, count, 2)]
     return [(number, at % REPLAYS + 1) for at, number in enumerate(numbers[:_MOST_MIXED])]
 

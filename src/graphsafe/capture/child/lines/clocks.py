@@ -81,10 +81,7 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Clock:
-    """A clock that runs ahead.
-
-    The clock is not a function, because a function in a class variable would become a method.
-    """
+    """A clock that runs ahead. It is no function, because a function in a class variable becomes a method."""
 
     def __init__(self, original: Callable[..., Any], ahead: float) -> None:
         self._read = (original,)  # kept inside a tuple, so that this reference is not replaced

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from graphsafe.capture.shared.frames import absolute, is_user_file, user_frames
+from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.model import CallSite
 
 _MUTATORS = frozenset(
@@ -47,11 +46,8 @@ class Executed:
         return self.callers.get(function.__code__, ()) if isinstance(function, FunctionType) else ()
 
     def writer_of(self, path: str) -> tuple[CallSite, ...]:
-        """Return the frames of the last line that ran and stores to a path of state.
-
-        An element is looked up by its container and key, then by its key alone if a single line stores under it. Empty
-        if no line is known.
-        """
+        """Return the frames of the last line that ran and stores to a path of state. An element is looked up by its
+        container and key, then by its key alone if a single line stores under it. Empty if no line is known."""
         held, key = _split(path)
         name = held.split("[")[0].rpartition(".")[2] or held
         for wanted in (f".{name}", name):
@@ -105,14 +101,8 @@ def lines_traced(ran: Executed) -> Iterator[None]:
     def of_file(filename: str) -> Callable[[FrameType, str, Any], Any] | None:
         return _lines_of(filename, ran) if is_user_file(filename) else None
 
-    before = sys.gettrace()
-    sys.settrace(calls)
-    threading.settrace(calls)
-    try:
+    with tracing(calls):
         yield
-    finally:
-        sys.settrace(before)
-        threading.settrace(before)
 
 
 def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
@@ -133,8 +123,7 @@ def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], A
 
 @functools.cache
 def stores_of(file: str) -> Mapping[int, frozenset[Store]]:
-    """Return for each line the places that outlive the call and that its statements store to: attributes, elements, and
-    variables declared global or nonlocal."""
+    """Return the places that outlive the call and that each line stores to: attributes, elements, variables."""
     try:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -172,16 +161,13 @@ def _element_of(container: ast.expr) -> ast.expr:
 
 
 def _parts(target: ast.expr) -> list[ast.expr]:
-    return (
-        [part for element in target.elts for part in _parts(element)]
-        if isinstance(target, (ast.Tuple, ast.List))
-        else [target]
-    )
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [part for element in target.elts for part in _parts(element)]
+    return [target]
 
 
 def _is_data(target: ast.expr) -> bool:
-    """Return whether the target is `tensor.data`: that store gives the tensor other memory, so the tensor itself is
-    stored to."""
+    """Return whether the target is `tensor.data`; such a store counts as one to the tensor itself."""
     return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
 
 

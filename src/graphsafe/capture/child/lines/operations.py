@@ -64,6 +64,7 @@ class _Arguments:
     """The arguments of one call, as far as they were looked at."""
 
     on_device: bool = False
+    addresses: set[int] = field(default_factory=set)
     numbers: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
     memory: list[str] = field(default_factory=list)
@@ -94,6 +95,31 @@ def _layout_text(dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]
     return text + (" conjugated" if is_conj else "") + (" negated" if is_neg else "")
 
 
+def _address(tensor: torch.Tensor) -> int:
+    """Return the key of a tensor's memory; 0 for a wrapper subclass, which has no memory of its own."""
+    try:
+        return memory_key(tensor)
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+@dataclass(slots=True)
+class Unnamed:
+    """Memory of the device that a recorded step used, that it did not make, and that no path of state names: of a
+    tensor in a queue, a frame or C++, or one that autocast caches."""
+
+    is_recording: bool = True
+    _names: dict[int, str] = field(default_factory=dict)
+    _alive: list[torch.Tensor] = field(default_factory=list)
+    "The tensors, so that no other one gets their addresses."
+
+    def name_of(self, address: int, tensor: torch.Tensor) -> str:
+        if self.is_recording and address not in self._names:
+            self._alive.append(tensor.detach())
+            self._names[address] = f"tensor {len(self._alive)} of those that no attribute holds"
+        return self._names.get(address, "a tensor that was made since")
+
+
 class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
     """Passes each operation of the device to `sink` while it runs, so that the sink can read the current stack."""
 
@@ -103,6 +129,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         lasting: Mapping[int, str],
         on_device: Callable[[torch.Tensor], bool],
         source: str,
+        unnamed: Unnamed,
     ) -> None:
         """`lasting`: address of a storage that lives through all steps -> its path. `source` names the state of the
         default generator."""
@@ -111,6 +138,9 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         self._lasting = lasting
         self._on_device = on_device
         self._source = source
+        self._unnamed = unnamed
+        self._made: set[int] = set()
+        "Addresses of memory that operations of this step have made."
         self.host_written: dict[int, torch.Tensor] = {}
         "Host tensors that operations of the device wrote, by address."
         self.copied: torch.Tensor | None = None
@@ -123,9 +153,10 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         with torch._C.DisableTorchFunction():
             self._read(values, seen, copies=name.startswith(_COPIES))
         result = func(*args, **(kwargs or {}))
-        if not seen.on_device:
-            with torch._C.DisableTorchFunction():
-                seen.on_device = any(self._on_device(tensor) for tensor in tensors_in(result))
+        with torch._C.DisableTorchFunction():
+            results = [tensor for tensor in tensors_in(result) if self._on_device(tensor)]
+            self._made |= {_address(tensor) for tensor in results} - seen.addresses
+        seen.on_device = seen.on_device or bool(results)
         if seen.on_device:
             view: tuple[str, ...] = ()
             if isinstance(func, torch._ops.OpOverload):
@@ -148,6 +179,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
                 on_device = self._on_device(value)
                 seen.on_device = seen.on_device or on_device
                 seen.shapes.append(_layout(value))
+                seen.addresses.add(_address(value))
                 seen.memory.append(self._place(value) if on_device or copies else "")
                 # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
                 if copies and type(value) is torch.Tensor and self._is_readable(value):
@@ -171,9 +203,11 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         return not (self._on_device(tensor) or is_valueless(tensor))
 
     def _place(self, tensor: torch.Tensor) -> str:
-        try:
-            path = self._lasting.get(memory_key(tensor))
-        except (RuntimeError, NotImplementedError):  # a wrapper subclass has no memory of its own
+        address = _address(tensor)
+        if not address:
             return ""
+        path = self._lasting.get(address)
+        if path is None and address not in self._made and self._on_device(tensor):
+            path = self._unnamed.name_of(address, tensor)
         offset = tensor.storage_offset()
         return f"{path} from element {offset}" if path is not None else f"element {offset} of its memory" * bool(offset)

@@ -75,10 +75,8 @@ graphed: list[Any] = []
 
 
 def left_out() -> AbstractContextManager[None]:
-    """Leave out graphs while the target is built.
-
-    The functions' own code is changed, because the target's module may already have imported them by name.
-    """
+    """Leave out graphs while the target is built. The functions' own code is changed, because the target's module may
+    already have imported them by name."""
     graphed.clear()
     return replaced((torch.cuda.make_graphed_callables, "__code__", _as_they_are.__code__))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from graphsafe.capture.answers.probes import Given, OwnGraphs
@@ -30,15 +31,15 @@ def _skips() -> int:
     return 0 if dynamo is None else int(dynamo.counters["inductor"]["cudagraph_skips"])
 
 
+@dataclass
 class _Steps:
     """Steps of the target as it is, in the form that `Replays` needs."""
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self.outputs: Any = None
+    session: Session
+    outputs: Any = None
 
     def replay(self) -> None:
-        self.outputs = self._session.step()
+        self.outputs = self.session.step()
 
 
 def run(job: Job, channel: Channel) -> None:

@@ -121,10 +121,7 @@ def reference_of(session: Session) -> Expected | None:
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:
     """Return the tensors that construction left, with the reference's values, and the reference; None if there is no
-    usable reference.
-
-    Children that replay something else than the plain capture use this.
-    """
+    usable reference. Children that replay something else than the plain capture use this."""
     session.load_sets()
     built = reach_of(session.subject).tensors
     unmatched = take_over(session, built)
@@ -166,7 +163,6 @@ class Replays:
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays were run."
     error: Exception | None = None
-    "The error that a replay raised."
     _checks: dict[str, Check] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -282,11 +278,8 @@ class Replays:
         return difference(None if tensor is None else self.session.device.to_host(tensor), value)
 
     def _add(self, name: str, k: int, apart: Difference, value: torch.Tensor | None) -> None:
-        """Add a comparison.
-
-        A difference counts if chance does not explain it. If the reference consists of plain eager steps, which may
-        choose other kernels, a difference counts if rounding does not explain it either.
-        """
+        """Add a comparison. A difference counts if chance does not explain it. If the reference consists of plain eager
+        steps, which may choose other kernels, a difference counts if rounding does not explain it either."""
         path, spread = name.removeprefix("state "), self.reference.rounding
         floor = self.reference.noise.bound(path, value)
         rounding = spread.bound(path, value) if self._plain and spread is not None and value is not None else None
@@ -306,8 +299,7 @@ class Replays:
         return tuple(reported)
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
-        """Check that replays advance the generator as eager steps do, and that two successive replays differ exactly if
-        two successive eager steps do."""
+        """Check that replays move the generator as eager steps do, and that two in a row differ as theirs do."""
         steps = self.reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]

@@ -27,8 +27,7 @@ from graphsafe.report.probes.construct import RandomState as Generator
 
 
 def run(job: Job, channel: Channel) -> None:
-    """Run the build child, first and alone: examine the state that construction left, then find inputs that can be
-    varied."""
+    """Examine the state that construction left, then find inputs that can be varied; first and alone."""
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:
@@ -125,9 +124,5 @@ _LIBRARIES = (
 
 def _libraries() -> dict[str, str]:
     """Return the versions of libraries that the target has imported."""
-    found = {}
-    for name in _LIBRARIES:
-        version = getattr(sys.modules.get(name), "__version__", None)
-        if isinstance(version, str):
-            found[name] = version
-    return found
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    return {name: version for name, version in versions.items() if isinstance(version, str)}

@@ -56,11 +56,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Fire the events in order until one fails.
-
-    After each event, call `then` with the number of the next step's inputs. Return a line that names the failure, or
-    None.
-    """
+    """Fire the events in order, each followed by `then` with the next inputs; return the first failure."""
     for number, name in enumerate(session.subject.events):
         try:
             fire(session, number, name)

@@ -17,7 +17,7 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
-from graphsafe.capture.child.lines.operations import Operation, OperationsSeen
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed
 from graphsafe.capture.child.lines.system_files import system_files_seen
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
@@ -49,10 +49,7 @@ _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -> Horizon:
     """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
-    session.
-
-    Operations that run while `left_out()` is true are not compared.
-    """
+    session. Operations that run while `left_out()` is true are not compared."""
     try:
         with system_files_seen() as read:
             found = _Ahead(session, left_out).run()
@@ -86,6 +83,7 @@ class _Ahead:
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
         "Host memory, and the values that it gets before a step."
+        self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
         "The state that a capture registers."
         self._host_written: list[torch.Tensor] = []
@@ -110,7 +108,9 @@ class _Ahead:
             except TargetError:
                 session.capture_path = False
                 self._expected.clear()
+                self._unnamed = Unnamed()
                 self._step(self._record)
+            self._unnamed.is_recording = False
             session.generators = generators_of(session.subject)
             after = session.device.digests(self._alive)
             changed = [path for path, digest in after.items() if before[path] != digest]
@@ -229,7 +229,7 @@ class _Ahead:
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
         source = "the default generator's state" if is_same else "another state of the default generator"
-        with OperationsSeen(sink, self._lasting, self._is_on_gpu, source) as seen:
+        with OperationsSeen(sink, self._lasting, self._is_on_gpu, source, self._unnamed) as seen:
             self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())

@@ -48,8 +48,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _choice(session: Session, twins: Twins, recording: Recording, event: str) -> LaunchChoice | None:
-    """Compare the graph with one that is captured now, and put the state back; None if nothing was chosen otherwise, or
-    if that costs no time."""
+    """Compare with a graph captured now, and put the state back; None if no choice differs or costs time."""
     session.channel.phase(f"capture after event {event}")
     start, state = Before(session), Snapshot(session.device, session.subject, clear_caches=False)
     again = twins.record(CAPTURE_SEED)

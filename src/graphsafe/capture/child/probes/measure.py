@@ -56,7 +56,7 @@ def in_turn(session: Session, calls: Sequence[Callable[[], Any]], state: Snapsho
         state.put_back(undo.undo if undo else None)
         for call, times in zip(calls, taken, strict=True):
             session.ranks.align()
-            one = session.device.time_ms(call, 1)
+            one = session.device.time_ms(call)
             if one is None:
                 return [Times() for _ in calls]
             if number:  # the first round warms up

@@ -21,10 +21,10 @@ from graphsafe.capture.answers.build import Constructed
 from graphsafe.capture.answers.events import Asked
 from graphsafe.capture.answers.probes import Reference
 from graphsafe.capture.child.compare import EQUAL, INCOMPARABLE, Difference, Spread, difference, worse
-from graphsafe.capture.child.expected import Expected, Given, Stepped
+from graphsafe.capture.child.expected import EXPECTED, GIVEN, Expected, Given, Stepped
 from graphsafe.capture.child.probes.events import fire_all
 from graphsafe.capture.child.series import Series, born
-from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened
+from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import Snapshot, StateError, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.shared.job import Channel, Job, read_told
@@ -49,7 +49,7 @@ def run(job: Job, channel: Channel) -> None:
         start = Snapshot(session.device, session.subject)
         _give(session, start)
         runs = _Runs(session, start)
-        runs.expected().save(channel)
+        save_values(channel, EXPECTED, runs.expected())
         channel.tell(runs.answer())
 
 
@@ -60,7 +60,8 @@ def _give(session: Session, start: Snapshot) -> None:
     small = sum(tensor.nbytes for tensor in tensors.values()) <= _GIVEN_BYTES
     differing = [path for path in tensors if small or built.get(path) != start.digests[path]]
     given = {path: tensors[path] for path in differing}
-    Given(dict(start.digests), dict(reach.hosts), host_values(session.device, given)).save(session.channel)
+    values = host_values(session.device, given)
+    save_values(session.channel, GIVEN, Given(dict(start.digests), dict(reach.hosts), values))
 
 
 class _Runs:
@@ -97,16 +98,9 @@ class _Runs:
 
     def answer(self) -> Reference:
         """Return the answer for the parent."""
-        return Reference(
-            self.varied,
-            tuple(self.lazy),
-            tuple(self.lazy_caches),
-            tuple(dict.fromkeys(self.asked)),
-            tuple(self.checks),
-            self.refused,
-            tuple(sorted(self.host_counts)),
-            self.event_failed,
-        )
+        lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
+        asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
+        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, self.event_failed)
 
     def expected(self) -> Expected:
         """Return the results with which replays are compared."""
@@ -124,10 +118,8 @@ class _Runs:
 
     def _host_counts(self, control: Series) -> frozenset[str]:
         """Return the state that is a count on the host: tensors that the device cannot write, that steps change, and
-        whose values are the same for other inputs.
-
-        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether one matters.
-        """
+        whose values are the same for other inputs. Replays leave them as they are, like counts in Python. The outputs
+        and the horizon show whether one matters."""
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(
             path
@@ -187,8 +179,7 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[Stepped]:
-        """Run a step after each event, up to one that fails. This comes last, because an event's change may not be
-        reversible."""
+        """Run a step after each event, up to one that fails; last, as a change by an event may be irreversible."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")
@@ -284,8 +275,7 @@ def _apart(left: Mapping[str, str], right: Mapping[str, str]) -> set[str]:
 
 
 def _moved(varied: Stepped, control: Stepped, noise: Spread, inputs: frozenset[str]) -> bool:
-    """Return whether the changed inputs changed an output, or state, beyond chance. An input is state if both steps
-    wrote it."""
+    """Return whether changed inputs changed an output or state beyond chance; written inputs are state."""
     inputs -= set(varied.written) & set(control.written)
     for path, value in varied.outputs.items():
         if path in control.outputs and difference(value, control.outputs[path]).is_beyond(noise.bound(path, value)):

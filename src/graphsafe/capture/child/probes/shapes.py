@@ -61,10 +61,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _stopped(session: Session, error: TargetError) -> None:
-    """Report the step up to its failure.
-
-    If Python had read an unknown value, a capture would refuse that read; otherwise the step fails by itself.
-    """
+    """Report the step up to its failure. If Python had read an unknown value, a capture would refuse that read;
+    otherwise the step fails by itself."""
     if not session.device.values_asked():
         raise error
     events: list[StepEvent] = []
@@ -80,10 +78,8 @@ def _stopped(session: Session, error: TargetError) -> None:
 
 
 def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
-    """Record the step, and again some steps later. A value that differs was frozen by Python.
-
-    `unfilled` are the caches that were empty before step 1.
-    """
+    """Record the step, and again some steps later. A value that differs was frozen by Python. `unfilled` are the caches
+    that were empty before step 1."""
     channel = session.channel
     channel.phase("capture")
     constants = reach_of(session.subject).constants()
@@ -131,10 +127,8 @@ def _only_there(more: list[StepEvent], seen: Seen) -> list[StepEvent]:
 
 
 def _memory(session: Session, held: StepMemory) -> Memory:
-    """Return the probe `memory`, from the sizes that real tensors would have.
-
-    The allocator's rounding to its unit is included; its other overhead in a pool is not known.
-    """
+    """Return the probe `memory`, from the sizes that real tensors would have. The allocator's rounding to its unit is
+    included; its other overhead in a pool is not known."""
     return Memory(
         "skipped" if held.step is None else "pass",
         peak_bytes=session.device.memory().peak,

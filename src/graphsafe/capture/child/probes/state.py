@@ -60,8 +60,7 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
 
 
 def _grown_tensors(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, int, int]]:
-    """Yield the path of each tensor that both further steps made larger, and its bytes before and after the last
-    step."""
+    """Yield the path of each tensor that both further steps enlarged, and its bytes around the last step."""
     for path, tensor in three.tensors.items():
         if path in two.tensors and tensor.nbytes > two.tensors[path].nbytes > one.tensors.get(path, tensor).nbytes:
             yield path, two.tensors[path].nbytes, tensor.nbytes
@@ -84,8 +83,7 @@ def _filled_caches(one: Reach, three: Reach) -> Iterator[str]:
 
 
 def _changed_hosts(one: Reach, two: Reach, three: Reach) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield each changed Python value, before and after the last step: as `host` if every step changes it, else as
-    `changes`."""
+    """Yield each Python value that every step (`host`) or some step (`changes`) changes, around the last step."""
     for path, value in three.hosts.items():
         before = two.hosts.get(path)
         earlier = one.hosts.get(path)

@@ -42,14 +42,9 @@ class Seen:
     def tell(self, session: Session) -> None:
         """Tell the probe `step`, and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
-        step = Step(
-            "fail" if syncs or copies else "pass",
-            ran=True,
-            syncs=syncs,
-            copies=copies,
-            allocations=_count(self.warm, {"allocation"}),
-            unknown_operations=tuple(session.device.unknown_operations()),
-        )
+        allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
+        step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
+        step = replace(step, allocations=allocations, unknown_operations=unknown)
         session.channel.tell(step, Watched(_aggregated(self.warm, self.first, self.captured)))
 
 
@@ -65,8 +60,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> Seen:
-    """Run the first steps and a warm step; return their events and the changes of state. Step 1 runs in `first_step`.
-    Raises TargetError."""
+    """Run the first steps (step 1 in `first_step`) and a warm one; return their events. Raises TargetError."""
     channel = session.channel
     ran = Executed()
     census = [_reached(session)]
@@ -98,11 +92,9 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
 
 
 def held_by_step(session: Session) -> StepMemory:
-    """Return the device memory that a step takes, by line.
-
-    If the device cannot inspect a graph's pool, the memory of a step along the path of captures stands for the pool's.
-    It stands for the plain step's as well, unless the step asks whether it is captured.
-    """
+    """Return the device memory that a step takes, by line. If the device cannot inspect a graph's pool, the memory of a
+    step along the path of captures stands for the pool's. It stands for the plain step's as well, unless the step asks
+    whether it is captured."""
     session.channel.phase("a warm step, its memory watched")
     if session.device.evidence != "predicted":
         return _held_by_plain_step(session)
@@ -141,8 +133,7 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
 
 
 def _reached(session: Session) -> Reach:
-    """Return everything that the step reaches now. Views stay with their current memory, even if a tensor later gets
-    other memory (`.data =`)."""
+    """Return what the step reaches. Views stay with their memory, even if a tensor gets other (`.data =`)."""
     reach = reach_of(session.subject)
     with outside_modes():
         reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}
@@ -161,10 +152,7 @@ def watched(session: Session, ran: Executed | None = None) -> list[StepEvent]:
 
 
 def _watched_as_if_captured(session: Session) -> list[StepEvent] | None:
-    """Run a step along the path of captures and return its events.
-
-    Returns None if the step never asks whether it is captured, or fails on that path.
-    """
+    """Return the events along the path of captures; None if the step never asks, or fails on that path."""
     asked: list[Asked] = []
     session.put_inputs(1)
     try:
@@ -182,10 +170,8 @@ def _count(events: Iterable[StepEvent], kinds: Iterable[str]) -> int:
 def _aggregated(
     warm: list[StepEvent], first: list[StepEvent], captured: list[StepEvent] | None
 ) -> tuple[SeenEvent, ...]:
-    """Return one entry per kind, operation and place, with its count.
-
-    Entries that occur only in step 1, and entries that are missing on the path of captures, are marked.
-    """
+    """Return one entry per kind, operation and place, with its count. Entries that occur only in step 1, and entries
+    that are missing on the path of captures, are marked."""
     found: dict[object, SeenEvent] = {}
     on_path = None if captured is None else {_place(event) for event in captured}
     for events, only_first in ((warm, False), (first, True)):

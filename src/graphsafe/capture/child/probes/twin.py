@@ -45,6 +45,9 @@ _MOST_TRIALS = 24
 _MOST_NAMED = 4
 
 
+Explained = tuple[list[Difference], list[Cause], str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
     """Copies of the outputs and the changed state of one replay, and their digests."""
@@ -152,8 +155,7 @@ class Twins:
         )
 
     def _not_again(self, failure: CaptureFailure) -> Twin:
-        """Return the answer for a step that was captured once and cannot be captured again. Running out of memory says
-        nothing about the step."""
+        """Return the answer for a failed second capture; running out of memory says nothing about the step."""
         short = "out of memory" in failure.message.lower() or failure.type == "OutOfMemoryError"
         why = f"a second capture failed: {failure.type}: {failure.message}"
         return replace(self._answer("skipped" if short else "fail", ()), reason=why, first_error=failure)
@@ -165,11 +167,8 @@ class Twins:
             return self._session.device.record(self._session.subject, traced)
 
     def _with_effect(self, differing: Sequence[Difference], second: Recording) -> list[Difference]:
-        """Return the differing numbers and addresses with which the two graphs compute different results.
-
-        Of several ranks one at a time replays its second graph: a value that one rank froze also changes others'
-        results.
-        """
+        """Return the differing numbers and addresses with which the two graphs compute different results. Of several
+        ranks one at a time replays its second graph: a value that one rank froze also changes others' results."""
         session = self._session
         if not session.device.computes:
             return list(differing)
@@ -196,8 +195,7 @@ class Twins:
         return effective
 
     def _compute_different(self, ours: Sequence[_Result], theirs: Sequence[_Result], noise: Spread) -> bool:
-        """Return whether results of two graphs differ by more than replays of one graph do, in which sums of atomics
-        differ in their last bits."""
+        """Return whether two graphs differ by more than replays of one graph do (sums of atomics do, slightly)."""
         for replays in (ours, theirs):
             for one, again in itertools.combinations(replays, 2):
                 for name, (left, right) in self._unlike(one, again).items():
@@ -236,9 +234,7 @@ class Twins:
         copies = dict(zip(found, copies_of(session.device, list(found.values())), strict=True))
         return _Result(copies, session.device.digests(copies))
 
-    def explained(
-        self, found: list[Difference], start: Before, seed: int
-    ) -> tuple[list[Difference], list[Cause], str | None]:
+    def explained(self, found: list[Difference], start: Before, seed: int) -> Explained:
         """Return the differences with their places, and their causes: changes of state, or else where to look."""
         session = self._session
         session.channel.phase("find what changed")
@@ -269,8 +265,7 @@ class Twins:
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
     def _explained_by_constants(self, unlike: Sequence[Difference]) -> tuple[list[Cause], str | None]:
-        """Return the constants whose values at the decisive capture explain its graph: with them the same graph comes
-        out again."""
+        """Return the constants with whose values at the decisive capture the same graph comes out again."""
         self._first = self._decisive
         start, keys = Before(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
@@ -285,15 +280,11 @@ class Twins:
         return causes, None if causes else "elsewhere"
 
     def _chance(self) -> set[Key]:
-        """Return the differences between captures with the same state and seed: unwritten bytes between arguments, a
-        clock, and state that bindings cannot put back."""
+        """Return the differences between captures of one state and seed: unwritten bytes, a clock, and the like."""
         return self._differing(lambda: None, self._before, self._seed) or set()
 
-    def _outside_bindings(
-        self, found: list[Difference], start: Before, seed: int
-    ) -> tuple[list[Difference], list[Cause], str | None]:
-        """Explain differences that remain after state was put back: by memory that was swapped behind a tensor, else by
-        a clock."""
+    def _outside_bindings(self, found: list[Difference], start: Before, seed: int) -> Explained:
+        """Explain differences that remain with state put back: by memory swapped behind a tensor, else a clock."""
         swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}
@@ -323,8 +314,7 @@ class Twins:
         return left is not None and not left & keys
 
     def _differing(self, change: Callable[[], None], start: Before, seed: int) -> set[Key] | None:
-        """Capture from the state `start` after `change`, and return how it differs from the first; None if it cannot be
-        captured."""
+        """Return how a capture from `start` after `change` differs from the first; None if there is none."""
         start.bindings.put_back()
         try:
             change()
@@ -339,8 +329,7 @@ class Twins:
 
 
 def _is_of_ranks(one: Difference) -> bool:
-    """Return whether a difference lies in NCCL's arguments: its count of launches may differ because of another
-    rank."""
+    """Return whether NCCL's arguments differ: its count of launches may differ because of another rank."""
     return one.op.startswith("nccl") and one.what in MAY_BE_CHANCE
 
 

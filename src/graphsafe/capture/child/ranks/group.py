@@ -13,7 +13,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
+
+import torch
 
 from graphsafe.capture.child.ranks.issued import Issued, issued_noted
 from graphsafe.capture.child.targets import TargetError
@@ -43,8 +46,7 @@ class Ranks:
     _asked: int = field(default=0, repr=False)
 
     def gather(self, value: Any) -> list[Any]:
-        """Return the value of every rank, in order, as plain data. Waits for all ranks. Raises TargetError if one has
-        ended."""
+        """Return every rank's value, in order, as plain data. Raises TargetError if a rank has ended."""
         if self.size == 1:
             return [value]
         assert self.channel is not None
@@ -80,11 +82,9 @@ class Ranks:
 
 @contextmanager
 def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
-    """Yield the process group of all ranks that run this child, initialised and warmed up. Raises RuntimeError.
-
-    The group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The
-    process ends at once when all ranks are done with their steps.
-    """
+    """Yield the process group of all ranks that run this child, initialised and warmed up. Raises RuntimeError. The
+    group is never destroyed: destroying a communicator hangs while a graph with its collectives is alive. The process
+    ends at once when all ranks are done with their steps."""
     if job.ranks == 1:
         yield Ranks()
         return
@@ -116,3 +116,31 @@ def joined(job: Job, channel: Channel, device: Device) -> Iterator[Ranks]:
     if not ranks.gone:
         # Ending earlier would cut the connections of the other ranks.
         ranks.gather(_DONE)
+
+
+_AT_A_PORT = ("tcp://", "env://")
+
+
+@contextmanager
+def own_port(folder: Path, child: str) -> Iterator[None]:
+    """Give a child its own store if the target makes a process group of one process at a fixed port, which only one of
+    the children that run side by side could have. PyTorch looks the rendezvous up when a group is made, so it may be
+    replaced late."""
+    if not torch.distributed.is_available():
+        yield
+        return
+    from torch.distributed import distributed_c10d
+
+    original: Any = distributed_c10d.rendezvous  # type: ignore[attr-defined]
+    count = 0
+
+    def rendezvous(url: str, rank: int = -1, world_size: int = -1, **more: Any) -> Any:
+        nonlocal count
+        size = world_size if world_size != -1 or not url.startswith("env://") else int(os.environ.get("WORLD_SIZE", 0))
+        if size != 1 or not url.startswith(_AT_A_PORT):
+            return original(url, rank, world_size, **more)
+        count += 1
+        return original(f"file://{folder.absolute()}/{child}.meeting-{count}", 0, 1, **more)
+
+    with replaced((distributed_c10d, "rendezvous", rendezvous)):
+        yield

@@ -59,8 +59,7 @@ class Issued:
 
 @contextmanager
 def issued_noted(job: Job, channel: Channel) -> Iterator[Issued]:
-    """Note each collective that this process issues; collectives over all ranks are also written to a file that the
-    parent reads."""
+    """Note each collective that is issued; those over all ranks go to a file that the parent reads, too."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import ProcessGroup
 
@@ -103,16 +102,13 @@ def _of_group(original: Callable[..., Any], name: str, ranks: int, note: Note, i
     return noted
 
 
-def _passes_on(file: str) -> bool:
-    """Return whether code of this file only passes a call on to the group: PyTorch's checks, and modes of graphsafe."""
-    return file.endswith(_WRAPPERS) or is_graphsafe_file(file)
-
-
 def _is_called_directly() -> bool:
-    """Return whether the user's code called torch.distributed directly, and not through a library, which would wait by
-    itself."""
-    files = (frame.f_code.co_filename for frame in frames_from(sys._getframe(2)))
-    return is_user_file(next((file for file in files if not _passes_on(file)), "<none>"))
+    """Return whether the user's code called torch.distributed itself; a library would wait by itself."""
+    for frame in frames_from(sys._getframe(2)):
+        file = frame.f_code.co_filename
+        if not file.endswith(_WRAPPERS) and not is_graphsafe_file(file):  # such code only passes the call on
+            return is_user_file(file)
+    return False
 
 
 _telling_waits: set[Any] = set()
@@ -149,8 +145,7 @@ def _functional(original: Callable[..., Any], name: str, ranks: int, note: Note)
 
 
 def _size_of_group(signature: inspect.Signature, args: Any, kwargs: Any) -> int | None:
-    """Return the size of the group, or None if the call gives it in an unknown way. A wrong call raises later by
-    itself."""
+    """Return the size of the group, or None if the call gives it in an unknown way or is wrong."""
     import torch.distributed._functional_collectives as functional
     from torch.distributed import distributed_c10d
 

@@ -5,46 +5,24 @@ Nothing here runs the user's code (no property, no `__getattr__`, no `__len__`, 
 inner tensors of a wrapper subclass are read by `__tensor_flatten__`.
 """
 
-from graphsafe.capture.child.state.containers import (
-    MISSING,
-    StateError,
-    held_at,
-    put_at,
-    put_back_host,
-    tensors_kept_by,
-)
-from graphsafe.capture.child.state.inputs import inputs_of, numbers_of, with_objects
-from graphsafe.capture.child.state.reach import HostValue, Reach
-from graphsafe.capture.child.state.reachable import (
-    generators_of,
-    objects_of,
-    reach_of,
-    reach_with_refresh,
-    seed_generators,
-    walk,
-)
-from graphsafe.capture.child.state.snapshot import Bindings, Snapshot, Undo, copies_of
-
-__all__ = [
-    "MISSING",
-    "Bindings",
-    "HostValue",
-    "Reach",
-    "Snapshot",
-    "StateError",
-    "Undo",
-    "copies_of",
-    "generators_of",
-    "held_at",
-    "inputs_of",
-    "numbers_of",
-    "objects_of",
-    "put_at",
-    "put_back_host",
-    "reach_of",
-    "reach_with_refresh",
-    "seed_generators",
-    "tensors_kept_by",
-    "walk",
-    "with_objects",
-]
+from graphsafe.capture.child.state.containers import MISSING as MISSING
+from graphsafe.capture.child.state.containers import StateError as StateError
+from graphsafe.capture.child.state.containers import held_at as held_at
+from graphsafe.capture.child.state.containers import put_at as put_at
+from graphsafe.capture.child.state.containers import put_back_host as put_back_host
+from graphsafe.capture.child.state.containers import tensors_kept_by as tensors_kept_by
+from graphsafe.capture.child.state.inputs import inputs_of as inputs_of
+from graphsafe.capture.child.state.inputs import numbers_of as numbers_of
+from graphsafe.capture.child.state.inputs import with_objects as with_objects
+from graphsafe.capture.child.state.reach import HostValue as HostValue
+from graphsafe.capture.child.state.reach import Reach as Reach
+from graphsafe.capture.child.state.reachable import generators_of as generators_of
+from graphsafe.capture.child.state.reachable import objects_of as objects_of
+from graphsafe.capture.child.state.reachable import reach_of as reach_of
+from graphsafe.capture.child.state.reachable import reach_with_refresh as reach_with_refresh
+from graphsafe.capture.child.state.reachable import seed_generators as seed_generators
+from graphsafe.capture.child.state.reachable import walk as walk
+from graphsafe.capture.child.state.snapshot import Bindings as Bindings
+from graphsafe.capture.child.state.snapshot import Snapshot as Snapshot
+from graphsafe.capture.child.state.snapshot import Undo as Undo
+from graphsafe.capture.child.state.snapshot import copies_of as copies_of

@@ -199,10 +199,7 @@ def _base(kind: type) -> Any:
 
 
 def put_back_host(reach: Reach, path: str, value: Any) -> None:
-    """Put one host value where `reach` found it: the value in `reach.values`, another value, or MISSING to remove it.
-
-    Raises StateError if the place refuses.
-    """
+    """Put one host value where `reach` found it; MISSING removes it. Raises StateError if the place refuses."""
     container, key = reach.owners[path]
     if is_count(type(value)):
         value = count_from(count_text(value) or "")

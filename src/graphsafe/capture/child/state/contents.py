@@ -7,7 +7,7 @@ import functools
 import types
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -78,16 +78,14 @@ def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
 @once_a_class
 def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class, or None if its objects are not walked into."""
-    if issubclass(kind, enum.Enum):
-        return _take_enum
-    if issubclass(kind, SCALARS):
-        return _take_scalar
     for base, handler in (
+        (enum.Enum, _take_value(_member_text)),
+        (SCALARS, _take_value(text_of)),  # of subclasses; values of Python's own classes do not come here
         (torch.Tensor, _take_tensor),
         (torch._C.Generator, _take_generator),
         (torch.jit.ScriptModule, _take_script_module),
         (torch.nn.Module, _take_module),
-        ((torch.dtype, torch.device, torch.layout, torch.memory_format, range), _take_constant),
+        ((torch.dtype, torch.device, torch.layout, torch.memory_format, range), _take_value(repr)),
         (dict, _take_dict),
         ((list, deque), _take_list),
         (tuple, _take_tuple),
@@ -114,25 +112,21 @@ def handler_of(kind: type) -> Handler | None:
     return _take_object if holds_state(kind) else None
 
 
-def _take_scalar(walk: Walk, path: str, value: Any) -> None:
-    """Take a number or text of a subclass. (Values of Python's own classes do not come here.)"""
-    walk.reach.hosts[path] = text_of(value)
-    walk.reach.values[path] = value
-    walk.forget(value)
+def _take_value(text: Callable[[Any], str]) -> Handler:
+    """Return the handler of small values, written by `text`. One object may have several holders, such as a member of
+    an enumeration, so it is looked at again wherever it is held."""
+
+    def take(walk: Walk, path: str, value: Any) -> None:
+        walk.reach.hosts[path] = text(value)
+        walk.reach.values[path] = value
+        walk.forget(value)
+
+    return take
 
 
-def _take_enum(walk: Walk, path: str, value: Any) -> None:
+def _member_text(value: Any) -> str:
     name = (attributes_of(value) or {}).get("_name_")
-    walk.reach.hosts[path] = f"{type(value).__name__}.{name if type(name) is str else '?'}"
-    walk.reach.values[path] = value
-    # An enumeration has one object per member, so another attribute that holds the same member must be visited too.
-    walk.forget(value)
-
-
-def _take_constant(walk: Walk, path: str, value: Any) -> None:
-    walk.reach.hosts[path] = repr(value)
-    walk.reach.values[path] = value
-    walk.forget(value)
+    return f"{type(value).__name__}.{name if type(name) is str else '?'}"
 
 
 def _take_tensor(walk: Walk, path: str, value: Any) -> None:
@@ -274,9 +268,8 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
         walk.take_names(dot, value.__globals__, names_in(code))
 
 
-@functools.cache
-def _module_machinery() -> frozenset[str]:
-    return frozenset(torch.nn.Module().__dict__)
+_MACHINERY = frozenset(torch.nn.Module().__dict__)
+"The attributes with which a module holds its parameters, hooks and the like."
 
 
 def _take_module(walk: Walk, path: str, value: Any) -> None:
@@ -287,8 +280,7 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
         if isinstance(store, dict):
             walk.reach.containers.append(store)
             walk.look_at(variables_in(dot, store))
-    machinery = _module_machinery()
-    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in machinery)
+    walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
     walk.take_class(path, type(value))
 
 

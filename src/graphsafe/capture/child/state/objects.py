@@ -14,18 +14,13 @@ from graphsafe.capture.shared.frames import is_user_file
 
 Found = TypeVar("Found")
 
-_MRO = type.__dict__["__mro__"].__get__
+bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _NAMESPACE = type.__dict__["__dict__"].__get__
 _MODULE = type.__dict__["__module__"].__get__
-_MODULE_VARIABLES = vars(types.ModuleType)["__dict__"].__get__
+_MODULE_VARIABLES: Callable[[Any], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
 _MOST_DECORATORS = 20
 _DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
 "Classes of the standard library that exist to hold a user's values."
-
-
-def bases_of(kind: type) -> tuple[type, ...]:
-    bases: tuple[type, ...] = _MRO(kind)
-    return bases
 
 
 def namespace_of(kind: type) -> dict[str, Any]:
@@ -35,10 +30,7 @@ def namespace_of(kind: type) -> dict[str, Any]:
 
 def variables_of(module: Any) -> dict[str, Any] | None:
     """Return a module's own dict; None for an entry of `sys.modules` that is not a module."""
-    if not issubclass(type(module), types.ModuleType):
-        return None
-    found: dict[str, Any] = _MODULE_VARIABLES(module)
-    return found
+    return _MODULE_VARIABLES(module) if issubclass(type(module), types.ModuleType) else None
 
 
 def file_of(module: Any) -> str | None:
@@ -63,8 +55,7 @@ def is_users_class(kind: type) -> bool:
 
 
 def holds_state(kind: type) -> bool:
-    """Return whether objects of this class hold state: objects of the user's own classes, optimisers and plain
-    namespaces do; locks, loggers, streams and types do not."""
+    """Return whether objects of this class hold state: the user's own, optimisers and plain namespaces do."""
     if issubclass(kind, (type, types.ModuleType, types.BuiltinFunctionType)):
         return False
     if kind in _DATA:
@@ -79,7 +70,6 @@ class Layout:
     attributes: Callable[[Any], Any] | None
     "Returns the `__dict__` that holds them."
     slots: tuple[tuple[str, Any], ...]
-    "The names and descriptors of slots."
 
 
 def once_a_class(find: Callable[[type], Found]) -> Callable[[type], Found]:
@@ -135,8 +125,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code that runs when an object is called: a function's own code, behind its decorators; a module's
-    `forward`."""
+    """Return the code that runs in a call: a function's, behind its decorators; a module's `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:

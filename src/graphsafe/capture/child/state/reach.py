@@ -17,11 +17,9 @@ Constants = dict[str, tuple[HostValue, Any]]
 
 @dataclass
 class Reach:
-    """Everything that a step reaches, by path.
-
-    A path reads as the user would write it from the target: `layers.0.weight`, `args[1]`, `kwargs['cache'].key`, or a
-    variable of the step's closure or module. The same program gives the same paths in every child.
-    """
+    """Everything that a step reaches, by path. A path reads as the user would write it from the target:
+    `layers.0.weight`, `args[1]`, `kwargs['cache'].key`, or a variable of the step's closure or module. The same program
+    gives the same paths in every child."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     """Tensors whose elements can be read and written one by one. Memory that several elements share (an expanded

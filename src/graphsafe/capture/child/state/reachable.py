@@ -22,10 +22,13 @@ def reach_of(subject: Subject) -> Reach:
     return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs})
 
 
+def _with_refresh(subject: Subject) -> dict[str, Any]:
+    return {"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh}
+
+
 def reach_with_refresh(subject: Subject) -> Reach:
-    """Return everything that `reach_of` does, and everything behind `refresh`, which may keep state of its own from
-    call to call."""
-    return walk({"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh})
+    """Return also everything behind `refresh`, which may keep state of its own from call to call."""
+    return walk(_with_refresh(subject))
 
 
 def generators_of(subject: Subject) -> Reach:
@@ -35,21 +38,15 @@ def generators_of(subject: Subject) -> Reach:
 
 
 def objects_of(subject: Subject) -> list[Any]:
-    """Return the objects that the step can reach, nearest first: modules, containers and objects of the user's
-    classes."""
+    """Return the objects that the step reaches, nearest first: modules, containers, the user's objects."""
     walk = Walk()
     with torch._C.DisableTorchFunction():
-        walk.run(
-            {"": subject.fn, "args": subject.args, "kwargs": subject.kwargs, "refresh": subject.refresh}, handler_of
-        )
+        walk.run(_with_refresh(subject), handler_of)
     return walk.alive
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh.
-
-    If a walk takes long, later calls seed the generators that the first call found.
-    """
+    """Seed the generators of a step and its refresh; after a long first walk, those that it found."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))

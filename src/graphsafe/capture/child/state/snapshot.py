@@ -31,8 +31,7 @@ def copies_of(device: Device, tensors: Sequence[torch.Tensor]) -> list[torch.Ten
 
 
 class Undo:
-    """Puts back the values of tensors that have changed since the snapshot. The tensors are held weakly, so that memory
-    that the target drops is freed."""
+    """Puts changed tensors back. It holds them weakly, so that memory that the target drops is freed."""
 
     def __init__(self, device: Device, before: Snapshot) -> None:
         """Put the values back for the first time. Raises StateError."""
@@ -117,29 +116,21 @@ class Snapshot:
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
         """Put back containers, tensors and the user's own state. `put_back_tensors` does so for tensors, if given.
-
-        Raises StateError where a container refuses, or a tensor too large to be kept was changed.
-        """
+        Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
         self._bindings.put_back()
-        if put_back_tensors is None:
-            self.put_back_values(self.tensors)
-        else:
-            put_back_tensors()
+        (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
             with users_code("step", "reset failed", written_at(code_of(self._subject.reset))):
                 self._subject.reset()
 
-    def changed(self) -> list[str]:
-        """Return tensors whose values have changed."""
-        return self._changed(self.tensors)
-
-    def _changed(self, paths: Iterable[str]) -> list[str]:
-        now = self._device.digests({path: self.tensors[path] for path in paths})
+    def changed(self, paths: Iterable[str] | None = None) -> list[str]:
+        """Return those of these tensors, or of all, whose values have changed."""
+        now = self._device.digests({path: self.tensors[path] for path in (self.tensors if paths is None else paths)})
         return [path for path, digest in now.items() if digest != self.digests[path]]
 
-    def put_back_values(self, paths: Iterable[str]) -> None:
-        """Put back the values of these tensors only. Raises StateError."""
-        changed = self._changed(paths)
+    def put_back_values(self, paths: Iterable[str] | None = None) -> None:
+        """Put back the values of these tensors only, or of all. Raises StateError."""
+        changed = self.changed(paths)
         for path in changed:
             if path not in self.values:
                 continue
@@ -148,5 +139,5 @@ class Snapshot:
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
         # Memory shared with other tensors may already have been put back with them.
-        for path in self._changed(path for path in changed if path not in self.values):
+        for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be put back")

@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from graphsafe.capture.child.state.objects import bases_of, namespace_of
-from graphsafe.capture.device.structures import is_valueless, is_wrapper_class
+from graphsafe.capture.device.structures import is_valueless, is_wrapper_class, sparse_parts
 
 Parts = dict[str, torch.Tensor]
 
@@ -35,8 +35,7 @@ def parts_of(tensor: torch.Tensor) -> Parts:
 
 
 def _is_given_back(tensor: torch.Tensor) -> bool:
-    """Return whether a storage was resized to nothing while the tensor kept its shape, as FSDP does with weights
-    between uses."""
+    """Return whether a storage was resized to nothing under a tensor, as FSDP does with weights between uses."""
     if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_nested or not tensor.numel():
         return False
     try:
@@ -64,23 +63,13 @@ def _is_comparable(dtype: torch.dtype) -> bool:
 
 
 def _laid_out(tensor: torch.Tensor) -> Parts:
-    layout = tensor.layout
     if tensor.is_meta and not is_valueless(tensor):
         return {}
     if tensor.is_nested:
         return {".values()": tensor.values(), "._nested_tensor_size()": tensor._nested_tensor_size()}
-    if layout is torch.sparse_coo:
-        parts = {"._indices()": tensor._indices(), "._values()": tensor._values()}
-    elif layout in (torch.sparse_csr, torch.sparse_bsr):
-        parts = {".crow_indices()": tensor.crow_indices(), ".col_indices()": tensor.col_indices()}
-        parts[".values()"] = tensor.values()
-    elif layout in (torch.sparse_csc, torch.sparse_bsc):
-        parts = {".ccol_indices()": tensor.ccol_indices(), ".row_indices()": tensor.row_indices()}
-        parts[".values()"] = tensor.values()
-    elif layout is torch.strided:
-        parts = {"": tensor}
-    else:
-        raise Unreadable(f"a tensor of layout {str(layout).removeprefix('torch.')}")
+    parts = {"": tensor} if tensor.layout is torch.strided else sparse_parts(tensor)
+    if parts is None:
+        raise Unreadable(f"a tensor of layout {str(tensor.layout).removeprefix('torch.')}")
     return {suffix: _plain(part) for suffix, part in parts.items()}
 
 

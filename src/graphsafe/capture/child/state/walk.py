@@ -66,8 +66,7 @@ class Walk:
         return reach
 
     def forget(self, value: Any) -> None:
-        """Look at an object again wherever it is held: a member of an enumeration is a single object with several
-        holders."""
+        """Look at an object again wherever it is held: a member of an enumeration has several holders."""
         self._seen.discard(id(value))
 
     def take_tensor(self, path: str, tensor: torch.Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -14,14 +15,14 @@ from graphsafe.capture.answers.build import DeviceMemory
 from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis
 from graphsafe.capture.device.bits import nudge
 from graphsafe.capture.device.cuda import memory
-from graphsafe.capture.device.cuda.allocations import allocations_watched
 from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.diagnose import diagnosed
 from graphsafe.capture.device.cuda.graph import CudaPieces, CudaRecording, attempts_watched, failure_of
 from graphsafe.capture.device.cuda.hashing import digests
-from graphsafe.capture.device.cuda.node_places import NodePlaces
+from graphsafe.capture.device.cuda.memory import allocations_watched
 from graphsafe.capture.device.cuda.order import MemoryTouched, is_chain, races_of
 from graphsafe.capture.device.cuda.runtime import driver_version
+from graphsafe.capture.device.cuda.trace import NodePlaces
 from graphsafe.capture.device.cuda.watch import step_watched
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, NotComparable, RandomState, Recording
 from graphsafe.capture.shared.frames import user_frames
@@ -52,7 +53,6 @@ class CudaDevice:
         self.index = index
         self.name = f"cuda:{index}"
         self.torch_device = torch.device("cuda", index)
-        self._stream: torch.cuda.Stream | None = None
 
     @contextmanager
     def entered(self) -> Iterator[None]:
@@ -107,17 +107,16 @@ class CudaDevice:
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
-        stream = self._side_stream()
+        stream = self._side_stream
         outer = torch.cuda.current_stream(self.index)
         stream.wait_stream(outer)
         with torch.cuda.stream(stream):
             yield
         outer.wait_stream(stream)
 
+    @functools.cached_property
     def _side_stream(self) -> torch.cuda.Stream:
-        if self._stream is None:
-            self._stream = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
-        return self._stream
+        return torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
 
     def stands_on(self) -> str:
         index = torch.cuda.current_device()
@@ -146,9 +145,9 @@ class CudaDevice:
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        places = NodePlaces(self._side_stream()) if traced else None
+        places = NodePlaces(self._side_stream) if traced else None
         try:
-            with torch.cuda.graph(graph, pool=pool, stream=self._side_stream()):
+            with torch.cuda.graph(graph, pool=pool, stream=self._side_stream):
                 outputs = step() if places is None else places.watch(step)
             graph.instantiate()
         except BaseException as error:
@@ -156,15 +155,14 @@ class CudaDevice:
         return CudaRecording(graph, outputs, places.places if places is not None else ())
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races of a recording; a graph with branches is captured again under a watch. Raises
-        NotComparable."""
+        """Return the races; a graph with branches is captured again under a watch. Raises NotComparable."""
         assert isinstance(recording, CudaRecording)
         if is_chain(recording.raw):
             return ()
         graph = torch.cuda.CUDAGraph(keep_graph=True)
-        touched = MemoryTouched(self._side_stream())
+        touched = MemoryTouched(self._side_stream)
         try:
-            with torch.cuda.graph(graph, stream=self._side_stream()), touched:
+            with torch.cuda.graph(graph, stream=self._side_stream), touched:
                 step()
         except BaseException as error:
             raise NotComparable(f"the step cannot be captured under watch: {error}") from error
@@ -174,7 +172,7 @@ class CudaDevice:
             graph.reset()
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
-        return diagnosed(step, self._side_stream())
+        return diagnosed(step, self._side_stream)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
@@ -195,10 +193,10 @@ class CudaDevice:
         return tensor.detach().clone()
 
     def churn(self) -> None:
-        memory.churn(self.torch_device, self._side_stream())
+        memory.churn(self.torch_device, self._side_stream)
 
     def reuse_freed(self) -> None:
-        memory.fill_freed(self.torch_device, self._side_stream())
+        memory.fill_freed(self.torch_device, self._side_stream)
 
     def memory(self) -> DeviceMemory:
         free, total = torch.cuda.mem_get_info(self.index)
@@ -206,15 +204,14 @@ class CudaDevice:
             total, free, torch.cuda.memory_allocated(self.index), torch.cuda.max_memory_allocated(self.index)
         )
 
-    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+    def time_ms(self, call: Callable[[], Any]) -> float | None:
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         self.synchronize()
         begin.record()
-        for _ in range(repeats):
-            call()
+        call()
         end.record()
         self.synchronize()
-        return float(begin.elapsed_time(end)) / repeats
+        return float(begin.elapsed_time(end))
 
     def kernels(self, step: Callable[[], Any]) -> Kernels:
         with profiling([ProfilerActivity.CUDA]) as profiler:

@@ -99,8 +99,7 @@ def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis |
 
 
 def _raised(detective: _Detective, error: BaseException) -> Diagnosis | None:
-    """Return the operation that raised, if it left the capture intact: one of PyTorch's own checks raised before CUDA
-    saw the operation."""
+    """Return the operation that one of PyTorch's own checks refused before CUDA saw it, or None."""
     root, _ = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
     if not frames:

@@ -111,10 +111,7 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return nothing: a plain capture does not know of such work.
-
-        `diagnose` looks for such work if a replay gives wrong results.
-        """
+        """Return nothing: a plain capture does not know of such work; `diagnose` looks for it."""
         return ()
 
 
@@ -125,10 +122,8 @@ class CudaPieces:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        """The ended graphs, including empty ones.
-
-        They are kept because torch refuses a pool that no graph uses any more.
-        """
+        """The ended graphs, including empty ones. They are kept because torch refuses a pool that no graph uses any
+        more."""
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
@@ -159,13 +154,8 @@ def failure_of(error: BaseException) -> CaptureFailure:
     """Describe the first error of the chain, which is hidden by the error that reaches the user."""
     root, chain = root_error(error)
     frames, span = traceback_frames(root.__traceback__)
-    return CaptureFailure(
-        type=type(root).__name__,
-        message=first_line(root),
-        chain=tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain),
-        frames=frames,
-        span=span,
-    )
+    texts = tuple(f"{type(link).__name__}: {first_line(link)}" for link in chain)
+    return CaptureFailure(first_line(root), texts, frames, span, type=type(root).__name__)
 
 
 def first_line(error: BaseException) -> str:

@@ -7,6 +7,7 @@ which tensors are hashed together.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,6 @@ class _Piece:
     tensor: int
     "The number of the tensor."
     data: torch.Tensor
-    "The bytes of this piece."
     first: int
     "The position of the piece's first word in the tensor."
 
@@ -80,29 +80,20 @@ def _groups(data: Sequence[torch.Tensor]) -> Iterator[list[_Piece]]:
 
 
 def _laid_out(group: Sequence[_Piece]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the words of all pieces, each padded with zeros to whole words, and the position of each word in its
-    tensor."""
+    """Return the words of all pieces, padded with zeros, and the position of each word in its tensor."""
     device = group[0].data.device
     padding = torch.zeros(_WORD, dtype=torch.uint8, device=device)
     parts = [part for piece in group for part in (piece.data, padding[: -piece.data.numel() % _WORD])]
     words = torch.cat([part for part in parts if part.numel()]).view(torch.int64)
     lengths = [piece.words for piece in group]
-    offsets = [piece.first - begin for piece, begin in zip(group, _begins(lengths), strict=True)]
+    begins = [0, *itertools.accumulate(lengths)][:-1]
+    offsets = [piece.first - begin for piece, begin in zip(group, begins, strict=True)]
     offset, length = torch.tensor([offsets, lengths], device=device)
     return words, torch.arange(len(words), device=device) + offset.repeat_interleave(length, output_size=len(words))
 
 
-def _begins(lengths: Sequence[int]) -> list[int]:
-    begins, total = [], 0
-    for length in lengths:
-        begins.append(total)
-        total += length
-    return begins
-
-
 def _by_piece(values: torch.Tensor, group: Sequence[_Piece]) -> torch.Tensor:
     """Return the sum of the values of each piece, modulo 2 ** 64."""
-    lengths = [piece.words for piece in group]
-    ends = torch.tensor([begin + length - 1 for begin, length in zip(_begins(lengths), lengths, strict=True)])
+    ends = torch.tensor(list(itertools.accumulate(piece.words for piece in group))) - 1
     totals = values.cumsum(0)[ends.to(values.device)]
     return totals - torch.cat([totals.new_zeros(1), totals[:-1]])

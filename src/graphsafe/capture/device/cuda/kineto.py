@@ -18,7 +18,6 @@ from graphsafe.report.probes.timeline import Gap, GapCause, Operation, Operation
 Event = Mapping[str, Any]
 
 STEP = "graphsafe step"
-"The mark around the step."
 LINE = "graphsafe line "
 "The beginning of the marks around its lines; the line's number in a list follows."
 _CALLS = frozenset(("cuda_runtime", "cuda_driver"))
@@ -38,11 +37,9 @@ _LEAST_GAP_US = 1.0
 
 
 def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
-    """Return the timeline of the step that was profiled as `plain`.
-
-    `named` is another profile of the same step, with marks around the lines that `places` lists. The times of `named`
-    are useless, but it gives the lines of those calls that both profiles have.
-    """
+    """Return the timeline of the step that was profiled as `plain`. `named` is another profile of the same step, with
+    marks around the lines that `places` lists. The times of `named` are useless, but it gives the lines of those calls
+    that both profiles have."""
     step = _step(plain)
     if step is None:
         return Timeline("skipped", reason="the profiler recorded no step")
@@ -83,17 +80,10 @@ class _Span:
 
 
 def _span(event: Event, kind: OperationKind) -> _Span:
-    arguments = event.get("args") or {}
-    stream = arguments.get("stream")
-    return _Span(
-        kind,
-        str(event["name"]),
-        event.get("tid"),
-        float(event["ts"]),
-        float(event["ts"]) + float(event["dur"]),
-        arguments.get("correlation"),
-        stream if isinstance(stream, int) else None,
-    )
+    arguments, begin = event.get("args") or {}, float(event["ts"])
+    end, stream = begin + float(event["dur"]), arguments.get("stream")
+    stream = stream if isinstance(stream, int) else None
+    return _Span(kind, str(event["name"]), event.get("tid"), begin, end, arguments.get("correlation"), stream)
 
 
 def _timed(events: Iterable[Event]) -> list[Event]:
@@ -151,10 +141,7 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of equal calls in the two lists, up to the first difference.
-
-    Allocations may be missing in one list, because they depend on the caches of PyTorch and of libraries.
-    """
+    """Yield the indices of equal calls up to a difference. Caches may spare one list allocations."""
     at = other = 0
     while at < len(calls) and other < len(others):
         if calls[at].name == others[other].name:
@@ -169,12 +156,10 @@ def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int
 
 
 def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places: Sequence[str]) -> list[str | None]:
-    """Return the innermost marked line around each call; for a call of another thread, the line of the step's own
-    thread."""
+    """Return the innermost marked line around each call; for another thread's, the line of the step's thread."""
     marks = [_span(event, "wait") for event in _timed(events) if str(event["name"]).startswith(LINE)]
-    moments = sorted(
-        [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)], key=_order
-    )
+    moments = [*((mark.begin, 0, mark) for mark in marks), *((call.begin, 1, call) for call in calls)]
+    moments.sort(key=lambda moment: (moment[0], moment[1], -moment[2].end))
     running: dict[object, list[_Span]] = {}
     found: list[str | None] = []
     for now, is_call, one in moments:
@@ -189,10 +174,6 @@ def _marked(events: Iterable[Event], step: _Span, calls: Sequence[_Span], places
         number = int(around[-1].name.removeprefix(LINE)) if around else len(places)
         found.append(places[number] if number < len(places) else None)
     return found
-
-
-def _order(moment: tuple[float, int, _Span]) -> tuple[float, int, float]:
-    return moment[0], moment[1], -moment[2].end
 
 
 def _joined(work: Sequence[_Span]) -> list[tuple[float, float]]:
@@ -254,18 +235,8 @@ def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[Ga
 def _operation(
     lane: Any, one: _Span, begin: float, place: str | None, behind: float | None, in_graph: bool = False
 ) -> Operation:
-    return Operation(
-        lane=lane,
-        kind=one.kind,
-        name=one.name,
-        place=place,
-        begin_us=_rounded(one.begin - begin),
-        us=_rounded(one.end - one.begin),
-        stream=one.stream,
-        behind_us=behind,
-        in_graph=in_graph,
-        count=1,
-    )
+    since, us = _rounded(one.begin - begin), _rounded(one.end - one.begin)
+    return Operation(lane, one.kind, one.name, place, since, us, one.stream, behind, in_graph, count=1)
 
 
 def _rounded(us: float) -> float:

@@ -1,13 +1,20 @@
-"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory."""
+"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Reads from the
+caching allocator's own history, with Python's frames, which lines allocated and freed memory; that changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import bisect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from graphsafe.capture.device.cuda.compiler_import import memory_segments
+from graphsafe.capture.device.cuda.compiler_import import memory_segments, no_compiler_import
+from graphsafe.capture.device.protocol import MemoryEvent
+from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.report.model import CallSite
 
 _BLOCKS = (512, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 32 << 20)
 "Sizes that fall into both of the allocator's pools, small and large."
@@ -34,10 +41,8 @@ def poison(tensor: torch.Tensor) -> None:
 
 
 def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks.
-
-    If a graph still reads freed memory, it then reads NaN.
-    """
+    """Allocate blocks, fill them with NaN and free them, on every stream on which the step may have freed blocks. If a
+    graph still reads freed memory, it then reads NaN."""
     for stream in (torch.cuda.current_stream(device), *streams):
         with torch.cuda.stream(stream):
             blocks = [torch.empty(size, dtype=torch.uint8, device=device) for size in _BLOCKS for _ in range(4)]
@@ -75,3 +80,49 @@ def free_sizes(segments: Sequence[Mapping[str, Any]]) -> list[int]:
                 size -= sizes[-1]
     room = _MOST_FILLED
     return [size for size in sorted(sizes) if (room := room - size) >= 0]
+
+
+_COMMON_POOL = (0, 0)
+
+
+@contextmanager
+def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
+    found: list[MemoryEvent] = []
+    torch.cuda.memory._record_memory_history("all", context="alloc", stacks="python")
+    try:
+        yield found
+    finally:
+        with no_compiler_import():
+            history: Any = torch.cuda.memory._snapshot()
+        torch.cuda.memory._record_memory_history(None)
+    found += memory_events(history["device_traces"][index], history["segments"])
+
+
+def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
+    """Read one device's trace. A block is held until it can be reused, perhaps after other streams."""
+    own = sorted(
+        (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
+        for segment in segments
+        if tuple(segment["segment_pool_id"]) != _COMMON_POOL
+    )
+
+    def is_private(address: int) -> bool:
+        at = bisect.bisect_right(own, (address, sys.maxsize)) - 1
+        return at >= 0 and own[at][0] <= address < own[at][1]
+
+    found = []
+    for entry in trace:
+        if entry["action"] == "alloc":
+            block, place = int(entry["addr"]), _place(entry.get("frames") or ())
+            found.append(MemoryEvent(block, int(entry["size"]), place, is_private(block)))
+        elif entry["action"] == "free_completed":
+            found.append(MemoryEvent(int(entry["addr"]), 0))
+    return found
+
+
+def _place(frames: Sequence[Mapping[str, Any]]) -> CallSite | None:
+    """Return the place of the innermost user's frame; the trace lists the innermost frame first."""
+    for frame in frames:
+        if is_user_file(frame["filename"]):
+            return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])
+    return None

@@ -27,17 +27,17 @@ from graphsafe.report.probes.twin import Difference
 _WORD = 8
 "Number of bytes compared at once: an address, or one or two scalars."
 _MOST_DIFFERENCES = 64
+_NEWEST_CALLS = (
+    "cuGraphKernelNodeGetParams_v2 cuKernelGetName cuFuncGetName cuKernelGetParamInfo cuFuncGetParamInfo "
+    "cuStreamGetCaptureInfo_v2 cuGraphGetEdges_v2"
+).split()
 _HOST_MEMORY = 1
 "`CU_MEMORYTYPE_HOST` of cuda.h."
 
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node.
-
-    `launch` holds the values that determine the amount of work (grid, block, bytes). `words` holds the arguments in
-    pieces of eight bytes.
-    """
+    """A node: `launch` tells the amount of work (grid, block, bytes), `words` the arguments, by eight bytes."""
 
     kind: str
     name: str
@@ -64,13 +64,8 @@ class Segments:
 
     @staticmethod
     def now() -> Segments:
-        found = memory_segments()
-        return Segments(
-            tuple(
-                (int(one["address"]), int(one["address"]) + int(one["total_size"]), tuple(one["segment_pool_id"]))
-                for one in found
-            )
-        )
+        spans = ((int(one["address"]), int(one["total_size"]), one["segment_pool_id"]) for one in memory_segments())
+        return Segments(tuple((begin, begin + size, tuple(pool)) for begin, size, pool in spans))
 
     def pool(self, address: int) -> Pool | None:
         return next((pool for low, high, pool in self.spans if low <= address < high), None)
@@ -84,11 +79,8 @@ def differences(
     places: Sequence[Place | None] = (),
 ) -> tuple[Difference, ...]:
     """Return at most `_MOST_DIFFERENCES`, in the order of the graph. `places` belong to the nodes of `second`, where
-    known.
-
-    An address in the first graph's pool may become any address in the second graph's pool, since each capture allocates
-    its own results. An address outside of the pools has to stay the same.
-    """
+    known. An address in the first graph's pool may become any address in the second graph's pool, since each capture
+    allocates its own results. An address outside of the pools has to stay the same."""
     found: list[Difference] = []
     if len(first) != len(second):
         op = _first_other(first, second)
@@ -223,21 +215,9 @@ class _FillParameters(ctypes.Structure):
 @functools.cache
 def _driver() -> ctypes.CDLL:
     driver = ctypes.CDLL("libcuda.so.1")
-    missing = [
-        name
-        for name in (
-            "cuGraphKernelNodeGetParams_v2",
-            "cuKernelGetName",
-            "cuFuncGetName",
-            "cuKernelGetParamInfo",
-            "cuFuncGetParamInfo",
-            "cuStreamGetCaptureInfo_v2",
-            "cuGraphGetEdges_v2",
-        )
-        if not hasattr(driver, name)
-    ]
-    if missing:
-        raise NotComparable(f"the driver has no {missing[0]}; CUDA 12.4 has")
+    for name in _NEWEST_CALLS:
+        if not hasattr(driver, name):
+            raise NotComparable(f"the driver has no {name}; CUDA 12.4 has")
     return driver
 
 
@@ -323,10 +303,7 @@ def _sizes(prefix: str, handle: int) -> tuple[int, ...]:
 
 
 def graph_edges(raw_graph: int) -> tuple[tuple[int, int], ...]:
-    """Return the edges of a `cudaGraph_t` as numbers of nodes, in the order of `cuGraphGetNodes`.
-
-    Raises NotComparable.
-    """
+    """Return the edges of a `cudaGraph_t` as numbers of nodes (`cuGraphGetNodes`). Raises NotComparable."""
     numbers = {handle: number for number, handle in enumerate(_handles(raw_graph))}
     # The second version of the call also returns the kind of an edge (eight bytes); the first version refuses graphs
     # with such edges.

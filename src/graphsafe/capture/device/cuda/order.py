@@ -65,10 +65,7 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
-    """Node -> all nodes that some path leads to from it.
-
-    A capture adds each node after the nodes for which it waits.
-    """
+    """Node -> all nodes after it on some path. A capture adds each node after those for which it waits."""
     following: dict[int, list[int]] = {}
     for one, other in edges:
         following.setdefault(one, []).append(other)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -17,6 +15,7 @@ from graphsafe.capture.device.cuda.compiler_import import profiling
 from graphsafe.capture.device.cuda.kineto import LINE, STEP, Event, timeline_of
 from graphsafe.capture.processes.originals import open_file
 from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.capture.shared.replaced import tracing
 from graphsafe.report.probes.timeline import Timeline
 
 _ON_DEVICE = (ProfilerActivity.CPU, ProfilerActivity.CUDA)
@@ -62,14 +61,8 @@ class Lines:
 
     def run(self, step: Callable[[], Any]) -> Any:
         """Run a step with its lines marked."""
-        before = sys.gettrace()
-        sys.settrace(self._called)
-        threading.settrace(self._called)
-        try:
+        with tracing(self._called):
             return step()
-        finally:
-            sys.settrace(before)
-            threading.settrace(before)
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
         if not is_user_file(frame.f_code.co_filename):

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections import Counter
 
 import torch
 
-NODE_KINDS = {
-    0: "kernel",
-    1: "memcpy",
-    2: "memset",
-    3: "host",
-    4: "graph",
-    5: "empty",
-    6: "wait-event",
-    7: "event-record",
-    10: "mem-alloc",
-    11: "mem-free",
-    13: "conditional",
-}
+NODE_KINDS = dict(enumerate("kernel memcpy memset host graph empty wait-event event-record".split()))
+NODE_KINDS |= {10: "mem-alloc", 11: "mem-free", 13: "conditional"}
 "`cudaGraphNodeType` of driver_types.h."
 
 NOT_CAPTURING, CAPTURING, INVALIDATED = 0, 1, 2
@@ -48,12 +38,11 @@ def node_counts(raw_graph: int) -> dict[str, int]:
         return {}
     nodes = (ctypes.c_void_p * count.value)()
     library.cudaGraphGetNodes(ctypes.c_void_p(raw_graph), nodes, ctypes.byref(count))
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for node in nodes:
         kind = ctypes.c_int(-1)
         library.cudaGraphNodeGetType(ctypes.c_void_p(node), ctypes.byref(kind))
-        name = NODE_KINDS.get(kind.value, "other")
-        counts[name] = counts.get(name, 0) + 1
+        counts[NODE_KINDS.get(kind.value, "other")] += 1
     return dict(sorted(counts.items()))
 
 

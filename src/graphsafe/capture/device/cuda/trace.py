@@ -16,7 +16,9 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.capture.device.cuda.nodes import Place, count_in_capture
 from graphsafe.capture.device.modes import OperationMode
+from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.optable import OpTable
 from graphsafe.rulebook.book import load_rulebook
@@ -24,14 +26,7 @@ from graphsafe.rulebook.book import load_rulebook
 _SUBSCRIPTS = ("torch.Tensor.__getitem__", "torch.Tensor.__setitem__")
 _COPIES = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy"})
 _INDEXES = frozenset({"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"})
-_KINDS: Mapping[str, StepEventKind] = {
-    "reads-host": "read",
-    "branches": "read",
-    "dynamic-shape": "extent",
-    "hidden-sync": "hidden-sync",
-    "waits": "wait",
-    "copies": "copy-to-device",
-}
+_KINDS: Mapping[str, StepEventKind] = {**STOPS, "copies": "copy-to-device"}
 Sink = Callable[[StepEvent], None]
 
 
@@ -67,7 +62,7 @@ class Running:
         self.after_op: Callable[[str, Sequence[Any]], None] | None = None
 
     def call(self) -> str | None:
-        """Return the Python-level torch call that is running, as the op table spells it."""
+        """Return the running Python-level torch call as the op table spells it. `graphsafe.guard` overrides this."""
         return self.via
 
     def report(self, kind: StepEventKind, op: str, nbytes: int | None = None, **data: Any) -> None:
@@ -193,10 +188,7 @@ class _Ops(OperationMode):  # type: ignore[no-untyped-call]
 
 
 def _ops(running: Running) -> _Ops:
-    """Return the mode that sees operations.
-
-    If dynamo is already loaded, it must not trace the mode's own code when a step compiles.
-    """
+    """Return the mode that sees operations; a loaded dynamo must not trace the mode's own code."""
     if "torch._dynamo" not in sys.modules:
         return _Ops(running)
 
@@ -218,3 +210,26 @@ def traced(running: Running) -> Iterator[None]:
         torch.empty(0)
     with _Calls(running), _ops(running):
         yield
+
+
+class NodePlaces:
+    """Finds the user's line that launched each node of a capture, by counting the nodes around every operation. The
+    places explain differences; the recording, which is not a plain one, is never compared itself."""
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.places: list[Place | None] = []
+        self._stream = stream
+        self._running = Running(lambda event: None)
+        # Nodes that no torch operation launched (a Triton kernel, an extension) have no known place.
+        self._running.before_op = lambda name, args: self._fill(None)
+        self._running.after_op = lambda name, args: self._fill((*user_frames(), name))
+
+    def watch(self, step: Callable[[], Any]) -> Any:
+        with traced(self._running):
+            outputs = step()
+        self._fill(None)
+        return outputs
+
+    def _fill(self, place: Place | None) -> None:
+        new = count_in_capture(self._stream) - len(self.places)
+        self.places += [place] * new

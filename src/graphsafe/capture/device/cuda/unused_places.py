@@ -63,10 +63,8 @@ class _Layout:
 
 
 def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -> bytes:
-    """Return a kernel's argument with zeros in the places that hold no tensor; other arguments as they are.
-
-    `kernel` is the mangled name, and `grid` the number of blocks of the launch in each direction.
-    """
+    """Return a kernel's argument with zeros in the places that hold no tensor; other arguments as they are. `kernel` is
+    the mangled name, and `grid` the number of blocks of the launch in each direction."""
     if len(argument) <= _WORD:
         return argument  # most arguments are one address or number
     cleared = bytearray(argument)
@@ -106,8 +104,7 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
 
 
 def _strides(argument: bytes, begin: int, tensors: int) -> Iterator[tuple[int, int]]:
-    """Yield the unused parts of an `OffsetCalculator`: the number of dimensions, a divisor for each of them, and their
-    strides for each tensor."""
+    """Yield the unused parts of an `OffsetCalculator`: dimensions, their divisors, each tensor's strides."""
     end = begin + _SIZES + tensors * _STRIDES
     dimensions = _numbers(argument, begin, 4, 1)[0] if begin >= 0 < tensors and end <= len(argument) else 0
     if 0 < dimensions <= _MOST_DIMENSIONS:

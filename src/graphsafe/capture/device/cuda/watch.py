@@ -8,7 +8,7 @@ which the dispatch mode sees. Its callbacks stay, which is one reason why the st
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -39,66 +39,46 @@ _RESEEDS: tuple[tuple[Any, str, str], ...] = (
 )
 
 
-def patched(
-    owner: Any, name: str, before: Callable[[], None], after: Callable[[], None]
-) -> AbstractContextManager[None]:
+def waits_patched(running: Running) -> AbstractContextManager[None]:
+    """Report waits and queries of the device, its events and streams, and reseeding, by their names."""
+    changes = [(owner, name, _told(running, owner, name, kind, spelled)) for owner, name, spelled, kind in _WAITS]
+    for owner, name, spelled in _RESEEDS:
+        changes.append((owner, name, _told(running, owner, name, "random", spelled, how="reseed")))
+    if torch.distributed.is_available():
+        work, asks = torch.distributed.Work, "is_completed"
+        changes.append((work, asks, _told(running, work, asks, "query", "torch.distributed.Work.is_completed")))
+        changes += [(torch.distributed, name, _told_as_a_whole(running, name, kind)) for name, kind in _OF_RANKS]
+    return replaced(*changes)
+
+
+def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled: str, **data: Any) -> Any:
     original = getattr(owner, name)
 
-    def watched(*args: Any, **kwargs: Any) -> Any:
-        before()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            after()
-
-    return replaced((owner, name, watched))
-
-
-@contextmanager
-def waits_patched(running: Running) -> Iterator[None]:
-    """Patch `torch.cuda.synchronize`, waits and queries of events and streams, and reseeding, to report them by
-    name."""
-    with ExitStack() as stack:
-        for owner, name, spelled, kind in _WAITS:
-            stack.enter_context(patched(owner, name, *_teller(running, kind, spelled)))
-        if torch.distributed.is_available():
-            asks = _teller(running, "query", "torch.distributed.Work.is_completed")
-            stack.enter_context(patched(torch.distributed.Work, "is_completed", *asks))
-        for name, kind in _OF_RANKS if torch.distributed.is_available() else ():
-            spelled = f"torch.distributed.{name}"
-            stack.enter_context(patched(torch.distributed, name, *_teller_of_all(running, kind, spelled)))
-        for owner, name, spelled in _RESEEDS:
-            stack.enter_context(patched(owner, name, *_teller(running, "random", spelled, how="reseed")))
-        yield
-
-
-def _teller(
-    running: Running, kind: StepEventKind, spelled: str, **data: Any
-) -> tuple[Callable[[], None], Callable[[], None]]:
-    def before() -> None:
+    def call(*args: Any, **kwargs: Any) -> Any:
         if not running.reported:
             running.report(kind, spelled, **data)
         running.reported = True
+        try:
+            return original(*args, **kwargs)
+        finally:
+            running.reported = False
 
-    def after() -> None:
-        running.reported = False
-
-    return before, after
+    return call
 
 
-def _teller_of_all(
-    running: Running, kind: StepEventKind, spelled: str
-) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Return hooks for a call that consists of many operations, which the user cannot change one by one."""
+def _told_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
+    """Return a replacement for a call that consists of many operations, which the user cannot change one by one."""
+    original, spelled = getattr(torch.distributed, name), f"torch.distributed.{name}"
 
-    def before() -> None:
+    def call(*args: Any, **kwargs: Any) -> Any:
         running.report(kind, spelled)
         running.inside = running.inside or spelled
+        try:
+            return original(*args, **kwargs)
+        finally:
+            running.inside = None if running.inside == spelled else running.inside
 
-    def after() -> None:
-        running.inside = None if running.inside == spelled else running.inside
-
-    return before, after
+    return call
 
 
 @contextmanager

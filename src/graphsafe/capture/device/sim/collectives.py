@@ -23,7 +23,7 @@ from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTE
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, played, put_tag
 from graphsafe.capture.device.sim.world import World
-from graphsafe.capture.device.structures import changed, tensors_in
+from graphsafe.capture.device.structures import changed, each_tensor, tensors_in
 from graphsafe.capture.shared.collectives import OF_GROUPS, OF_OBJECTS
 from graphsafe.capture.shared.frames import user_frames
 
@@ -64,8 +64,7 @@ def _of_group(
     with world.unseen():
         for tensor in tensors_in((args, kwargs)):
             session.save(tensor)
-    frozen = tuple(_frozen(value) for value in (group, *args))
-    _add(world, stream, collective, frozen, {key: _frozen(value) for key, value in kwargs.items()}, ())
+    _add(world, stream, collective, _frozen((group, *args)), _frozen(kwargs), ())
     return SimWork(stream.record_event())
 
 
@@ -83,8 +82,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
         put_tag(tensor, index, world.ledgers[index], world.session)
     if stream is not None:
         outputs = tuple(tensor.detach() for tensor in tensors_in(result))
-        frozen = tuple(_frozen(value) for value in args)
-        _add(world, stream, _functional(func), frozen, {key: _frozen(value) for key, value in kwargs.items()}, outputs)
+        _add(world, stream, _functional(func), _frozen(tuple(args)), _frozen(dict(kwargs)), outputs)
     return result
 
 
@@ -132,10 +130,7 @@ class Collective:
 
     def send(self, group: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Run the collective to its end, and return its work object: later operations on the same stream find the
-        result.
-
-        A `send` does not wait, because the receiving rank may itself send first.
-        """
+        result. A `send` does not wait, because the receiving rank may itself send first."""
         if self.name != "send":
             work = self.real(group, *args, **kwargs)
             if work is not None:
@@ -179,9 +174,7 @@ def _shaped(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def _on_meta(value: Any) -> Any:
-    return changed(
-        value, lambda leaf: torch.empty_like(leaf, device="meta") if isinstance(leaf, torch.Tensor) else leaf
-    )
+    return each_tensor(value, lambda tensor: torch.empty_like(tensor, device="meta"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,10 +215,7 @@ _sent: deque[Any] = deque(maxlen=256)
 
 
 class SimWork:
-    """A `torch.distributed.Work`.
-
-    A collective that ran is already finished, but some of gloo's copies have to be waited for.
-    """
+    """A `torch.distributed.Work` of a finished collective; some of gloo's copies have to be waited for."""
 
     def __init__(self, event: Event, done: Any = None) -> None:
         """Make the work object; in a capture, `event` is recorded after the collective."""

@@ -40,7 +40,16 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
     tables: list[tuple[list[Any], Mapping[str, Any]]] = [
         ([torch.cuda], _devices(world)),
         ([torch.cuda, torch.cuda.streams], {"Stream": Stream, "Event": Event, "ExternalStream": _external(world)}),
-        ([torch.cuda], _streams(world)),
+        (
+            [torch.cuda],
+            {
+                "stream": StreamContext,
+                "StreamContext": StreamContext,
+                "current_stream": lambda device=None: world.stream(device_index(device)),
+                "default_stream": lambda device=None: world.defaults[device_index(device)],
+                "set_stream": lambda stream: None if stream is None else world.set_stream(stream),
+            },
+        ),
         (
             [torch.cuda, torch.cuda.graphs],
             {
@@ -81,8 +90,7 @@ _real_parse_to = torch._C._nn._parse_to
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> Any:
-    """Replace the parser of `module.to(...)`: with a tensor as argument, it has to answer with the device which that
-    tensor plays."""
+    """Replace the parser of `module.to(...)`, which has to answer with the device that a tensor plays."""
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):
@@ -95,6 +103,12 @@ def _devices(world: World) -> dict[str, Any]:
     def set_device(device: Any) -> None:
         if device != -1:
             world.device = device_index(device)
+
+    def exchange(index: int) -> int:
+        before = world.device
+        if index >= 0:
+            world.device = index
+        return before
 
     def properties(device: Any = None) -> Any:
         device_index(device)
@@ -137,8 +151,8 @@ def _devices(world: World) -> dict[str, Any]:
         "set_device": set_device,
         "device": DeviceContext,
         "device_of": DeviceOf,
-        "_exchange_device": lambda index: _exchange(world, index),
-        "_maybe_exchange_device": lambda index: _exchange(world, index),
+        "_exchange_device": exchange,
+        "_maybe_exchange_device": exchange,
         "get_device_properties": properties,
         "get_device_name": lambda device=None: NAME,
         "get_device_capability": lambda device=None: CAPABILITY,
@@ -152,23 +166,6 @@ def _devices(world: World) -> dict[str, Any]:
         "get_sync_debug_mode": lambda: 0,
         "current_blas_handle": lambda: 0,
         "_sleep": _nothing,
-    }
-
-
-def _exchange(world: World, index: int) -> int:
-    before = world.device
-    if index >= 0:
-        world.device = index
-    return before
-
-
-def _streams(world: World) -> dict[str, Any]:
-    return {
-        "stream": StreamContext,
-        "StreamContext": StreamContext,
-        "current_stream": lambda device=None: world.stream(device_index(device)),
-        "default_stream": lambda device=None: world.defaults[device_index(device)],
-        "set_stream": lambda stream: None if stream is None else world.set_stream(stream),
     }
 
 

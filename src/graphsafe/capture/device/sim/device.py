@@ -31,7 +31,7 @@ from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import LAUNCHED, World
 from graphsafe.capture.shared.replaced import replaced, replays_watched
 from graphsafe.optable import OpTable
-from graphsafe.report.model import CallSite, Limit
+from graphsafe.report.model import CallSite
 from graphsafe.report.probes.construct import Attempt
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
@@ -110,8 +110,7 @@ class SimDevice:
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make as many devices as `index` needs, and at least `count`. Device `index` is current, as on a GPU. With
-        `shapes`, operations compute no values."""
+        """Make as many devices as `index` needs, at least `count`. With `shapes` they compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
@@ -169,8 +168,7 @@ class SimDevice:
 
     def repair_generator(self, device: str) -> None:
         generator = self._generator(device)
-        fresh = generators.State(generator.state.seed, generator.state.offset)
-        generator.state = fresh
+        generator.state = generators.State(generator.state.seed, generator.state.offset)
 
     def _generator(self, device: str) -> generators.Generator:
         return self.world.generators[int(device.partition(":")[2])]
@@ -206,10 +204,7 @@ class SimDevice:
 
     @contextmanager
     def watch_memory(self) -> Iterator[list[MemoryEvent]]:
-        """Measure the memory of the tensors that operations return.
-
-        Temporary memory inside kernels and the allocator's rounding are not included.
-        """
+        """Measure the results of operations, without the kernels' temporary memory and the allocator's rounding."""
         found: list[MemoryEvent] = []
         with replaced((self.world.ledgers[self.index], "told", found.append)):
             yield found
@@ -308,7 +303,7 @@ class SimDevice:
         ledger = self.world.ledgers[self.index]
         return DeviceMemory(total=None, free=None, allocated=ledger.allocated, peak=ledger.peak)
 
-    def time_ms(self, call: Callable[[], Any], repeats: int) -> float | None:
+    def time_ms(self, call: Callable[[], Any]) -> float | None:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
@@ -346,10 +341,6 @@ class SimDevice:
 
     def unknown_operations(self) -> tuple[str, ...]:
         return tuple(self.world.unknown)
-
-    def limits(self) -> tuple[Limit, ...]:
-        """Return the known differences from a GPU that affected this run."""
-        return tuple(Limit("simulated", f"{what} {how}", why) for (what, how), why in self.world.limits.items())
 
 
 def _digest(tensor: torch.Tensor) -> str:

@@ -6,7 +6,6 @@ before the captures must have the same address in both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from typing import Any
@@ -28,10 +27,8 @@ Change = tuple[Any, str, str]
 
 def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
     """Return at most 64 differences in graph order, each with the source line of its node in `second` (else in
-    `first`).
-
-    The comparison ends at the first node whose operations differ: later nodes are shifted against each other.
-    """
+    `first`). The comparison ends at the first node whose operations differ: later nodes are shifted against each
+    other."""
     pairing = _Pairing(first, second)
     found: list[Difference] = []
     one, other = first.nodes, second.nodes
@@ -69,10 +66,8 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
 
 def _leaves(node: Node) -> Iterator[tuple[str, Any]]:
     """Yield the arguments by the names in the operation's schema, elements of lists one by one."""
-    names = [argument.name for argument in node.func._schema.arguments]
-    for name, value in zip(names, node.args, strict=False):
-        yield from _parts(name, value)
-    for name, value in node.kwargs.items():
+    names = (argument.name for argument in node.func._schema.arguments)
+    for name, value in (*zip(names, node.args, strict=False), *node.kwargs.items()):
         yield from _parts(name, value)
 
 
@@ -114,10 +109,8 @@ class _Pairing:
         return []
 
     def _on_host(self, name: str, before: torch.Tensor, after: torch.Tensor) -> list[Change]:
-        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads.
-
-        Pinned memory that was allocated in the capture is compared by the values that the host wrote into it.
-        """
+        """Compare a host tensor: a number given to a kernel, or pinned memory that a copy reads. Pinned memory that was
+        allocated in the capture is compared by the values that the host wrote into it."""
         by_value = not is_pinned(before) or (self._is_born(0, before) and self._is_born(1, after))
         if not by_value:
             return [] if self._same_memory(before, after) else [("address", f"{name}: pinned memory", "other memory")]
@@ -142,7 +135,7 @@ class _Pairing:
 
 
 def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
-    if type(before) is type(after) and (before == after or _both_nan(before, after)):
+    if type(before) is type(after) and (before == after or (before != before and after != after)):  # or both are NaN
         return []
     numbers = (bool, int, float, complex, str)
     if not isinstance(before, numbers) or not isinstance(after, numbers):
@@ -150,10 +143,6 @@ def _changed_value(name: str, before: Any, after: Any) -> list[Change]:
     else:
         what = "extent" if "[" in name and isinstance(before, int) else "scalar"
     return [(what, f"{name}={_shown(before)}", f"{name}={_shown(after)}")]
-
-
-def _both_nan(before: Any, after: Any) -> bool:
-    return isinstance(before, float) and math.isnan(before) and math.isnan(after)
 
 
 def _shown(value: Any) -> str:

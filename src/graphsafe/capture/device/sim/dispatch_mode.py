@@ -330,10 +330,8 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
 
 
 def _freeze(value: Any, written: Set[int]) -> Any:
-    """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` move no address of the graph.
-
-    A host tensor that no GPU can read is copied, as a GPU is given its value.
-    """
+    """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` move no address of the graph. A
+    host tensor that no GPU can read is copied, as a GPU is given its value."""
 
     def freeze(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):

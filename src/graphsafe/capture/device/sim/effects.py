@@ -13,24 +13,13 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.events import StepEventKind
+from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
 from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
-
-STOPS: Mapping[str, StepEventKind] = {
-    "reads-host": "read",
-    "branches": "read",
-    "dynamic-shape": "extent",
-    "hidden-sync": "hidden-sync",
-    "waits": "wait",
-}
-"""Effects in the op table that stop a capture.
-
-The tags of the tensors show `random` and `allocates`, and also `copies`, except for calls that exist only in Python.
-"""
 
 _TRANSFERS = frozenset({"aten::_to_copy", "aten::copy_", "aten::copy", "aten::_copy_from"})
 _GETS = frozenset({"aten::index", "aten::_unsafe_index"})
@@ -39,10 +28,7 @@ _READS = frozenset({"aten::_local_scalar_dense"})
 _COPIES = frozenset({"aten::copy_", "aten::clone"})
 _OPEN_NAMESPACES = frozenset({"fsdp", "profiler", "prim", "prims"})
 """Namespaces besides aten whose ops have no hidden effects: bookkeeping, copies between flat buffers, and PyTorch's own
-decompositions.
-
-The effects of ops in other namespaces are unknown.
-"""
+decompositions. The effects of ops in other namespaces are unknown."""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
 "Names of calls whose effects follow from the tags of the arguments, not from the op table."
@@ -65,11 +51,8 @@ def happenings(
     scope: Scope,
     table: OpTable,
 ) -> tuple[Happening, ...]:
-    """Return the effects of the call.
-
-    `placed` are its tensors with their devices, `target` is the device of its result (`HOST` for the CPU). Raises
-    `RuntimeError` with PyTorch's message if the call mixes devices.
-    """
+    """Return the effects of the call. `placed` are its tensors with their devices, `target` is the device of its result
+    (`HOST` for the CPU). Raises `RuntimeError` with PyTorch's message if the call mixes devices."""
     name = op_name(func)
     if scope.via is not None and (via := table.python(scope.via)) is not None and via.checks_on_cpu:
         return ()
@@ -177,8 +160,7 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Judge a store: `x[mask] = scalar` with a single device mask is a masked fill; any other device mask has its true
-    elements counted."""
+    """Judge a store. Device masks have their elements counted, but one mask and a scalar are a masked fill."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     given = [index for index in indices if index is not None]
@@ -196,17 +178,12 @@ def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, lit
 
 def _upload(value: torch.Tensor, **data: Any) -> Happening:
     pinned = is_pinned(value)
-    return Happening(
-        "copy-to-device",
-        NOT_PERMITTED if pinned else PAGEABLE,
-        nbytes_of(value),
-        {"pinned": pinned, "non_blocking": False, "dtype": _dtype(value), **data},
-    )
+    data = {"pinned": pinned, "non_blocking": False, "dtype": _dtype(value), **data}
+    return Happening("copy-to-device", NOT_PERMITTED if pinned else PAGEABLE, nbytes_of(value), data)
 
 
 def _refuse_mixed(func: Any, entry: Op | None, placed: Sequence[tuple[torch.Tensor, int]]) -> None:
-    """Raise if CUDA would refuse the devices: a kernel takes tensors of one device, and a pointwise kernel also takes a
-    0-d host tensor as a number."""
+    """Raise if CUDA would refuse the devices. A pointwise kernel takes a 0-d host tensor as a number."""
     devices = {index for _, index in placed}
     taken = "none" if entry is None else entry.host_arguments
     if len(devices) < 2 or taken == "tensors":
@@ -254,11 +231,8 @@ _possible: dict[tuple[int, Any], bool] = {}
 
 
 def _may_happen(func: Any, entry: Op) -> bool:
-    """Return whether some call of an op can have an effect in the table that stops a capture or copies.
-
-    An effect that needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read
-    the tensor.
-    """
+    """Return whether some call of an op can have an effect in the table that stops a capture or copies. An effect that
+    needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read the tensor."""
     key = (id(entry), func)
     if key not in _possible:
         tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
@@ -282,19 +256,13 @@ def is_allocation(via: str | None, table: OpTable) -> bool:
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
 
-_entries: dict[tuple[int, Any], Op | None] = {}
-
-
+@functools.cache
 def table_entry(func: Any, table: OpTable) -> Op | None:
-    key = (id(table), func)
-    if key not in _entries:
-        _entries[key] = table.aten(op_name(func), func._schema.overload_name)
-    return _entries[key]
+    return table.aten(op_name(func), func._schema.overload_name)
 
 
 def unseen_stop(func: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], table: OpTable) -> Effect | None:
-    """Return the op table's effect of a Python-level call that stops a capture on CUDA but not on the CPU
-    (`sparse_coo_tensor` without a size)."""
+    """Return the effect of a Python-level call that stops a capture on CUDA but not on the CPU, if any."""
     entry = _stopping_entry(func, name, table)
     if entry is None or name.rpartition(".")[2] in _STRUCTURAL or _shapes_answer(name, args):
         return None

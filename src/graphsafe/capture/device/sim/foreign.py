@@ -54,10 +54,8 @@ def _handed_out(
 
 
 def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStorage, size: int) -> Any:
-    """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters).
-
-    On a GPU the allocator may give the memory to others in between. Here it stays, since a graph uses its address.
-    """
+    """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU the
+    allocator may give the memory to others in between. Here it stays, since a graph uses its address."""
     if not is_tagged(storage):
         return real(storage, size)
     world.cannot_vouch("torch.UntypedStorage.resize_")
@@ -67,11 +65,8 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Enter the modes in a new thread, since PyTorch's modes belong to a thread.
-
-    Note a thread that a step starts: its work is seen, but not how it is ordered against other threads' work.
-    graphsafe's own threads launch no work.
-    """
+    """Enter the modes in a new thread, since PyTorch's modes belong to a thread. Note a thread that a step starts: its
+    work is seen, but not how it is ordered against other threads' work. graphsafe's own threads launch no work."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
@@ -104,10 +99,8 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
 
 
 def _scripted(world: World, real: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Note TorchScript, which reads devices in C++: a tensor that it creates lies on its arguments' device.
-
-    Its fusion of operations on a GPU is not simulated.
-    """
+    """Note TorchScript, which reads devices in C++: a tensor that it creates lies on its arguments' device. Its fusion
+    of operations on a GPU is not simulated."""
     index = played((args, kwargs))
     if index != HOST:
         world.cannot_vouch(f"TorchScript {function.name}")

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, resolve_name
 
+from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim import placement
-from graphsafe.capture.device.sim.effects import STOPS, unseen_stop
+from graphsafe.capture.device.sim.effects import unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
@@ -179,8 +180,7 @@ def _first_index(args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
 
 
 def _to(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `to(device, dtype, non_blocking, copy)`, `to(dtype, non_blocking, copy)` and `to(other, non_blocking,
-    copy)`."""
+    """Handle `to` with a device, a dtype or another tensor, then `non_blocking` and `copy`."""
     tensor, *rest = args
     options = dict(kwargs)
     device: Any = options.pop("device", None)
@@ -212,8 +212,7 @@ def _cuda(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[st
 
 
 def _type(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `x.type()`, whose result names the device, and `x.type("torch.cuda.FloatTensor")`, which moves the
-    tensor."""
+    """Handle `x.type()`, which names the device, and `x.type("torch.cuda.FloatTensor")`, which moves."""
     wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
     index = played(args[0])
     if wanted is None:
@@ -232,8 +231,7 @@ def _type_as(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.tensor(values, device=...)` and the like: the tensor is made on the host and copied from pageable
-    memory, and the host waits."""
+    """Handle `torch.tensor(values, device=...)` and the like: a copy from pageable memory, which waits."""
     device = kwargs.get("device")
     method = func in (torch.Tensor.new_tensor,)
     if device is None and not method:
@@ -266,8 +264,7 @@ def _literal(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict
 
 
 def _sparse(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `torch.sparse_coo_tensor(indices, values, device=...)` and the like: tensors are copied to the device
-    before."""
+    """Handle `torch.sparse_coo_tensor(..., device=...)` and the like, which first copy to the device."""
     device = kwargs.get("device") or placement.default_device()
     place = HOST if device is None else placed(device)
 
@@ -326,8 +323,7 @@ def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: d
 
 
 def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `one_hot`: with a given number of classes a GPU does not check the range of the values, as the CPU
-    would."""
+    """Handle `one_hot`: with a given number of classes a GPU, unlike the CPU, does not check the range."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     index = played(tensor)
@@ -350,12 +346,16 @@ def _from_legacy(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: 
     return made
 
 
+_OF_TENSORS: Any = torch.Tensor
 HANDLERS: dict[Any, Handler] = {
     torch.Tensor.device.__get__: placement.device,
-    torch.Tensor.is_cuda.__get__: placement.is_cuda,  # type: ignore[attr-defined]
-    torch.Tensor.is_cpu.__get__: placement.is_cpu,  # type: ignore[attr-defined]
-    torch.Tensor.is_meta.__get__: placement.is_meta,  # type: ignore[attr-defined]
-    torch.Tensor.get_device: placement.get_device,
+    _OF_TENSORS.is_cuda.__get__: lambda self, func, args, kwargs: index_of(args[0]) != HOST,
+    _OF_TENSORS.is_cpu.__get__: lambda self, func, args, kwargs: (
+        index_of(args[0]) == HOST and (func(*args) or is_valueless(args[0]))
+    ),
+    # True only for tensors that the user's code itself put on the meta device.
+    _OF_TENSORS.is_meta.__get__: lambda self, func, args, kwargs: func(*args) and not is_valueless(args[0]),
+    torch.Tensor.get_device: lambda self, func, args, kwargs: index_of(args[0]),
     torch.Tensor.to: _to,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.cpu: lambda self, func, args, kwargs: self.move(func, args[0], HOST),

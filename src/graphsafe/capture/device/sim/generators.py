@@ -81,10 +81,7 @@ class Generator(torch._C.Generator):
         return self.state.offset
 
     def set_offset(self, offset: int) -> Generator:
-        """Set the offset.
-
-        In a capture this also applies to the captured draws: later draws repeat the numbers of earlier draws.
-        """
+        """Set the offset. In a capture, later draws repeat the numbers of earlier draws."""
         if worlds.current().is_capturing():
             self.state.drawn = int(offset)
         else:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -50,10 +51,8 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses.
-
-    An unpinned host tensor is a copy, since a GPU is given its value.
-    """
+    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses. An unpinned host
+    tensor is a copy, since a GPU is given its value."""
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of the tensors that the operation returned at capture; a replay writes into them."
     op: str
@@ -100,8 +99,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node with its place in the order that streams and events make: it runs after the first `seen[stream]` nodes of
-    each stream."""
+    """A node in the order of streams and events: it runs after the first `seen[stream]` nodes of each."""
 
     node: Node
     stream: Stream
@@ -131,8 +129,6 @@ class Session:
         self.reuse = Reuse()
         self.doubts: list[str] = []
         "Work with unknown effects that was captured before any step."
-        self.frames: tuple[CallSite, ...]
-        self.span: Span | None
         self.frames, self.span = user_frames()
 
     def refuse(self, refusal: Refusal, op: str, kind: StepEventKind, **data: Any) -> None:
@@ -306,11 +302,7 @@ class CUDAGraph:
         return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
 
     def kinds(self) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for node in self.nodes:
-            if node.kind != "none":
-                found[node.kind] = found.get(node.kind, 0) + 1
-        return found
+        return dict(Counter(node.kind for node in self.nodes if node.kind != "none"))
 
     def reset(self) -> None:
         self.nodes, self.placed = [], []
@@ -333,13 +325,8 @@ def attempt_of(session: Session, guilty: StepEvent | None, raised: BaseException
         failure = failure_of(raised, guilty)
     elif session.first_error is not None:
         failure = failure_of(session.first_error.error(), guilty)
-    return Attempt(
-        device=f"sim:{session.origin.device_index}",
-        frames=session.frames,
-        span=session.span,
-        nodes=None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes),
-        first_error=failure,
-    )
+    nodes = None if session.first_error is not None else sum(node.kind != "none" for node in session.nodes)
+    return Attempt(f"sim:{session.origin.device_index}", nodes, failure, session.frames, session.span)
 
 
 def failure_of(error: BaseException, guilty: StepEvent | None) -> CaptureFailure:

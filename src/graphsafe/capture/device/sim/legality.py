@@ -56,8 +56,7 @@ def of_hidden_wait(effect: Effect) -> Refusal:
 
 
 def of_transfer(pinned: bool, non_blocking: bool) -> Refusal | None:
-    """Return the refusal of a copy between host and device, or None: PyTorch refuses pageable memory, CUDA refuses a
-    wait."""
+    """Return the refusal of a copy, or None: PyTorch refuses pageable memory, CUDA refuses a wait."""
     if not pinned:
         return PAGEABLE
     return None if non_blocking else NOT_PERMITTED

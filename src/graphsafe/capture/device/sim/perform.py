@@ -11,21 +11,13 @@ from graphsafe.capture.device.structures import each_tensor, tensors_in
 from graphsafe.optable import Op
 
 _WIDER = {
-    torch.float16: torch.float32,
-    torch.bfloat16: torch.float32,
-    torch.uint8: torch.float64,
-    torch.int8: torch.float64,
-    torch.int16: torch.float64,
-    torch.int32: torch.float64,
-    torch.int64: torch.float64,
+    **dict.fromkeys((torch.float16, torch.bfloat16), torch.float32),
+    **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64),
 }
 
 
 def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run an operation.
-
-    If the CPU lacks a kernel for a dtype that GPUs support (`histc` of integers), compute in a wider dtype.
-    """
+    """Run an operation, in a wider dtype if the CPU lacks a GPU's kernel (`histc` of integers)."""
     try:
         return func(*args, **kwargs)
     except RuntimeError as error:  # newer versions raise its subclass NotImplementedError

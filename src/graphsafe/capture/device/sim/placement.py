@@ -23,10 +23,7 @@ def constructors() -> frozenset[Any]:
 
 @functools.lru_cache(maxsize=1)
 def constructors_from_numbers() -> frozenset[Any]:
-    """Return the constructors that take numbers and no data.
-
-    `torch.arange(n)` lies on the host, even if `n` is a tensor on the device.
-    """
+    """Return the constructors that take numbers: `torch.arange(n)` lies on the host, whatever `n` is."""
     data = {torch.tensor, torch.as_tensor, torch.asarray, torch.nested.nested_tensor}
     return constructors() - data - {func for func in constructors() if func.__name__.startswith("sparse_")}
 
@@ -36,31 +33,8 @@ def default_device() -> torch.device | None:
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.device`.
-
-    In shapes mode, host tensors without values lie on the meta device; the answer for them is the CPU.
-    """
+    """Answer `x.device`; for host tensors without values, which lie on the meta device, the CPU."""
     index = index_of(args[0])
     if index == HOST:
         return _CPU if is_valueless(args[0]) else func(*args)
     return torch.device("cuda", index)
-
-
-def is_cuda(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.is_cuda`."""
-    return index_of(args[0]) != HOST
-
-
-def is_cpu(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.is_cpu`."""
-    return index_of(args[0]) == HOST and (func(*args) or is_valueless(args[0]))
-
-
-def is_meta(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.is_meta`: true only for tensors that the user's code itself put on the meta device."""
-    return func(*args) and not is_valueless(args[0])
-
-
-def get_device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.get_device()`."""
-    return index_of(args[0])

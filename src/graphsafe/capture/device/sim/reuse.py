@@ -20,10 +20,8 @@ class Use(Protocol):
 
     @property
     def node(self) -> Any: ...
-
     @property
     def stream(self) -> Hashable: ...
-
     def is_before(self, later: Any) -> bool: ...
 
 
@@ -39,10 +37,7 @@ class _Memory:
 
 
 class Reuse:
-    """The memory that one capture allocates.
-
-    `doubts` describes the uses that may come after the memory was given away.
-    """
+    """The memory that one capture allocates; `doubts` describes uses that may come after its release."""
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}

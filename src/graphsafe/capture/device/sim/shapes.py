@@ -153,8 +153,7 @@ def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor],
 
 
 def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Scope) -> tuple[Any, ...] | None:
-    """Return all that the results and effects of a call follow from; None if it may write or draw, depends on values,
-    or takes more than plain tensors and values."""
+    """Return all that decides a call's results and effects; None if it writes, draws or reads values."""
     if not _is_repeatable(func):
         return None
     asks = scope.via, scope.place, scope.explicit, scope.literal, scope.generator is None
@@ -177,10 +176,7 @@ def _is_repeatable(func: Any) -> bool:
 
 
 def _form(value: Any) -> Any:
-    """Return a value in which each tensor is replaced by its form (shape, strides, dtype).
-
-    Raises TypeError for a tensor that the form does not describe.
-    """
+    """Return a value with each tensor replaced by its form. Raises TypeError if a form says too little."""
     if isinstance(value, torch.Tensor):
         if type(value) not in _PLAIN or value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")

@@ -60,8 +60,7 @@ def _holds(pred: Any, node: bool) -> bool:
 
 
 def _becomes_node(name: str) -> bool:
-    """Return whether this version of PyTorch, under the active dispatch modes, captures the call without reading its
-    predicate."""
+    """Return whether PyTorch, with the active modes, captures the call without reading its predicate."""
     world = worlds.active()
     entry = None if world is None else world.table.python(name)
     if world is None or entry is None:
@@ -167,8 +166,7 @@ def _reseeding(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _GeneratorMeta(type):
-    """Stands in for `torch.Generator`: makes a simulated one for `cuda`, and every generator is still an instance of
-    it."""
+    """Stands in for `torch.Generator`: makes simulated ones for `cuda`; every generator is an instance."""
 
     def __call__(cls, device: Any = "cpu") -> Any:
         if torch.device(device).type == "cuda":
@@ -280,10 +278,8 @@ def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 
 def _under_modes(real: Callable[..., None], world: World) -> Callable[..., None]:
-    """Switch modes on for hooks on saved tensors.
-
-    PyTorch calls these hooks inside an operation, where modes are off; checkpointing reads devices in its hooks.
-    """
+    """Switch modes on for hooks on saved tensors. PyTorch calls these hooks inside an operation, where modes are off;
+    checkpointing reads devices in its hooks."""
 
     def wrapped(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def call(value: Any) -> Any:
@@ -332,13 +328,8 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
                 "which operations autocast runs in lower precision differs between CPU and CUDA"
             )
         dtype = args[0] if args else kwargs.get("dtype")
-        real(
-            self,
-            "cpu",
-            torch.float16 if dtype is None else dtype,
-            *args[1:],
-            **{k: v for k, v in kwargs.items() if k != "dtype"},
-        )
+        others = {name: value for name, value in kwargs.items() if name != "dtype"}
+        real(self, "cpu", torch.float16 if dtype is None else dtype, *args[1:], **others)
 
     return init
 

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 import torch
 
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.device.structures import tensors_in
+from graphsafe.capture.device.structures import sparse_parts, tensors_in
 from graphsafe.capture.shared.frames import running_line
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
@@ -25,15 +25,13 @@ _held: list[torch.UntypedStorage] = []
 
 
 def holders(number: int) -> int | None:
-    """Return how many holders a storage (by its `_cdata`) has besides its Python object, or None if this PyTorch does
-    not tell."""
+    """Return how many holders a storage has besides its Python object; None if PyTorch does not tell."""
     return None if _use_count is None else int(_use_count(number)) - (1 if _objects_last() else 0)
 
 
 @functools.cache
 def _objects_last() -> bool:
-    """Return whether a storage keeps one Python object for life, which then counts as a holder: torch 2.12 does so,
-    2.9 does not."""
+    """Return whether a storage keeps one Python object, a holder too, for life: torch 2.12 does, 2.9 does not."""
     if _use_count is None:
         return True
     tensor = torch.empty(0)
@@ -41,12 +39,9 @@ def _objects_last() -> bool:
 
 
 def keep_object(storage: torch.UntypedStorage) -> None:
-    """Let the storage's Python object, and its attributes, live as long as the memory.
-
-    In torch 2.6 and 2.9 a collection that finds such an object in a cycle takes it apart while the memory lives, and
-    the storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during
-    collections.
-    """
+    """Let the storage's Python object, and its attributes, live as long as the memory. In torch 2.6 and 2.9 a
+    collection that finds such an object in a cycle takes it apart while the memory lives, and the storage's next object
+    has no attributes. `torch.save` leaves such a cycle. So the objects are held during collections."""
     if _objects_last():
         return
     if _hold not in gc.callbacks:
@@ -105,24 +100,14 @@ class Tag:
 
 
 def storages(tensor: torch.Tensor) -> list[Any]:
-    """Return the storages that hold a tensor's values; a sparse tensor has several.
-
-    Call it with torch functions disabled.
-    """
-    layout = tensor.layout
-    if layout is torch.strided:
+    """Return the storages of a tensor; a sparse one has several. Call it with torch functions disabled."""
+    if tensor.layout is torch.strided:
         try:
             return [tensor.untyped_storage()]
         except RuntimeError:
             inner = _unwrapped(tensor)
             return [] if inner is None else storages(inner)
-    if layout == torch.sparse_coo:
-        return [tensor._indices().untyped_storage(), tensor._values().untyped_storage()]
-    if layout in (torch.sparse_csr, torch.sparse_bsr):
-        return [part.untyped_storage() for part in (tensor.crow_indices(), tensor.col_indices(), tensor.values())]
-    if layout in (torch.sparse_csc, torch.sparse_bsc):
-        return [part.untyped_storage() for part in (tensor.ccol_indices(), tensor.row_indices(), tensor.values())]
-    return []
+    return [part.untyped_storage() for part in (sparse_parts(tensor) or {}).values()]
 
 
 def _unwrapped(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -170,8 +155,7 @@ def played(value: Any) -> int:
 
 
 def put_tag(tensor: torch.Tensor, index: int, ledger: Ledger, session: object = None) -> int:
-    """Tag the storages that have no tag; return the number of bytes that are new on the device (0 for a view of tagged
-    memory)."""
+    """Tag the storages that have no tag; return the bytes that are new on the device (0 for a view)."""
     new = 0
     for storage in storages(tensor):
         if getattr(storage, _ATTRIBUTE, None) is None:

@@ -70,7 +70,6 @@ class World:
         "Devices with a live context."
         self.session: Session | None = None
         self.graphs: weakref.WeakSet[CUDAGraph] = weakref.WeakSet()
-        "Graphs that exist."
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "The function to call for each operation that ran eagerly on a device, with its results, or None."
@@ -91,10 +90,8 @@ class World:
         "How many events were seen that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """The function to call when code asks whether a capture is under way, or None.
-
-        If set, the code is told that one is.
-        """
+        """The function to call when code asks whether a capture is under way, or None. If set, the code is told that
+        one is."""
         self.collective_streams: dict[int, Stream] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_stream: Stream | None = None
@@ -136,8 +133,7 @@ class World:
 
     @property
     def bypassed(self) -> bool:
-        """Whether operations of this thread run as plain CPU operations that nobody records, as they also do in threads
-        that outlive the simulated device."""
+        """Whether this thread's operations run plainly, unrecorded, as in threads that outlive the device."""
         return self._here.bypassed or _current is not self
 
     @property
@@ -175,11 +171,8 @@ class World:
             self._here.bypassed = before
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Record an unknown effect.
-
-        After an unknown effect in a step no verdict can be `ready`. An effect outside of steps counts once a step reads
-        the memory that it wrote (`made`), or replays a graph that holds this memory.
-        """
+        """Record an unknown effect. After an unknown effect in a step no verdict can be `ready`. An effect outside of
+        steps counts once a step reads the memory that it wrote (`made`), or replays a graph that holds this memory."""
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:

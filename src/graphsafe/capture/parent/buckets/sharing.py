@@ -16,11 +16,11 @@ from graphsafe.capture.parent.ranks.rank import Rank
 from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.supervisor import Supervisor
 from graphsafe.capture.request import INTERNAL, CaptureRequest
-from graphsafe.capture.shared.job import Job, PoolMember
+from graphsafe.capture.shared.job import PoolMember
 from graphsafe.report.model import CallSite, Finding, Level, Limit, Source
 from graphsafe.report.pool import NotCaptured, Padded, Pool, PoolBucket, padding_of
 from graphsafe.report.probes.probe import Error, ProbeStatus
-from graphsafe.report.text import bucket_name, listed
+from graphsafe.report.text import bucket_name, count, listed
 from graphsafe.rulebook.book import Rulebook
 
 _MOST_TRIES = 3
@@ -57,7 +57,7 @@ class Sharing:
 
     def run(self, candidates: Sequence[Candidate]) -> None:
         """Capture the candidates together, two or more; after a bucket that ends the child, try again without it."""
-        ordered = largest_first(candidates)
+        ordered = sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
 
         def capture(without: Sequence[Axes]) -> Axes | None:
             left = [one for one in ordered if one.axes not in without]
@@ -65,17 +65,15 @@ class Sharing:
                 return None
             place = self.folder / f"pool-{len(without)}"
             place.mkdir(parents=True)
-            child = self.supervisor.run(self._job(left, place))
+            together = tuple(PoolMember(dict(one.axes), str(one.folder)) for one in left)
+            ranks = self.rank.job_fields(place.name)
+            job = job_of(self.request, "pool", place, self.device, left[0].axes, buckets=together, **ranks)
+            child = self.supervisor.run(job)
             ended = self._ended_by(child)
             self.pool = self._pool(child, left)
             return self.rank.first(ended)
 
         until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
-
-    def _job(self, buckets: Sequence[Candidate], place: Path) -> Job:
-        together = tuple(PoolMember(dict(one.axes), str(one.folder)) for one in buckets)
-        ranks = self.rank.job_fields(place.name)
-        return job_of(self.request, "pool", place, self.device, buckets[0].axes, buckets=together, **ranks)
 
     def _ended_by(self, child: Child) -> Axes | None:
         """Return the bucket that could not be built, stepped or captured beside the others."""
@@ -146,8 +144,7 @@ class Sharing:
         return end.status, end.why
 
     def findings(self, entry: CallSite | None, book: Rulebook, source: Source) -> list[Finding | Limit]:
-        """Return findings and limits of the shared capture: at the failing line if a capture failed, else at the step
-        itself."""
+        """Return findings and limits, at the failing line if a capture failed, else at the step itself."""
         found: list[Finding | Limit] = []
         if self.pool is None:
             return found
@@ -175,15 +172,8 @@ class Sharing:
         padded = [(padding_of(one), one) for one in self._padded]
         for kind, level, text in _PADDINGS:
             for one in [one for found_kind, one in padded if found_kind == kind][:1]:
-                live = "1 live request" if one.live == 1 else f"{one.live} live requests"
-                add(
-                    entry,
-                    "GS708",
-                    level,
-                    f"{bucket_name(one.axes)} with {live}",
-                    _BREAKS if one.error else text,
-                    reported(one),
-                )
+                expr = f"{bucket_name(one.axes)} with {count(one.live, 'live request')}"
+                add(entry, "GS708", level, expr, _BREAKS if one.error else text, reported(one))
         return found
 
 
@@ -207,21 +197,12 @@ _PADDINGS: tuple[tuple[str, Level, str], ...] = (
 
 
 def sample_of(points: Sequence[Axes], number: int | None) -> list[Axes]:
-    """Choose `number` buckets, in their order: the smallest, the largest, and others evenly between.
-
-    Without a number, return all.
-    """
+    """Choose `number` buckets: the smallest, the largest, and others evenly between; None means all."""
     if number is None or number >= len(points):
         return list(points)
     by_size = sorted(range(len(points)), key=lambda at: _size(points[at]))
     chosen = {by_size[round(place * (len(points) - 1) / (number - 1))] for place in range(number)}
     return [points[at] for at in sorted(chosen)]
-
-
-def largest_first(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Sort by the product of the axis values, then by the bytes that each bucket takes by itself."""
-
-    return sorted(candidates, key=lambda one: (_size(one.axes), one.alone_bytes or 0), reverse=True)
 
 
 def _size(axes: Axes) -> float:

@@ -36,8 +36,7 @@ class Tried:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """Return the support that the buckets prove, or None if no bucket says how many tokens a request has, or if the
-    smallest buckets are inconclusive."""
+    """Return the support that the buckets prove; None without query lengths, or if the smallest are open."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):
@@ -76,8 +75,7 @@ def under_declared(level: str, tried: Sequence[Tried]) -> Tried | None:
 
 
 def _promises(level: str, query: Query) -> bool | None:
-    """Return whether the level promises graphs for a bucket with this query length; None if the answer depends on an
-    unknown property of the bucket."""
+    """Return whether the level promises graphs for this query length; None if that is not known."""
     if level in (_NEVER, _ALWAYS):
         return level == _ALWAYS
     if query is None:
@@ -112,10 +110,7 @@ def mismatch(
     source: Source,
 ) -> Finding | Limit | None:
     """Return a finding or limit if proof and declaration disagree, at the declaration or else at the step itself
-    (`entry`).
-
-    `failures` holds the first error of each failed bucket, by its index in `tried`.
-    """
+    (`entry`). `failures` holds the first error of each failed bucket, by its index in `tried`."""
     if declared.level is None:
         return None
     frame = CallSite(declared.path, declared.line or 0, None) if declared.path else entry

@@ -36,10 +36,7 @@ class _Siblings:
 
 
 class Coordinator:
-    """Shared by the threads of all ranks of one target, one thread per rank.
-
-    A single rank registers no children, since none of them waits for another rank.
-    """
+    """Shared by one thread per rank of a target. A single rank registers no children: none waits."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -83,7 +80,7 @@ class Coordinator:
             if now - first > _GRACE:
                 return f"rank {_first(siblings)} had ended"
             if now > siblings.next_look:
-                siblings.divergence = siblings.divergence or self._divergence(siblings)
+                self._look(siblings)
                 siblings.next_look = time.monotonic() + max(_LOOK, 20 * (time.monotonic() - now))
             return "the ranks do not issue the same collectives" if siblings.divergence else None
 
@@ -94,42 +91,34 @@ class Coordinator:
             return siblings is None or _first(siblings) in (None, child.job.rank)
 
     def divergence(self, child: Child) -> dict[int, Call | None] | None:
-        """Return each rank's first collective without a match in other ranks, or None if the children ended for another
-        reason."""
+        """Return each rank's first collective without a match, or None if the children ended otherwise."""
         with self._lock:
-            siblings = self._siblings.get(child.job.rendezvous)
-            if siblings is None:
-                return None
-            siblings.divergence = siblings.divergence or self._divergence(siblings)
+            siblings = self._siblings.get(child.job.rendezvous, _Siblings())
+            self._look(siblings)
             return siblings.divergence
 
-    def _divergence(self, siblings: _Siblings) -> dict[int, Call | None] | None:
-        """Return the first collectives that do not match.
-
-        A waiting rank can issue no more collectives, so only a rank that has issued more is beyond the mismatch.
-        """
-        if len(siblings.children) < self.size:
-            return None
+    def _look(self, siblings: _Siblings) -> None:
+        """Look for the first collectives that do not match. A waiting rank can issue no more collectives, so only a
+        rank that has issued more is beyond the mismatch."""
+        if siblings.divergence or len(siblings.children) < self.size:
+            return
         children = [siblings.children[rank] for rank in range(self.size)]
         met = [_meetings(child) for child in children]
         waiting = [child.end is None and child.phase == WAITS_FOR_RANKS for child in children]
         found = first_difference([read_issued(Path(child.job.folder), child.name) for child in children])
         if found is None:
-            return None
+            return
         missing = {rank for rank, call in found.items() if call is None}
         # Read again: since the first look, a rank may have reached the point where the others wait.
         behind = [_meetings(child) for child in children]
-        for rank in missing:
-            if not waiting[rank] or any(behind[other] >= met[rank] for other in found.keys() - missing):
-                return None
-        return found
+        ahead = found.keys() - missing
+        if all(waiting[rank] and all(behind[other] < met[rank] for other in ahead) for rank in missing):
+            siblings.divergence = found
 
 
 def _first(siblings: _Siblings) -> int | None:
     """Return the rank that failed first: by its own report, else by the time of its end or of its last sign of life.
-
-    Errors that other ranks report later (a closed connection) follow from the first failure.
-    """
+    Errors that other ranks report later (a closed connection) follow from the first failure."""
 
     def when(rank: int) -> float:
         child = siblings.children[rank]

@@ -30,11 +30,8 @@ def read_issued(folder: Path, child: str) -> list[Call]:
 
 def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None] | None:
     """Return, for each rank, the first collective that does not match those of the others, or None for a rank that
-    issues no more.
-
-    Returns None if all ranks issue the same collectives. Their lines may differ: the root of a broadcast may call it on
-    another line than the other ranks.
-    """
+    issues no more. Returns None if all ranks issue the same collectives. Their lines may differ: the root of a
+    broadcast may call it on another line than the other ranks."""
     for at in range(max(map(len, by_rank), default=0)):
         here = {rank: calls[at] if at < len(calls) else None for rank, calls in enumerate(by_rank)}
         if len({None if call is None else (call.op, call.size) for call in here.values()}) > 1:
@@ -43,8 +40,7 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls with `extra` set on each call whose line no other rank reaches, or on all calls if there is
-    none."""
+    """Return the calls; `extra` is set where no other rank reaches the line, or everywhere if there is none."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here
@@ -66,8 +62,7 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
-    """Return the call of this rank that is to blame, the calls of the other ranks, and a sentence about the divergence;
-    None if this rank is not to blame."""
+    """Return this rank's guilty call, the other ranks' calls, and a sentence; None if it is not guilty."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None

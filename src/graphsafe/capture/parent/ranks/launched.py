@@ -31,10 +31,7 @@ class Launched:
 
     @staticmethod
     def by(environment: Mapping[str, str]) -> Launched | None:
-        """Return the launch that the environment describes, or None if there is no launcher or only one rank.
-
-        Raises RequestError.
-        """
+        """Return the launch of several ranks that the environment describes, or None. Raises RequestError."""
         said = [environment.get(name, "") for name in _PLACES]
         if not all(text.isdigit() for text in said[:2]):
             return None
@@ -78,10 +75,7 @@ class Launched:
         return Leader(followers, environments)
 
     def follow(self) -> int:
-        """Wait, as another rank, for rank 0 to end, and return its exit code.
-
-        Raises RequestError if rank 0 ends without one.
-        """
+        """Wait, as another rank, for rank 0; return its exit code. Raises RequestError if there is none."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -104,12 +98,12 @@ class Launched:
         return int(answer)
 
 
+@dataclass(frozen=True, slots=True)
 class Leader:
     """The leading rank. Use it as a context manager: the other ranks end when it closes."""
 
-    def __init__(self, followers: Mapping[int, socket.socket], environments: Mapping[int, Mapping[str, str]]) -> None:
-        self._followers = followers
-        self._environments = environments
+    _followers: Mapping[int, socket.socket]
+    _environments: Mapping[int, Mapping[str, str]]
 
     def __enter__(self) -> Leader:
         return self

@@ -12,8 +12,7 @@ from graphsafe.capture.parent.ranks.coordinator import Coordinator
 
 
 def side_by_side(works: Sequence[Callable[[], None]], abandon: Callable[[], None] = lambda: None) -> None:
-    """Run all works until they end. The first exception is passed to the others through `abandon`, and raised here;
-    exceptions that it causes in the others are dropped."""
+    """Run all works. The first exception goes to `abandon`, is raised at the end, and hides those it causes."""
     if len(works) == 1:
         works[0]()
         return
@@ -47,7 +46,6 @@ class Rank:
     meeting_point: Path = Path()
     "A folder that all ranks can read."
     variables: Mapping[str, str] = field(default_factory=dict)
-    "The environment variables of this rank."
 
     @property
     def reported(self) -> int | None:
@@ -59,8 +57,7 @@ class Rank:
         return "" if self.reported is None else f" {before} rank {self.number}"
 
     def job_fields(self, meeting: str) -> dict[str, Any]:
-        """Return the fields of a job that describe its rank. `meeting` names this run of the child, the same in all
-        ranks."""
+        """Return the job's fields for its rank; `meeting` names this run of the child in all ranks."""
         if self.reported is None:
             return {}
         place = str(self.meeting_point / meeting)
@@ -69,10 +66,6 @@ class Rank:
     def gather(self, value: Value) -> list[Value]:
         """Return the values of all ranks, in order."""
         return self.coordinator.gather(self.number, value)
-
-    def abandon(self) -> None:
-        """Make sure that no other rank waits for this rank any more."""
-        self.coordinator.abandon()
 
     def any(self, value: bool) -> bool:
         """Return whether the value is true in any rank."""
@@ -89,13 +82,5 @@ class Rank:
 
 def variables_of(number: int, size: int) -> dict[str, str]:
     """Return the environment variables that torchrun sets for the ranks of one machine."""
-    rank, ranks = str(number), str(size)
-    return {
-        "RANK": rank,
-        "LOCAL_RANK": rank,
-        "ROLE_RANK": rank,
-        "GROUP_RANK": "0",
-        "WORLD_SIZE": ranks,
-        "LOCAL_WORLD_SIZE": ranks,
-        "ROLE_WORLD_SIZE": ranks,
-    }
+    own = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(number))
+    return own | dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"), str(size)) | {"GROUP_RANK": "0"}

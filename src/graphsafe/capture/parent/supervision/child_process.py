@@ -6,11 +6,9 @@ import contextlib
 import signal
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from graphsafe.capture.answers.build import Done, Fault, StateFailure, TargetFailure
+from graphsafe.capture.answers.build import Ended, Ending, TargetFailure
 from graphsafe.capture.parent.ranks.divergence import call_text, read_issued
 from graphsafe.capture.parent.supervision.device_use import Stay
 from graphsafe.capture.parent.supervision.servers import Server
@@ -19,33 +17,6 @@ from graphsafe.capture.processes.stack_dump import StackTop, ask_stack, written_
 from graphsafe.capture.shared.job import FAILED, Job, read_phases, read_told
 from graphsafe.capture.shared.told import Told
 from graphsafe.failure import FAULT
-from graphsafe.report.probes.probe import ProbeStatus
-
-Ending = Literal["done", "target", "state", "crashed", "timeout", "stopped", "fault"]
-"""`done`: it did all its work; `target`: the user's code raised an error; `state`: the target's state cannot be put
-back; `crashed`: it died; `timeout`: it took too long; `stopped`: another rank could not go on; `fault`: graphsafe's own
-code failed."""
-
-_STATUS: dict[Ending, ProbeStatus] = {"crashed": "crashed", "timeout": "timeout"}
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a child process ended, with the reason in one line, which is empty if it did all its work."""
-
-    how: Ending
-    why: str = ""
-
-    @property
-    def by_itself(self) -> bool:
-        """Whether the child itself reported its end, and did not die or get ended in the middle of its work."""
-        return self.how in ("done", "target", "state")
-
-    @property
-    def status(self) -> ProbeStatus:
-        """The status of a probe during which the child ended."""
-        return _STATUS.get(self.how, "skipped")
-
 
 _KEPT_BYTES = 64 * 1024
 _PART_OF = {"start": "start", "open the device": "start", "import": "import", "build": "build"}
@@ -54,6 +25,7 @@ _PART_OF = {"start": "start", "open the device": "start", "import": "import", "b
 class Child:
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.name = job.child
         self.begin()
 
     def begin(self) -> None:
@@ -65,7 +37,6 @@ class Child:
         self.origin: Server | None = None
         "The server that it was forked from; None for a process of its own."
         self.stay: Stay | None = None
-        "Its stay on a GPU."
         self.is_alone = False
         "Whether it was told that it has its device alone."
         self.shown_phase = ""
@@ -80,10 +51,6 @@ class Child:
         self._stack: StackTop | None = None
         self._output = bytearray()
         self._reader: threading.Thread | None = None
-
-    @property
-    def name(self) -> str:
-        return self.job.child
 
     @property
     def ended(self) -> Ended:
@@ -104,8 +71,7 @@ class Child:
 
     @property
     def spent(self) -> dict[str, float]:
-        """Seconds that the child took to `start`, on the target's `import`, `build` and `steps`, and to `wait` for
-        siblings."""
+        """Seconds taken to `start`, on the target's `import`, `build` and `steps`, and to `wait` for siblings."""
         # An earlier run under the same name has written into the same file.
         phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
         ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
@@ -124,14 +90,15 @@ class Child:
         """Return how the child ended: by its own report, else by the parent's action, else by its exit status."""
         # A child that cannot write its result, for example on a full disk, prints a line.
         told, complaint = self.told, self._printed(FAULT) if self.status == FAILED else None
-        if (fault := told.get(Fault)) is not None or complaint is not None:
-            return Ended("fault", fault.line if fault is not None else str(complaint))
-        if (failure := told.get(TargetFailure)) is not None:
+        end, failure = told.get(Ended), told.get(TargetFailure)
+        if end is not None and end.how == "fault":
+            return end
+        if complaint is not None:
+            return Ended("fault", complaint)
+        if failure is not None:
             return Ended("target", failure.line)
-        if (state := told.get(StateFailure)) is not None:
-            return Ended("state", state.line)
-        if Done in told:
-            return Ended("done")
+        if end is not None:
+            return end
         if killed_as == "timeout":
             return Ended("timeout", f"no end after {self.seconds:.0f} s, {self._where()}")
         if killed_as == "stopped":
@@ -174,14 +141,11 @@ class Child:
                 if len(self._output) > 2 * _KEPT_BYTES:
                     del self._output[:-_KEPT_BYTES]
 
-    def drained(self) -> None:
-        if self._reader is not None:
-            # A process that left the child's group may keep the pipe open forever.
-            self._reader.join(timeout=1.0)
-
     def has_ended(self, status: int | None, killed_as: Ending | None) -> None:
         """Record that the process is gone. `killed_as` is the ending to record if graphsafe killed it."""
         self.status = status
         self.seconds = time.monotonic() - self.started
-        self.drained()
+        if self._reader is not None:
+            # A process that left the child's group may keep the pipe open forever.
+            self._reader.join(timeout=1.0)
         self.end = self._end_of(killed_as if status is None or status == -signal.SIGKILL else None)

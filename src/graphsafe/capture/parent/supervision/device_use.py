@@ -1,7 +1,10 @@
-"""Decides which children may use a GPU: together as long as its memory suffices, and alone while times are measured."""
+"""Decides which children may use a GPU: together as long as its memory suffices, and alone while times are measured.
+Also tells how many children the host has room for."""
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -43,10 +46,8 @@ class DeviceUse:
         self._lock = threading.Lock()
         self._stays: list[Stay] = []
         self._next: dict[str, Stay] = {}
-        """The children that wait to be alone.
-
-        No other child enters before these have measured; otherwise they might wait forever.
-        """
+        """The children that wait to be alone. No other child enters before these have measured; otherwise they might
+        wait forever."""
 
     def enter(self, stay: Stay) -> bool:
         """Let a child in if there is room now, and return whether it entered. Ask again until it has."""
@@ -63,11 +64,9 @@ class DeviceUse:
             return True
 
     def have_alone(self, stay: Stay) -> bool:
-        """Return whether a child that has entered may measure now. Ask again until it may.
-
-        It may when all others on the device also wait to be alone. So children of several targets prepare concurrently
-        and measure one after another. A child that has waited too long measures although others continue (`shared`).
-        """
+        """Return whether a child that has entered may measure now. Ask again until it may. It may when all others on
+        the device also wait to be alone. So children of several targets prepare concurrently and measure one after
+        another. A child that has waited too long measures although others continue (`shared`)."""
         with self._lock:
             stay.idle_since = stay.idle_since or time.monotonic()
             others = self._others(stay)
@@ -106,3 +105,25 @@ def ran_out_of_memory(reported: object) -> bool:
     """Return whether the child's answer shows that it ran out of memory, perhaps because of others on the device."""
     text = str(reported)
     return any(words in text for words in _OUT_OF_MEMORY)
+
+
+_CORES = 3
+"Number of cores that the children of one device use at the same time."
+_BYTES = 8 << 30
+"Host memory for the children of one device."
+
+
+def at_a_time() -> int:
+    """Return how many devices or targets to run at a time; each has up to three children that compute."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores // _CORES, _free_memory() // _BYTES))
+
+
+def _free_memory() -> int:
+    """Return the free memory of the host; infinite where the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            reported = dict(line.split(":", 1) for line in lines)
+        return int(reported["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError, IndexError):
+        return sys.maxsize

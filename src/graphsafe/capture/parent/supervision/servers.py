@@ -11,12 +11,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from graphsafe import own_python
 from graphsafe.capture.processes.descendants import kill_group
+from graphsafe.capture.shared.frames import absolute
 from graphsafe.capture.shared.job import Job
 from graphsafe.capture.shared.serving import Branch, ChildState, End, Fork, Import, ServerState
 from graphsafe.capture.shared.told import Told, written
@@ -37,11 +37,8 @@ class SharedServers:
     may use it."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
-        """`folder` is where the children write.
-
-        `kept` is a server that has imported torch and outlives this object; it may have been started in another working
-        directory.
-        """
+        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object; it
+        may have been started in another working directory."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -50,7 +47,7 @@ class SharedServers:
 
     def __enter__(self) -> SharedServers:
         if self._kept is not None:
-            self._clean = branch(self._kept, None, None, _working_folder())
+            self._clean = self._kept.branch(folder=absolute("") or None)
         else:
             self._clean = Server.start(self.folder, with_torch=True) if sys.platform == "linux" else None
         return self
@@ -67,7 +64,7 @@ class SharedServers:
 
     def clean(self) -> Server | None:
         """Return a new server that has imported torch and none of the user's code; None where children cannot fork."""
-        return None if self._clean is None else branch(self._clean, None, None)
+        return None if self._clean is None else self._clean.branch()
 
     def with_file(self, job: Job, check: Callable[[], None], wait: Callable[[Server], bool]) -> Server | str | None:
         """Return a new server that has imported the file of the job's target, or the reason why the import cannot be
@@ -81,48 +78,26 @@ class SharedServers:
             return None
         with self._lock:
             file = self._files.setdefault((job.where, job.imports_for, job.seed), _File())
-        with _patient(file.lock, check):
+        while not file.lock.acquire(timeout=_POLL):
+            check()
+        try:
             if file.server is None and file.refused is None:
-                server = branch(self._clean, "prepare", job)
+                server = self._clean.branch("prepare", job)
                 if server is not None and wait(server):
                     file.server = server
                 else:
                     file.refused = (server and server.refused) or "the import did not end"
                     if server is not None:
                         server.close()
+        finally:
+            file.lock.release()
         if file.server is None:
             return file.refused
-        server = branch(file.server, "ahead", job)
+        server = file.server.branch("ahead", job)
         if server is None or wait(server):
             return server
         server.close()
-        return branch(file.server, None, None)
-
-
-@contextmanager
-def _patient(lock: threading.Lock, check: Callable[[], None]) -> Iterator[None]:
-    while not lock.acquire(timeout=_POLL):
-        check()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _working_folder() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:  # the file was removed
-        return None
-
-
-def branch(server: Server, what: Import | None, job: Job | None, folder: str | None = None) -> Server | None:
-    """Call `Server.branch` and discard the new server's output."""
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        return server.branch(what, job, nothing, folder)
-    finally:
-        os.close(nothing)
+        return file.server.branch()
 
 
 _START_SECONDS = 120.0
@@ -136,7 +111,6 @@ class Server:
         self.ready = False
         self.gone = False
         self.refused: str | None = None
-        "The reason why the server cannot be used (its imports must not be shared), or None."
         self._socket = connection
         self._process = process
         self._pid: int | None = None
@@ -168,16 +142,13 @@ class Server:
                 server.close()
         return server if server.ready else None
 
-    def branch(self, what: Import | None, job: Job | None, output: int, folder: str | None = None) -> Server | None:
+    def branch(self, what: Import | None = None, job: Job | None = None, folder: str | None = None) -> Server | None:
         """Fork another server from this server, with the job's imports if `what` is given; return None if this server
-        is gone.
-
-        The new server works in `folder`, or in this server's folder. It becomes `ready` or `gone` some time later.
-        Several threads may call this at once.
-        """
+        is gone. The new server works in `folder`, or in this server's folder, and its output is discarded. It becomes
+        `ready` or `gone` some time later. Several threads may call this at once."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            if self._ask(Branch(what, job, folder), theirs.fileno(), output):
+        with theirs, open(os.devnull, "wb") as nothing:
+            if self._ask(Branch(what, job, folder), theirs.fileno(), nothing.fileno()):
                 return Server(ours)
         ours.close()
         return None

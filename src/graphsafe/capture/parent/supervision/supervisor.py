@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from graphsafe import own_python
-from graphsafe.capture.answers.build import DeviceMemory
+from graphsafe.capture.answers.build import DeviceMemory, Ending
 from graphsafe.capture.parent.ranks.coordinator import Coordinator
-from graphsafe.capture.parent.supervision.child_process import Child, Ending
+from graphsafe.capture.parent.supervision.child_process import Child
 from graphsafe.capture.parent.supervision.device_use import DeviceUse, Stay, ran_out_of_memory
-from graphsafe.capture.parent.supervision.servers import Server, SharedServers, branch
+from graphsafe.capture.parent.supervision.servers import Server, SharedServers
 from graphsafe.capture.processes.descendants import kill, kill_group
 from graphsafe.capture.shared.job import IMPORTS, WAITS_ALONE, Job, forget, tell_alone
 
@@ -90,16 +90,15 @@ class Supervisor:
             process.wait()
 
     def run(self, job: Job) -> Child:
-        child = self.start(job)
-        self.wait([child])
-        while child.name == "build" and self._may_be_due_to_forking(child):
-            forget(job)
+        while True:
             child = self.start(job)
             self.wait([child])
-        return child
+            if child.name != "build" or not self._may_be_due_to_forking(child):
+                return child
+            forget(job)
 
     def start(self, job: Job) -> Child:
-        key = _key(job)
+        key = key_of(job)
         if key in self._following:
             self._adopt(key, self._following.pop(key), time.monotonic() + self.timeout)
         child = Child(job)
@@ -115,8 +114,7 @@ class Supervisor:
         return child
 
     def wait(self, children: Iterable[Child], ended: Callable[[Child], None] = lambda child: None) -> None:
-        """Wait until all of these children have ended, by themselves or at their time limit; `ended` is called for
-        each."""
+        """Wait until these children have ended, perhaps at their time limit; call `ended` for each."""
         waited = list(children)
         while True:
             for child in [child for child in waited if child.end is not None]:
@@ -171,7 +169,7 @@ class Supervisor:
 
     def _launch(self, child: Child, *, alone: bool = False) -> None:
         child.stay = self._enter(child, alone)
-        source = self._sources.get(_key(child.job)) or self._without_users_code()
+        source = self._sources.get(key_of(child.job)) or self._without_users_code()
         child.number = self._next = self._next + 1
         read, write = os.pipe()
         self._running[child.number] = child
@@ -211,8 +209,7 @@ class Supervisor:
                 self.stop(child, "stopped", why)
 
     def _give_alone(self, child: Child) -> None:
-        """Give the device to a child that is ready to measure. The time that it waits does not count against its
-        limit."""
+        """Give the device to a child that is ready to measure; its wait does not count against its limit."""
         stay = child.stay
         if child.is_alone:
             return
@@ -223,8 +220,7 @@ class Supervisor:
             tell_alone(child.job, shared=stay is not None and stay.shared)
 
     def _import_once(self, key: Key, child: Child) -> None:
-        """Import the target's module once for all later children. The build child's time limit applies, and a module
-        that exceeds it ends the build child."""
+        """Import the target's module for all children, within the build child's time limit."""
         deadline = child.started + self.timeout
         found = self._shared.with_file(child.job, self._check, lambda server: self._becomes_ready(server, deadline))
         if isinstance(found, Server):
@@ -238,13 +234,13 @@ class Supervisor:
 
     def _follow(self, child: Child) -> None:
         """While a build child continues, import its factory's libraries into a new server."""
-        key = _key(child.job)
+        key = key_of(child.job)
         source = self._sources.get(key)
         imports = Path(child.job.folder, IMPORTS)
         if child.name != "build" or source is None or key in self._followed or not imports.exists():
             return
         self._followed.add(key)
-        server = branch(source, "follow", child.job)
+        server = source.branch("follow", child.job)
         if server is not None:
             self._following[key] = server
 
@@ -263,17 +259,9 @@ class Supervisor:
             server.messages(_POLL)
         return server.ready
 
-    def why_not_shared(self, job: Job) -> str | None:
-        """Return why this job's target is imported by each of its children; None if it is shared or nothing was
-        tried."""
-        return self.not_shared.get(_key(job))
-
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether the imports before its fork may have caused a build child's failure.
-
-        The next build child then starts without these imports.
-        """
-        key, how = _key(child.job), None if child.end is None else child.end.how
+        """Return whether a build child may have failed due to shared imports; the next one does without."""
+        key, how = key_of(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False
         self._followed.add(key)
@@ -359,7 +347,7 @@ class Supervisor:
             self._progress(f"{where}: {phase}")
 
 
-def _key(job: Job) -> Key:
+def key_of(job: Job) -> Key:
     return job.target, job.imports_for
 
 

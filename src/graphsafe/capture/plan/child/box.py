@@ -13,8 +13,7 @@ from graphsafe.capture.plan.shared.statements import begin, stores_in
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Lines that replace the lines `first` to `last`, or are inserted before `first` if `last` is the line before
-    it."""
+    """Lines that replace `first` to `last`, or go before `first` if `last` is the line before it."""
 
     first: int
     last: int
@@ -50,8 +49,7 @@ class Box:
             yield _before((statement.end_lineno or line) + 1, note)
 
     def around(self, body: str, source: Function, region: Region, returned: Sequence[str]) -> str:
-        """Return the eager statements, preceded by lines that read variables from the object and followed by lines that
-        store variables in it."""
+        """Return the eager statements between lines that read variables from the object and store them."""
         place = source.place(region)
         stored = stores_in(place.statements) if place is not None and not source.ends(place) else set()
         passing = self.passing[region]

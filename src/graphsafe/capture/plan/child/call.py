@@ -14,18 +14,65 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import held_at, put_at, put_back_host, reach_of
 from graphsafe.capture.child.state.containers import MISSING
+from graphsafe.capture.child.targets import Subject
 from graphsafe.capture.device.bits import layout_text
-from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
-from graphsafe.capture.plan.child.slots import Slots
-from graphsafe.capture.plan.child.surroundings import surroundings
+from graphsafe.capture.plan.child.copies import (
+    cloned_tensors,
+    copy_all,
+    repeated_dimensions,
+    storage_address,
+    surroundings,
+)
 from graphsafe.capture.plan.child.values import cells_of, flat
 from graphsafe.report.model import CallSite
 
 
+class Slots:
+    """The places in the target's state of some paths. Each place is found once: a walk over everything the step can
+    reach costs milliseconds. The walk is repeated only if a break replaces the object that holds the tensor."""
+
+    def __init__(self, subject: Subject, paths: Sequence[str]) -> None:
+        self._subject = subject
+        self._paths = paths
+        reach = reach_of(subject) if paths else None
+        self.before: Mapping[str, torch.Tensor | None] = {}
+        "The tensors that the places held at the first visit of the break."
+        self._places: dict[str, tuple[Any, Any]] = {}
+        if reach is not None:
+            self.before = {path: reach.tensors.get(path) for path in paths}
+            self._places = {path: reach.owners[path] for path in paths if path in reach.owners}
+        self._moving = False
+
+    def look(self) -> None:
+        """Check, after the first visit, which places still exist in the same objects."""
+        if not self._paths:
+            return
+        now = reach_of(self._subject).owners
+        same = all(path in now and now[path][0] is place[0] for path, place in self._places.items())
+        in_tuple = any(isinstance(place[0], tuple) for place in self._places.values())
+        self._moving = not same or in_tuple or len(self._places) < len(self._paths)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors that the places hold now."""
+        if self._moving:
+            now = reach_of(self._subject).tensors
+            return {path: now[path] for path in self._paths if path in now}
+        found = {path: held_at(*place) for path, place in self._places.items()}
+        return {path: value for path, value in found.items() if issubclass(type(value), torch.Tensor)}
+
+    def bind(self, path: str, tensor: torch.Tensor) -> None:
+        if not self._moving:
+            put_at(*self._places[path], tensor)
+            return
+        now = reach_of(self._subject)
+        if path in now.owners:
+            put_back_host(now, path, tensor)
+
+
 class GuardBroken(Exception):
-    """Raised if a break gives another value than in the captured pass, since the graphs after the break hold that
-    value."""
+    """Raised if a break gives another value than in the captured pass, which later graphs hold."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -71,11 +118,9 @@ class Call:
     handed: Handed
     session: Session
     frames: tuple[CallSite, ...]
-    "The calls that lead to the break."
     beyond: frozenset[str] = frozenset()
     "Variables of the break that are neither its arguments nor its results."
     latest: Any = None
-    "Its latest result."
     taken: dict[str, Call] = field(default_factory=dict)
     "Variables bound to an earlier break's return value."
     _inputs: dict[str, Any] = field(default_factory=dict)
@@ -90,10 +135,7 @@ class Call:
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break, the first time between two captures, after `earlier` ones.
-
-        `handing` is called before the handed values are copied.
-        """
+        """Run the break the first time, after `earlier` ones; call `handing` before handed values are copied."""
         cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
@@ -106,16 +148,13 @@ class Call:
         handing()
         self._slots.look()
         self._first = {name: cells[name].read() for name in self.outputs if name in cells}
-        for name in self.handed.private & self._first.keys():
-            self._first[name] = cloned_tensors(self._first[name])
-            cells[name].put(self._first[name])
-        if self.held:
-            apart = {storage_address(tensor) for tensor in self.held.values() if tensor is not None}
-            for name, value in self._first.items():
-                if any(storage_address(tensor) in apart for tensor in flat(value).tensors):
-                    self._first[name] = cloned_tensors(value)
-                    cells[name].put(self._first[name])
-            self.settle()
+        moving = {storage_address(tensor) for tensor in self.held.values() if tensor is not None}
+        for name, value in self._first.items():
+            lies_in = {storage_address(tensor) for tensor in flat(value).tensors} if moving else set()
+            if name in self.handed.private or lies_in & moving:
+                self._first[name] = cloned_tensors(value)
+                cells[name].put(self._first[name])
+        self.settle()
         if not self.handed.returns:
             self._first["return"] = result
         self.latest = result
@@ -141,8 +180,7 @@ class Call:
         for name, first in self._first.items():
             new = result if name == "return" else cells[name].read()
             pairs += self._pairs(name, first, new)
-        pairs += self._state_pairs()
-        _copy_all(pairs)
+        copy_all([*pairs, *self._state_pairs()])
         self._bind()
 
     def _pairs(self, name: str, first: Any, new: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -166,7 +204,7 @@ class Call:
         return found
 
     def _state_pairs(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        now = self._slots.tensors() if self.held else {}
+        now = self._slots.tensors()
         found = []
         for path, held in self.held.items():
             new = now.get(path)
@@ -179,21 +217,17 @@ class Call:
         return found
 
     def settle(self) -> None:
-        """Copy rebound state into the captured tensors.
-
-        State whose size the break changed is left out, since code that reads it has to run eagerly too.
-        """
-        if not self.held:
-            return
+        """Copy rebound state into the captured tensors. State whose size the break changed is left out, since code that
+        reads it has to run eagerly too."""
         now = self._slots.tensors()
         for path, held in self.held.items():
             if held is not None and path in now and _alike(held, now[path]):
                 self._settled.add(path)
-        _copy_all(self._state_pairs())
+        copy_all(self._state_pairs())
         self._bind()
 
     def _bind(self) -> None:
-        now = self._slots.tensors() if self.held else {}
+        now = self._slots.tensors()
         for path, held in self.held.items():
             if held is not None and path in self._settled and now.get(path) is not held:
                 self._slots.bind(path, held)
@@ -213,10 +247,3 @@ def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
         )
     except RuntimeError:
         return False
-
-
-def _copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
-    """Copy each source to its target. No copy may overwrite a tensor that a later copy reads."""
-    targets = {storage_address(target) for target, _ in pairs}
-    for target, source in [(target, new.clone() if storage_address(new) in targets else new) for target, new in pairs]:
-        copy_values(target, source)

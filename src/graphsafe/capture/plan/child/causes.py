@@ -45,8 +45,7 @@ class Cause:
 
 
 def known_causes(told: Told, ops: OpTable) -> list[Cause]:
-    """Return the causes: lines from the step child, lines that fill state in the first step for all later steps, and
-    the line that broke the plain capture."""
+    """Return the causes: of the step child, lines that fill state first, and the plain capture's failure."""
     found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
     return list(dict.fromkeys(found))
 
@@ -90,8 +89,7 @@ def _filled(told: Told) -> Iterator[Cause]:
 
 def without_line(told: Told) -> list[str]:
     """Return host state that an unknown line changes in every step."""
-    changed = _changed(told)
-    return [change.name for change in changed if change.how in ("host", "changes") and not change.frames]
+    return [change.name for change in _changed(told) if change.how in ("host", "changes") and not change.frames]
 
 
 def unexplained(paths: Sequence[str], lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> str | None:
@@ -110,10 +108,7 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for every line that ran and reads or sets state of these names.
-
-    The line's decision may change in a later step, although it was the same in all observed steps.
-    """
+    """Return a cause for each line that ran and uses such state: later steps may decide otherwise there."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
@@ -139,14 +134,12 @@ def _uses(node: ast.AST, names: Set[str]) -> bool:
 
 def changing(told: Told) -> list[str]:
     """Return host state that every step changes, at known lines or not."""
-    changed = _changed(told)
-    return [change.name for change in changed if change.how in _HOST_STATE]
+    return [change.name for change in _changed(told) if change.how in _HOST_STATE]
 
 
 def rebindings(told: Told) -> dict[str, tuple[CallSite, ...]]:
     """Return state that every step binds to a new tensor -> the lines that bind it."""
-    changed = _changed(told)
-    return {change.name: change.frames for change in changed if change.how == "rebound"}
+    return {change.name: change.frames for change in _changed(told) if change.how == "rebound"}
 
 
 def _changed(told: Told) -> tuple[Change, ...]:

@@ -3,15 +3,13 @@ with the reference as the capture child does."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 from graphsafe.capture.answers.plan import Checked
 from graphsafe.capture.child.probes.capture import Replays, given_reference
 from graphsafe.capture.child.session import Session, opened
-from graphsafe.capture.child.targets import describe
+from graphsafe.capture.child.targets import describe, module_of
 from graphsafe.capture.plan.shared.marks import CODE
 from graphsafe.capture.shared.job import Channel, Job
 
@@ -35,11 +33,7 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _captured(session: Session, code: Path) -> Any:
-    spec = importlib.util.spec_from_file_location("graphsafe_emitted", code)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = module_of("graphsafe_emitted", code)
     with session.device.capture_stream():
         session.warm_up_but_last()
     subject = session.subject

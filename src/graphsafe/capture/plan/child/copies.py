@@ -1,16 +1,49 @@
-"""Copies between the tensors of a captured pass and later ones.
+"""Copies between the tensors of a captured pass and later ones, and the modes that `with` blocks and decorators set
+around a break: a replay does not run these statements, so each break sets the modes again.
 
 Emitted code has a copy of this text; it imports nothing of graphsafe.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
 
 # -- begin --
+
+
+def _modes() -> tuple[bool, bool, tuple[tuple[bool, torch.dtype], ...]]:
+    """Return inference mode, grad mode, and for each device whether autocast is on, and its dtype."""
+    casts = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in ("cuda", "cpu"))
+    return torch.is_inference_mode_enabled(), torch.is_grad_enabled(), casts
+
+
+def surroundings() -> Callable[[], AbstractContextManager[Any]]:
+    """Return the current modes as a block that sets them again.
+
+    Entering it costs nothing if the modes are already set.
+    """
+    then = _modes()
+    inference, grad, casts = then
+
+    def again() -> AbstractContextManager[Any]:
+        block = ExitStack()
+        now = _modes()
+        if now == then:
+            return block
+        if now[0] != inference:
+            block.enter_context(torch.inference_mode(inference))
+        block.enter_context(torch.set_grad_enabled(grad))
+        for kind, (is_on, dtype), other in zip(("cuda", "cpu"), casts, now[2], strict=True):
+            if (is_on, dtype) != other:
+                block.enter_context(torch.autocast(kind, dtype=dtype, enabled=is_on))
+        return block
+
+    return again
 
 
 def storage_address(tensor: torch.Tensor) -> int:
@@ -34,6 +67,13 @@ def copy_values(target: torch.Tensor, source: torch.Tensor) -> None:
         for dimension in repeated_dimensions(target):
             target, source = target.narrow(dimension, 0, 1), source.narrow(dimension, 0, 1)
         target.copy_(source)
+
+
+def copy_all(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Copy each source to its target. No copy may overwrite a tensor that the same or a later copy reads."""
+    targets = {storage_address(target) for target, _ in pairs}
+    for target, source in [(target, new.clone() if storage_address(new) in targets else new) for target, new in pairs]:
+        copy_values(target, source)
 
 
 def cloned_tensors(value: Any) -> Any:

@@ -28,10 +28,8 @@ class Cost:
 
 
 class Groups:
-    """The groups of a log's operations, by the log's breaks and by candidates for further breaks.
-
-    The frames that a candidate covers are computed only once, because many combinations of candidates are tried.
-    """
+    """The groups of a log's operations, by the log's breaks and by candidates for further breaks. The frames that a
+    candidate covers are computed only once, because many combinations of candidates are tried."""
 
     def __init__(self, log: Log) -> None:
         numbers: dict[tuple[CallSite, ...], int] = {}
@@ -62,15 +60,12 @@ class Groups:
     def _covered_by(self, region: Region) -> dict[int, tuple[int, Group]]:
         """Return the frames that pass through a region: their number, with the depth of the region's function."""
         if region not in self._covered:
-            depths = (
-                (number, next((at for at, frame in enumerate(frames) if in_region(frame, region)), None))
-                for number, frames in enumerate(self._frames)
-            )
-            self._covered[region] = {
-                number: (at, ("candidate", self._frames[number][:at], region))
-                for number, at in depths
-                if at is not None
-            }
+            found: dict[int, tuple[int, Group]] = {}
+            for number, frames in enumerate(self._frames):
+                at = next((at for at, frame in enumerate(frames) if in_region(frame, region)), None)
+                if at is not None:
+                    found[number] = at, ("candidate", frames[:at], region)
+            self._covered[region] = found
         return self._covered[region]
 
 
@@ -103,12 +98,9 @@ def in_region(frame: CallSite, region: Region) -> bool:
 
 
 def cheaper(log: Log, regions: Sequence[Region]) -> tuple[Region, ...]:
-    """Return wider breaks that cost less, or the same with fewer pieces.
-
-    Candidates that make the fewest operations eager are tried first. Among equals, a wider break of the same function
-    comes before the call of the function, and then the break with the fewest lines, so that every run makes the same
-    choice.
-    """
+    """Return wider breaks that cost less, or the same with fewer pieces. Candidates that make the fewest operations
+    eager are tried first. Among equals, a wider break of the same function comes before the call of the function, and
+    then the break with the fewest lines, so that every run makes the same choice."""
     chosen: tuple[Region, ...] = ()
     groups = Groups(log)
     best, found = cost_of(log, (), groups), wider(log, regions)
@@ -143,8 +135,7 @@ def with_breaks(log: Log, regions: Sequence[Region]) -> Log:
 
 
 def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
-    """Return wider regions that might cost less: from one break to the next, and from a break to either end of its
-    function."""
+    """Return wider regions that might cost less: to the next break, and to the ends of a break's function."""
     found: set[Region] = set()
     visits = log.visits
     for visit in visits:
@@ -156,17 +147,15 @@ def wider(log: Log, regions: Sequence[Region]) -> set[Region]:
 
 
 def _ends(frames: Sequence[CallSite], region: Region) -> Iterator[Region]:
-    for at in range(len(frames)):
-        function = function_of(frames[at])
-        inner = (
-            region if at == len(frames) - 1 else None if function is None else function.statement_at(frames[at].line)
-        )
-        place = None if function is None or inner is None else function.place(inner)
-        if function is None or inner is None or place is None:
+    for at, frame in enumerate(frames):
+        function = function_of(frame)
+        if function is None:
             continue
-        for other in place.block:
+        inner = region if at == len(frames) - 1 else function.statement_at(frame.line)
+        place = None if inner is None else function.place(inner)
+        for other in () if place is None else place.block:
             line = function.statement_at(other.lineno)
-            if line is not None:
+            if inner is not None and line is not None:
                 yield function.hull(inner, line)
 
 

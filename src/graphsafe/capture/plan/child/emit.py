@@ -9,34 +9,29 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import io
 import json
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+import tokenize
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.plan.child.box import Box, Edit, unused
-from graphsafe.capture.plan.child.emitted_text import (
-    comment,
-    docstring,
-    joined_imports,
-    with_mangled_names,
-    with_variables,
-)
 from graphsafe.capture.plan.child.plan_data import causes_in
 from graphsafe.capture.plan.child.rewrite import living
 from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.passed import between
-from graphsafe.capture.plan.shared.regions import Function, Region, function_with
+from graphsafe.capture.plan.shared.regions import Function, Region, function_with, grouped
 from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.source import file_lines
 
-_RUNTIME = ("surroundings.py", "copies.py", "emitted_runtime.py")
+_RUNTIME = ("copies.py", "emitted_runtime.py")
 "Emitted code begins with the code of these files and their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
@@ -89,13 +84,9 @@ class _Writer:
         self._chosen = {number: region for number, region in enumerate(search.regions) if number in entered}
 
     def text(self, headline: str) -> str:
-        by_function: dict[Function, list[int]] = {}
-        for number, region in self._chosen.items():
-            by_function.setdefault(function_with(region), []).append(number)
-        for source in by_function:
-            if "." not in source.name:
-                self._own.add((_module(self._function(source)), source.name))
-        written = [self._written(source, numbers) for source, numbers in by_function.items()]
+        by_function = grouped(self._chosen)
+        self._own |= {(_module(self._function(one)), one.name) for one in by_function if "." not in one.name}
+        written = [self._written(source, list(chosen)) for source, chosen in by_function.items()]
         imports, runtime = _runtime()
         own = [f"import {name}" for name in self._modules]
         given = joined_imports([*imports, *own, *self._imports.values()])
@@ -119,7 +110,8 @@ class _Writer:
         lines = list(file_lines(source.path) or ())
         starts = source.node.lineno - 1  # decorators are not repeated, because the new code is installed under them
         box = self._box(source, numbers)
-        breaks = [self._break(source, number, lines, box) for number in sorted(numbers, key=self._first)]
+        in_order = sorted(numbers, key=lambda number: self._chosen[number].first)
+        breaks = [self._break(source, number, lines, box) for number in in_order]
         bodies = [body for body, _ in breaks]
         for edit in sorted((*(edit for _, edit in breaks), *box.edits(source)), reverse=True):
             lines[edit.first - 1 : edit.last] = edit.lines
@@ -145,9 +137,6 @@ class _Writer:
         names = f"({', '.join(map(json.dumps, function.__code__.co_freevars))},)"
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
         self._installed.append(f"if fn is not None:\n        _replace({own}, {planned})")
-
-    def _first(self, number: int) -> int:
-        return self._chosen[number].first
 
     def _box(self, source: Function, numbers: Sequence[int]) -> Box:
         """Return the variables of the function that have another value in each step. Raises Unemittable."""
@@ -242,8 +231,7 @@ class _Writer:
         return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
-        """Add an import for each global name that the code uses. Raises Unemittable if two modules use one name for
-        different things."""
+        """Import each global name that the code uses. Raises Unemittable if two modules use one name differently."""
         module = _module(function)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
@@ -309,3 +297,60 @@ def _bound(source: Function, visits: Sequence[dict[str, Any]]) -> list[str]:
         if bound == {True}:
             found.append(name)
     return found
+
+
+_WORDS = re.compile(r"(?<!\w)__\w*?[^\W_]\w*")
+
+
+def with_mangled_names(text: str, owner: str) -> str:
+    """Write private names in the mangled form of the surrounding class, since emitted code is outside of the class."""
+
+    def mangled(word: re.Match[str]) -> str:
+        return word[0] if word[0].endswith("__") else f"_{owner.lstrip('_')}{word[0]}"
+
+    if "__" not in text:
+        return text
+    lines = text.splitlines(keepends=True)
+    dedented = textwrap.dedent(text)
+    indent = len(text.partition("\n")[0]) - len(dedented.partition("\n")[0])
+    for token in reversed(list(tokenize.generate_tokens(io.StringIO(dedented).readline))):
+        formatted = (
+            token.type == tokenize.STRING and "f" in token.string[: token.string.index(token.string[-1])].lower()
+        )
+        if token.start[0] == token.end[0] and (token.type == tokenize.NAME or formatted):
+            line, start, end = lines[token.start[0] - 1], token.start[1] + indent, token.end[1] + indent
+            lines[token.start[0] - 1] = line[:start] + _WORDS.sub(mangled, line[start:end]) + line[end:]
+    return "".join(lines)
+
+
+def with_variables(name: str, shared: Sequence[str], written: str) -> str:
+    """Return a function's code in a function that declares the variables of the original one around it."""
+    arguments = ", ".join(f"{variable}: Any" for variable in shared)
+    inner = textwrap.indent(written, "    ")
+    return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"
+
+
+def joined_imports(lines: Iterable[str]) -> str:
+    """Return imports without duplicates, with one `from` line for each module."""
+    plain: set[str] = set()
+    names: dict[str, set[str]] = {}
+    for line in lines:
+        (node,) = ast.parse(line).body
+        if isinstance(node, ast.ImportFrom):
+            names.setdefault(f"{'.' * node.level}{node.module or ''}", set()).update(map(ast.unparse, node.names))
+        else:
+            plain.add(line)
+    return "\n".join([*sorted(plain), *(f"from {one} import {', '.join(sorted(names[one]))}" for one in sorted(names))])
+
+
+def comment(text: str, indent: str) -> str:
+    return "\n".join(textwrap.wrap(text, 110, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# "))
+
+
+def docstring(headline: str, target: str) -> str:
+    text = (
+        f"How {shown(target)} runs as CUDA graphs with eager breaks between them, as graphsafe found and verified it."
+    )
+    use = "Needs breakable-cuda-graphs 0.1. `step = capture(fn, args, kwargs)`, then `outputs = step(*args, **kwargs)`."
+    parts = ["\n".join(textwrap.wrap(part, 110)) for part in (text, f"{headline[:1].upper()}{headline[1:]}.", use)]
+    return "\n\n".join(parts) + "\n"

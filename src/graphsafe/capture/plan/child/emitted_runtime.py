@@ -23,8 +23,14 @@ from breakable_cuda_graphs import (
 )
 from torch.utils._pytree import tree_flatten
 
-from graphsafe.capture.plan.child.copies import cloned_tensors, copy_values, repeated_dimensions, storage_address
-from graphsafe.capture.plan.child.surroundings import surroundings
+from graphsafe.capture.plan.child.copies import (
+    cloned_tensors,
+    copy_all,
+    copy_values,
+    repeated_dimensions,
+    storage_address,
+    surroundings,
+)
 
 # -- begin --
 
@@ -93,11 +99,7 @@ class _Visit:
             if isinstance(now, torch.Tensor) and held is not now and _is_like(held, now):
                 pairs.append((held, now))
                 bound.append((owner, name, held))
-        targets = {storage_address(target) for target, _ in pairs}
-        # No copy may overwrite a tensor that the same or a later copy reads.
-        pairs = [(target, source.clone() if storage_address(source) in targets else source) for target, source in pairs]
-        for target, source in pairs:
-            copy_values(target, source)
+        copy_all(pairs)
         for owner, name, held in bound:
             setattr(owner, name, held)
 

@@ -15,15 +15,12 @@ from graphsafe.capture.shared.places import location
 from graphsafe.report.model import CallSite, Fix
 
 _MOST_OPERATIONS = 1000
-"""The largest number of operations of a step whose pieces are joined.
-
-In a larger step one piece is a small share, and joining takes seconds.
-"""
+"""The largest number of operations of a step whose pieces are joined. In a larger step one piece is a small share, and
+joining takes seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
-    """Return the lines to blame: first those that make operations run eagerly, largest gain first. `planned` is the
-    plan's own coverage."""
+    """Return the lines to blame, first those that make work eager, by gain; `planned` is the plan's coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."
     for cause in search.causes:
@@ -58,8 +55,7 @@ def _needed(search: Search) -> set[CallSite]:
     """Return the lines to blame for breaks in which operations run."""
     found: set[CallSite] = set()
     for region, roots in search.parts:
-        log = with_breaks(search.bare, [region])
-        if any(op.launches and op.visit is not None for op in log.ops):
+        if any(op.launches and op.visit is not None for op in with_breaks(search.bare, [region]).ops):
             found |= roots
     return found
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.capture.plan.child.call import Handed
-from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op
+from graphsafe.capture.plan.child.watch import Argument, Flow, Log, Op, Visit
 from graphsafe.capture.shared.places import is_within
 from graphsafe.report.model import CallSite
 
@@ -40,40 +40,27 @@ class Need:
 def needs(
     logs: Sequence[Log], handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> list[Need]:
-    """Return the changes that the breaks need; none if the segments would be the same in all these steps.
-
-    `assigned` maps state that steps rebind to the lines that rebind it.
-    """
+    """Return the breaks' needs; none if the steps agree. `assigned`: rebound state -> lines that rebind it."""
     base, *others = logs
     for find in (_visits, _flows, _changed_containers):
         found = [need for other in others for need in find(base, other, handed)]
         if found:
             return list(dict.fromkeys(found))
-    found = [need for other in others for need in _operations(base, other, handed, assigned)]
+    found = [need for other in others for need in _operations(base, other, assigned)]
     found += [need for log in logs for need in (*_unhanded(log, handed), *_beside(log), *_kept(log, handed))]
     return list(dict.fromkeys(found))
 
 
 def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Compare which breaks the steps visit.
-
-    If some steps miss a break or reach it by other calls, the line that decides has to run eagerly.
-    """
+    """Yield the needs of breaks that some steps miss or reach by other calls: the line that decides runs eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
-    if one == two:
-        return
-    for tag, begin, end, start, stop in _opcodes(one, two):
-        if tag == "equal":
-            continue
-        for number, frames in (*one[begin:end], *two[start:stop]):
+    for own, theirs in _apart(one, two):
+        for number, frames in (*one[own], *two[theirs]):
             yield Need("around", "GS102", "some steps take another way", frames, number)
 
 
 def _flows(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of variables that differ.
-
-    The results of a break come first: the next one's inputs often follow from them.
-    """
+    """Yield the needs of variables that differ: results first, since the next break's inputs follow from them."""
     given = list(_left(base, other, handed))
     yield from given
     for one, two in () if given else zip(base.visits, other.visits, strict=True):
@@ -94,15 +81,14 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
                 continue
             if later is None or flow.persistent:
                 continue
-            if flow.hosts != later.hosts or _sizes(flow) != _sizes(later):
-                kind: NeedKind = "caller" if name == "return" else "used"
+            kind: NeedKind = "caller" if name == "return" else "used"
+            pairs = list(zip(flow.arguments, later.arguments, strict=False))
+            if flow.hosts != later.hosts or any(left.size != right.size for left, right in pairs):
                 yield Need(kind, "GS702", f"`{name}` changes", one.frames, one.number, name)
-            elif any(map(_moved, flow.arguments, later.arguments)) or _strides(flow) != _strides(later):
-                if name == "return" or name in handed.get(one.number, Handed()).private:
-                    kind = "caller" if name == "return" else "used"
-                    yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
-                else:
-                    yield Need("private", "GS703", f"`{name}` is other memory", one.frames, one.number, name)
+            elif any(_moved(left, right) or left.strides != right.strides for left, right in pairs):
+                if name != "return" and name not in handed.get(one.number, Handed()).private:
+                    kind = "private"
+                yield Need(kind, "GS703", f"`{name}` is other memory", one.frames, one.number, name)
 
 
 def _differs(one: Flow, two: Flow) -> bool:
@@ -112,14 +98,6 @@ def _differs(one: Flow, two: Flow) -> bool:
         _changes(left, right) or left.values != right.values
         for left, right in zip(one.arguments, two.arguments, strict=True)
     )
-
-
-def _sizes(flow: Flow) -> list[str]:
-    return [argument.size for argument in flow.arguments]
-
-
-def _strides(flow: Flow) -> list[tuple[int, ...]]:
-    return [argument.strides for argument in flow.arguments]
 
 
 def _moved(one: Argument, two: Argument) -> bool:
@@ -132,8 +110,7 @@ def _moved(one: Argument, two: Argument) -> bool:
 
 
 def _same_memory(one: Argument, two: Argument) -> bool:
-    """Return whether two memories may be the same across steps: the same memory from before the step, or in both steps
-    memory that the step allocated."""
+    """Return whether two memories may be the same one, or both were allocated in their step."""
     if one.memory is None or two.memory is None:
         return True
     return one.memory.address == two.memory.address
@@ -144,31 +121,21 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of lists and iterators that captured Python made and that a break changes.
-
-    Each is one object for all replays: the list grows with each replay, and the iterator has nothing left in the
-    second.
-    """
+    """Yield the needs of captured lists and iterators that a break changes: replays share one object."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
 
 
-def _operations(
-    base: Log, other: Log, handed: Mapping[int, Handed], assigned: Mapping[str, tuple[CallSite, ...]]
-) -> Iterator[Need]:
+def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ...]]) -> Iterator[Need]:
     """Return the needs of operations between breaks that differ in another step or have other arguments."""
     one, two = ([op for op in log.ops if op.visit is None and op.on_device] for log in (base, other))
     keys = [[(op.name, op.frames) for op in ops] for ops in (one, two)]
     if keys[0] != keys[1]:
         ways = [{op.frames[:depth] for op in log.ops for depth in range(len(op.frames))} for log in (base, other)]
-        for tag, begin, end, start, stop in _opcodes(*keys):
-            if tag != "equal":
-                for op, there in (
-                    *((op, ways[1]) for op in one[begin:end]),
-                    *((op, ways[0]) for op in two[start:stop]),
-                ):
-                    yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
+        for own, theirs in _apart(*keys):
+            for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
+                yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
     # A view at another place comes first: once a break hands the view over, its readers no longer differ.
     views = [
@@ -203,35 +170,29 @@ def _other_view(one: Op, two: Op) -> bool:
 def _rebound(
     log: Log, op: Op, left: Argument, right: Argument, assigned: Mapping[str, tuple[CallSite, ...]]
 ) -> Iterator[Need]:
-    """Return the needs of lines that rebind state to new memory in each step: they have to run eagerly, into a fixed
-    buffer."""
-    path = (left.memory.path if left.memory else None) or (right.memory.path if right.memory else None)
-    reason = f"`{path}` is bound to other memory" if path else "it reads other memory in each step"
+    """Yield the needs of lines that rebind state to new memory: they run eagerly, into a fixed buffer."""
+    path = next((one.memory.path for one in (left, right) if one.memory and one.memory.path), None)
     if path is None:
-        yield Need("statement", "GS703", reason, op.frames)
+        yield Need("statement", "GS703", "it reads other memory in each step", op.frames)
         return
+    reason = f"`{path}` is bound to other memory"
     holder = next((key for key, held in log.paths.items() if held == path), None)
-    born = None if holder is None else log.births.get(holder)
+    born = None if holder is None or holder not in log.births else log.ops[log.births[holder]]
     frames = next((frames for name, frames in assigned.items() if is_within(path, name)), ())
-    if born is not None and log.ops[born].visit is not None:
-        number = log.visits[log.ops[born].visit or 0].number
-        yield Need("slot", "GS703", reason, op.frames, number, path)
-        return
-    writer = next((visit for visit in log.visits if frames and visit.frames[: len(frames)] == frames), None)
+    if born is not None and born.visit is not None:
+        writer: Visit | None = log.visits[born.visit]
+    else:
+        writer = next((visit for visit in log.visits if frames and visit.frames[: len(frames)] == frames), None)
     if writer is not None:
         yield Need("slot", "GS703", reason, op.frames, writer.number, path)
         return
-    if born is not None:
-        yield Need("statement", "GS703", reason, log.ops[born].frames)
-    if frames:
-        yield Need("statement", "GS703", reason, frames)
-    if born is None and not frames:
-        yield Need("statement", "GS703", reason, op.frames)
+    places = [*([] if born is None else [born.frames]), *([frames] if frames else [])]
+    for place in places or [op.frames]:
+        yield Need("statement", "GS703", reason, place)
 
 
 def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return the needs of a break's tensors that a later operation reads through an object's state, so that the break
-    does not hand them over."""
+    """Yield the needs of a break's tensors that a later operation reads through an object's state."""
     given = {key for visit in log.visits for key in visit.handed}
     for op in log.ops:
         if op.visit is not None or not op.on_device:
@@ -253,8 +214,7 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Return the needs of work that a capture leaves out: on other GPUs, random numbers of the host, and writes to host
-    tensors."""
+    """Yield the needs of work that a capture leaves out: on other GPUs, host randomness and host writes."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)
@@ -264,11 +224,9 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return a need for each operation that a backward pass in a break goes back through.
-
-    The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
-    to break, since a copy has no graph.
-    """
+    """Return a need for each operation that a backward pass in a break goes back through. The backward frees that
+    graph, and only an eager forward makes a new graph in each step. Its results pass from break to break, since a copy
+    has no graph."""
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]
     seen = set(left)
@@ -293,8 +251,8 @@ def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
         seen.update(more)
 
 
-def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, int, int, int, int]]:
-    """Return opcodes like difflib's, after a common beginning and end are taken off."""
+def _apart(one: Sequence[object], two: Sequence[object]) -> Iterator[tuple[slice, slice]]:
+    """Yield the parts in which two sequences differ. A common beginning and end are skipped before difflib looks."""
     head = 0
     while head < min(len(one), len(two)) and one[head] == two[head]:
         head += 1
@@ -302,8 +260,6 @@ def _opcodes(one: Sequence[object], two: Sequence[object]) -> list[tuple[str, in
     while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
         tail += 1
     left, right = (list(map(hash, sequence[head : len(sequence) - tail])) for sequence in (one, two))
-    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
-    return [
-        (tag, begin + head, end + head, start + head, stop + head)
-        for tag, begin, end, start, stop in matcher.get_opcodes()
-    ]
+    for tag, begin, end, start, stop in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield slice(begin + head, end + head), slice(start + head, stop + head)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from graphsafe.capture.child.state.containers import MISSING, cell_slot
 from graphsafe.capture.child.targets import Subject
+from graphsafe.capture.plan.child.values import cells_of
 
 
 class ModuleStack:
@@ -55,19 +55,9 @@ def names_of(subject: Subject) -> dict[int, str]:
 def _roots(subject: Subject) -> Iterator[tuple[str, torch.nn.Module]]:
     fn: Any = subject.fn
     owner = getattr(fn, "__self__", None)
-    for held in (fn, owner):
-        if isinstance(held, torch.nn.Module):
-            yield "", held
-    named = {**getattr(owner, "__dict__", {}), **_closure(fn)}
+    shared = cells_of(fn) if getattr(fn, "__closure__", None) else {}
+    named = {**getattr(owner, "__dict__", {}), **{name: cell.read() for name, cell in shared.items()}}
     named |= {f"args[{index}]": value for index, value in enumerate(subject.args)} | dict(subject.kwargs)
-    for name, value in named.items():
+    for name, value in (("", fn), ("", owner), *named.items()):
         if isinstance(value, torch.nn.Module):
             yield str(name), value
-
-
-def _closure(fn: Any) -> dict[str, Any]:
-    code, closure = getattr(fn, "__code__", None), getattr(fn, "__closure__", None)
-    if code is None or closure is None:
-        return {}
-    held = {name: cell_slot(cell).read() for name, cell in zip(code.co_freevars, closure, strict=True)}
-    return {name: value for name, value in held.items() if value is not MISSING}

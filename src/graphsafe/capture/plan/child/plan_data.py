@@ -43,8 +43,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
     segments = _segments(search, recording, times.pieces)
     took = times.planned
     graphs = [segment.ms for segment in segments if segment.kind == "graph"]
-    graphs_ms = [ms for ms in graphs if ms is not None]
-    a_captured = sum(graphs_ms) / captured if captured and len(graphs_ms) == len(graphs) else None
+    a_captured = sum(ms or 0.0 for ms in graphs) / captured if captured and None not in graphs else None
     plan = Plan(
         coverage=coverage,
         operations=total,
@@ -63,8 +62,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
 def _linear(
     captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return the estimated milliseconds of a plan from its coverage, if further captured operations take as long as the
-    present ones."""
+    """Return the milliseconds of a plan from its coverage, if more captured operations take as long."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)
@@ -74,10 +72,7 @@ def _linear(
 
 
 def timed(session: Session, search: Search, recording: PlannedRecording | None = None) -> Times:
-    """Measure the milliseconds of an eager step, of the planned step and of each of its pieces.
-
-    From here on no other process uses the device. Raises GuardBroken and TargetError.
-    """
+    """Time an eager step, the planned step and its pieces, alone. Raises GuardBroken and TargetError."""
     session.channel.wait_to_be_alone()
     session.channel.phase("time eager steps")
     eager = eager_times(session, search.start).median
@@ -131,10 +126,7 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return the first cause of each line that lies in the region or is called from it.
-
-    If there is none, return the causes of other regions from which this region follows.
-    """
+    """Return each line's first cause in the region, else the causes elsewhere from which it follows."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -146,25 +138,22 @@ def causes_in(search: Search, region: Region) -> list[Cause]:
 
 def _common(names: Sequence[str]) -> str | None:
     """Return the innermost module that contains all of them."""
-    if not names:
-        return None
-    parts = [name.split(".") if name else [] for name in names]
-    shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, zip(*parts, strict=False))]
-    return ".".join(shared)
+    levels = zip(*(name.split(".") for name in names), strict=False)
+    shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, levels)]
+    return ".".join(shared) if names else None
 
 
 def _modules(log: Log) -> tuple[PlannedModule, ...]:
-    """Return every module in which operations run, with the numbers of its operations and of its captured operations,
-    submodules included."""
+    """Return each module, with the operations in it and its submodules, and those that are captured."""
     counts: dict[str, list[int]] = {}
     for op in log.ops:
         if not op.launches:
             continue
         parts = op.module.split(".") if op.module else []
         for length in range(len(parts) + 1):
-            count = counts.setdefault(".".join(parts[:length]), [0, 0])
-            count[0] += 1
-            count[1] += op.visit is None
+            both = counts.setdefault(".".join(parts[:length]), [0, 0])
+            both[0] += 1
+            both[1] += op.visit is None
     return tuple(
         PlannedModule(name, "captured" if captured == total else "mixed" if captured else "eager", total, captured)
         for name, (total, captured) in counts.items()

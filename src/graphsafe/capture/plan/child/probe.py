@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,11 +18,11 @@ from graphsafe.capture.answers.probes import Marks, Missing, Reference
 from graphsafe.capture.child.own_graphs import plain
 from graphsafe.capture.child.own_graphs.plain import eager_marks, mark_of
 from graphsafe.capture.child.probes.capture import Replays, given_reference
+from graphsafe.capture.child.probes.horizon import look_ahead
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.child.targets import TargetError
-from graphsafe.capture.plan.child.ahead import departure
-from graphsafe.capture.plan.child.call import GuardBroken
+from graphsafe.capture.plan.child.call import Call, GuardBroken, Handed
 from graphsafe.capture.plan.child.causes import (
     Cause,
     changing,
@@ -37,12 +38,16 @@ from graphsafe.capture.plan.child.emit import Unemittable, emitted
 from graphsafe.capture.plan.child.freezes import Need
 from graphsafe.capture.plan.child.host_lines import following, lines_that_change
 from graphsafe.capture.plan.child.plan_data import planned, timed
+from graphsafe.capture.plan.child.rewrite import cut
 from graphsafe.capture.plan.child.runtime import PlannedRecording, record
 from graphsafe.capture.plan.child.search import Search, Unplannable
 from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import watched
+from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import function_with
+from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.job import Channel, Job, read_told
+from graphsafe.capture.shared.places import shown
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite, Plan
 from graphsafe.report.plan_text import headline
@@ -218,3 +223,59 @@ def _need(search: Search, broken: GuardBroken) -> Need:
     visit = next(visit for visit in search.log.visits if visit.number == broken.number)
     kind: Any = "caller" if broken.name == "return" else "used"
     return Need(kind, "GS702", f"`{broken.name}` changes", visit.frames, broken.number, broken.name)
+
+
+def departure(session: Session, search: Search) -> str | None:
+    """Return the first difference between a later step and the first step in the code between breaks, or None. It
+    changes the state. Raises GuardBroken if, before a departure is found, a break gives captured code another number or
+    size."""
+    steps = _Steps(session, search)
+    with cut(search.regions, steps.visit):
+        ahead = look_ahead(session, lambda: steps.inside)
+    if steps.broken is not None:
+        raise steps.broken
+    if ahead.departure is None:
+        return None
+    frames = ahead.departure.frames
+    return ahead.text() + (f" ({shown(frames[-1].path)}:{frames[-1].line})" if frames else "")
+
+
+class _Steps:
+    def __init__(self, session: Session, search: Search) -> None:
+        self._session = session
+        self._handed = search.handed
+        self._beyond = beyond(search.regions)
+        self._number = len(search.log.visits)
+        "Number of visits of breaks in a step."
+        self._first: list[Call] = []
+        "The visits of the first step."
+        self._calls: list[Call] = []
+        "The visits of the running step so far."
+        self.inside = False
+        self.broken: GuardBroken | None = None
+
+    def visit(self, number: int, eager: Callable[[], Any], outputs: tuple[str, ...]) -> Any:
+        if self.inside:
+            return eager()
+        if len(self._calls) == self._number:
+            self._calls = []
+        handed, frames = self._handed.get(number, Handed()), user_frames()[0]
+        call = Call(number, eager, outputs, handed, self._session, frames, self._beyond[number])
+        self.inside = True
+        try:
+            result = call.run(self._calls)
+        finally:
+            self.inside = False
+        self._calls.append(call)
+        self._compare(call, len(self._calls) - 1)
+        return result
+
+    def _compare(self, call: Call, at: int) -> None:
+        if len(self._first) < self._number:
+            self._first.append(call)
+        elif self.broken is None:
+            try:
+                self._first[at].compare(call)
+            except GuardBroken as error:
+                self.broken = error
+                raise

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import CodeType, FunctionType
 from typing import Any
 
-from graphsafe.capture.plan.shared.regions import Function, Place, Region, function_with
+from graphsafe.capture.plan.shared.regions import Function, Place, Region, grouped
 from graphsafe.capture.plan.shared.statements import stores_in
 from graphsafe.capture.shared.frames import absolute, function_name
 
@@ -27,11 +27,8 @@ _NEWER: dict[str, Any] = {"type_params": []} if sys.version_info >= (3, 12) else
 "Fields of a definition in newer versions of Python."
 
 Hook = Callable[[int, Callable[[], Any], tuple[str, ...]], Any]
-"""A function that is called instead of region number `n`.
-
-Its arguments are the function that runs the region's statements and the names of the region's variables that are read
-later; it returns that function's result.
-"""
+"""A function that is called instead of region number `n`. Its arguments are the function that runs the region's
+statements and the names of the region's variables that are read later; it returns that function's result."""
 
 
 class Uncuttable(Exception):
@@ -46,32 +43,22 @@ class Uncuttable(Exception):
 def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
     """Call `hook(n, ...)` each time the code of `regions[n]` would run. Raises Uncuttable."""
     originals: list[tuple[FunctionType, CodeType]] = []
-    spaces: list[dict[str, Any]] = []
     try:
-        by_function = _by_function(regions)
-        for source, chosen in by_function:
-            functions = living(source, *(other for other, _ in by_function))
+        by_function = grouped(dict(enumerate(regions)))
+        for source, chosen in by_function.items():
+            functions = living(source, *by_function)
             if not functions:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
                 code = _rewritten(source, chosen, function.__code__)
                 originals.append((function, function.__code__))
-                spaces.append(function.__globals__)
                 function.__globals__[HOOK] = hook
                 function.__code__ = code
         yield
     finally:
         for function, code in originals:
             function.__code__ = code
-        for space in spaces:
-            space.pop(HOOK, None)
-
-
-def _by_function(regions: Sequence[Region]) -> list[tuple[Function, dict[int, Region]]]:
-    found: dict[Function, dict[int, Region]] = {}
-    for number, region in enumerate(regions):
-        found.setdefault(function_with(region), {})[number] = region
-    return list(found.items())
+            function.__globals__.pop(HOOK, None)
 
 
 _living: dict[Function, tuple[FunctionType, ...]] = {}
@@ -79,8 +66,7 @@ _living: dict[Function, tuple[FunctionType, ...]] = {}
 
 
 def living(source: Function, *others: Function) -> tuple[FunctionType, ...]:
-    """Return every function object that runs this code. Objects for `others` are looked up in the same search and kept
-    for later calls."""
+    """Return all functions that run this code. The search also looks for `others`, for later calls."""
     if source not in _living:
         _living.update({one: held for one, held in _found({source, *others} - _living.keys()).items() if held})
     return _living.get(source, ())
@@ -105,8 +91,7 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make every function object with the code of `source` run the code of `written`, the same function in another
-    file. Raises Uncuttable."""
+    """Make all functions with the code of `source` run that of `written`, from another file. Raises Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

@@ -28,11 +28,8 @@ from graphsafe.report.model import CallSite
 
 
 class Elsewhere(Exception):
-    """Raised if a break is reached inside of backward.
-
-    On a GPU autograd runs it on threads of its own, where no capture can end and begin. (The simulated device has no
-    such threads, and predicts for a device that has.)
-    """
+    """Raised if a break is reached inside of backward. On a GPU autograd runs it on threads of its own, where no
+    capture can end and begin. (The simulated device has no such threads, and predicts for a device that has.)"""
 
 
 @dataclass
@@ -84,10 +81,7 @@ class PlannedRecording:
 def record(
     session: Session, regions: Sequence[Region], handed: Mapping[int, Handed]
 ) -> PlannedRecording | CaptureFailure:
-    """Capture the step in segments, on the capture stream; the pass is itself a step and changes state as steps do.
-
-    Raises GuardBroken, Elsewhere, and any error of a break.
-    """
+    """Capture in segments; the pass is a step. Raises GuardBroken, Elsewhere, and errors of breaks."""
     return _Pass(session, handed).run(regions)
 
 

@@ -3,7 +3,8 @@ do the same between the breaks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from graphsafe.capture.child.session import FIRST_SEED, REPLAYS, Session
@@ -30,11 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search.
-
-    `find()` determines the breaks; `widen(...)` adds a need that a replay has shown, after which `find()` can be called
-    again.
-    """
+    """The search: `find()` finds the breaks; `widen(...)` adds a need that a replay showed, before another."""
 
     session: Session
     start: Snapshot
@@ -77,8 +74,7 @@ class Search:
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line, or the lines of the causes from which it follows, first those in its own
-        function."""
+        """Return the cause's own line, or those of the causes from which it follows, first in its function."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -171,14 +167,10 @@ class Search:
         if not chosen:
             self._add(need.frames[:-1], need.reason, roots)
         for one in chosen:
-            self._take(one)
-            self.parts.append((one, roots))
+            self._take(one, roots)
 
     def _follow(self, cause: Cause, above: tuple[CallSite, ...], regions: Sequence[Region]) -> None:
-        """Note that these regions are breaks because they use the value of another break, which has this cause.
-
-        `above` are the calls that lead to the regions' function.
-        """
+        """Note that these regions, reached by the calls `above`, use the value of the break of this cause."""
         lines = (CallSite(one.path, one.first, one.function) for one in regions)
         self.causes += [replace(cause, frames=(*above, line)) for line in lines]
 
@@ -197,56 +189,51 @@ class Search:
         for one in found:
             self._follow(replace(cause, reason=f"`{one.name}` changes"), one.frames, [one.region])
             self._hand(one.region, Handed(takes=frozenset([(one.name, one.line)])))
-            self._take(one.region)
-            self.parts.append((one.region, roots))
+            self._take(one.region, roots)
         return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
-        """Return the alternative that makes fewer operations eager: one wide break, or several between which a variable
-        passes."""
+        """Return the option with fewer eager operations: a wide break, or several that pass a variable."""
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function run eagerly, since its code cannot be changed: every step makes the function
-        again."""
+        """Make the calls of a function eager: each step makes the function anew, so its code cannot be changed."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))
         self._closed.add(function)
         self.regions = tuple(region for region in self.regions if function_with(region) is not function)
         self.parts = [part for part in self.parts if function_with(part[0]) is not function]
-        calls = _calls_of(function, self._running())
+        calls = {
+            frames[:at]
+            for frames in set(self._running())
+            for at, frame in enumerate(frames)
+            if function_of(frame) is function
+        }
         for cause in self.causes:
             if any(function_of(frame) is function for frame in cause.frames):
                 for frames in (cause.frames, *calls):
                     self._add(frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _add(self, frames: Sequence[CallSite], reason: str, roots: frozenset[CallSite], block: bool = False) -> None:
-        found = region_of(frames, self._closed)
-        if found is None:
+        region = region_of(frames, self._closed)
+        if region is None:
             raise Unplannable(f"{reason}, and no statement of the step can be cut out for it")
-        region, _ = found
         if block:
             function = function_with(region)
             around = function.around(region)
             region = (None if around is None else function.legal(around)) or region
-        self._take(region)
-        self.parts.append((region, roots))
+        self._take(region, roots)
 
-    def _take(self, region: Region) -> None:
+    def _take(self, region: Region, roots: frozenset[CallSite]) -> None:
         self.regions = merged((*self.regions, region))
+        self.parts.append((region, roots))
 
     def _cheaper(self) -> bool:
         """Take wider breaks that cost less; return whether there were any."""
         chosen = cheaper(self.log, self.regions)
-        for region in chosen:
-            self._take(region)
+        self.regions = functools.reduce(lambda regions, one: merged((*regions, one)), chosen, self.regions)
         return bool(chosen)
-
-
-def _calls_of(function: Function, running: Iterable[tuple[CallSite, ...]]) -> set[tuple[CallSite, ...]]:
-    """Return the frames of each call of the function among those that run."""
-    return {frames[:at] for frames in set(running) for at, frame in enumerate(frames) if function_of(frame) is function}
 
 
 def _grown(function: Function, region: Region, need: Need) -> Region | None:
@@ -258,7 +245,7 @@ def _grown(function: Function, region: Region, need: Need) -> Region | None:
 
 
 def _holds(outer: Region, inner: Region) -> bool:
-    same = (outer.path, outer.function, outer.line) == (inner.path, inner.function, inner.line)
+    same = function_with(outer) is function_with(inner)
     return same and outer.first <= inner.first and inner.last <= outer.last
 
 

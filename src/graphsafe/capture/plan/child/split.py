@@ -29,8 +29,7 @@ Frames = tuple[CallSite, ...]
 
 
 def _blamed(function: Function, span: Span) -> Iterator[ast.expr]:
-    """Yield the expression, and each use of a variable that is computed from it: code that uses a changing value has to
-    run eagerly too."""
+    """Yield the expression and each use of a variable computed from it, which have to run eagerly too."""
     found = expression_at(function, span)
     marked = [] if found is None else [found]
     names: set[str] = set()
@@ -90,10 +89,7 @@ class Split:
             self._write(path, {one: (marks[one], calls[one]) for one in own})
 
     def _write(self, path: str, marks: Mapping[Function, tuple[Set[ast.expr], Set[ast.expr]]]) -> None:
-        """Rewrite the file.
-
-        `marks` has for each function the expressions that break, and the calls that lead to others.
-        """
+        """Rewrite the file. `marks`: function -> the expressions that break, and the calls that lead to others."""
         lines = list(file_lines(path) or ())
         changes = {function: edits(function, nodes, lines, calls) for function, (nodes, calls) in marks.items()}
         changes = {function: found for function, found in changes.items() if found}
@@ -116,8 +112,7 @@ class Split:
                     self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
-        """Return the causes at the lines of the written files. `running` holds the frames of a step's operations there,
-        which show the calls that led to them."""
+        """Return the causes at the written files' lines; `running` are frames there, which show the calls."""
         ways: dict[Frames, Frames] = {}
         for frames in running:
             for length in range(1, len(frames) + 1):
@@ -158,10 +153,7 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return the place of an expression in the target's file.
-
-        If its statement was taken apart, this is the place of the part with the expression.
-        """
+        """Return an expression's place in the target's file, or the place of the part that holds it."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]

@@ -104,7 +104,6 @@ class Visit:
     entered: Mapping[str, Flow]
     left: Mapping[str, Flow] = field(default_factory=dict)
     taken: Set[str] = frozenset()
-    "Variables bound to an earlier break's return value."
     received: bool = False
     "Whether a later break or the caller of the step received the visit's return value."
     changed: tuple[str, ...] = ()
@@ -196,18 +195,15 @@ class _Watch:
         )
         results = {**{name: cells[name].read() for name in outputs if name in cells}, "return": result}
         visit.left = {name: self._flow(value) for name, value in results.items()}
-        kept = [
-            tensor
-            for name in results
-            if not (name == "return" and handed.returns)
-            for tensor in flat(results[name]).tensors
-        ]
-        kept += [tensor for tensor in call.held.values() if tensor is not None]
+        given = [value for name, value in results.items() if name != "return" or not handed.returns]
+        held = [tensor for tensor in call.held.values() if tensor is not None]
         with outside_modes():
-            visit.handed = frozenset(key for tensor in kept for key in self._keys(tensor))
-            own = [tensor for name in call.handed.private for tensor in flat(results.get(name)).tensors]
-            visit.private = frozenset(key for tensor in own for key in self._keys(tensor))
+            visit.handed = self._keys_in([*given, held])
+            visit.private = self._keys_in([results.get(name) for name in handed.private])
         return result
+
+    def _keys_in(self, values: list[Any]) -> frozenset[int]:
+        return frozenset(key for value in values for tensor in flat(value).tensors for key in self._keys(tensor))
 
     def _handing(self) -> None:
         """Stop logging while the break hands values over: those copies are not work of the step."""
@@ -267,8 +263,7 @@ class _Watch:
     def _written(self, func: Any, args: Any, kwargs: Any) -> tuple[int, ...]:
         found: list[int] = []
         for argument, value in by_schema(func, args, kwargs):
-            if is_written(argument):
-                found += [key for tensor in flat(value).tensors for key in self._keys(tensor)]
+            found += self._keys_in([value]) if is_written(argument) else ()
         return tuple(found)
 
     def argument(self, tensor: torch.Tensor) -> Argument:

@@ -19,7 +19,7 @@ from graphsafe.capture.request import CaptureRequest
 from graphsafe.capture.shared.job import Job, forget, write_told
 from graphsafe.capture.shared.places import listed_places
 from graphsafe.files import write_atomically
-from graphsafe.report.model import CallSite, Limit, Plan, Segment, Verdict
+from graphsafe.report.model import CallSite, Limit, Plan, Segment
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.step import Compiled
 from graphsafe.report.text import count
@@ -42,17 +42,11 @@ class Planning:
     own_replays: Sequence[Sequence[CallSite]]
     "The calls at which the step replays graphs of its own."
     unvaried: Sequence[str]
-    "Inputs that keep their values."
     limits: list[Limit] = field(default_factory=list)
     marks: Marks = field(default_factory=Marks)
-    "The plan's judgement of the target's marks."
-
-    @property
-    def judged(self) -> Verdict:
-        return verdict(self.probes)
 
     def plan(self) -> Plan | None:
-        judged = self.judged
+        judged = verdict(self.probes)
         if judged == "ready":
             return self._without_code(whole(self.probes))
         if judged == "inconclusive" or self.request.warmup < 2:
@@ -145,8 +139,7 @@ def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
 
 
 def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
-    """Return one sentence about the share that ran from Inductor's graphs and the further share that the plan
-    covers."""
+    """Return one sentence on the shares that ran from Inductor's graphs and that the plan covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels
@@ -166,11 +159,8 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """Return the failures that the next child starts from.
-
-    A statement that fails again is no longer taken apart. If that does not help, the call around it is blamed, and so
-    on.
-    """
+    """Return the failures that the next child starts from. A statement that fails again is no longer taken apart. If
+    that does not help, the call around it is blamed, and so on."""
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]

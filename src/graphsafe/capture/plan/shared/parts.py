@@ -215,8 +215,7 @@ class _Apart:
         return ast.copy_location(ast.Name(name, ast.Load()), node)
 
     def _alone(self, node: ast.expr) -> ast.expr:
-        """Return the expression with its operands replaced by their names, or its own name if it is one of the
-        calls."""
+        """Return the expression with named operands, or its own name if it is one of the calls."""
         residual = self._residual(node)
         return self._hoisted(residual) if id(node) in self._calls else residual
 

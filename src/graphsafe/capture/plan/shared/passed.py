@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with
+from graphsafe.capture.plan.shared.regions import Function, Region, function_of, grouped
 from graphsafe.capture.plan.shared.statements import own_loads, own_stores, within
 from graphsafe.report.model import CallSite
 
@@ -33,13 +33,10 @@ def passed(function: Function, regions: Iterable[Region]) -> Mapping[Region, fro
 def beyond(regions: Sequence[Region]) -> list[frozenset[str]]:
     """Return for each break the variables that are neither its arguments nor its results: variables that pass from
     break to break, and variables of an enclosing function, which the closure holds."""
-    by_function: dict[Function, list[Region]] = {}
-    for region in regions:
-        by_function.setdefault(function_with(region), []).append(region)
     found = {
         region: names | function.nonlocals
-        for function, own in by_function.items()
-        for region, names in passed(function, own).items()
+        for function, own in grouped(dict(enumerate(regions))).items()
+        for region, names in passed(function, own.values()).items()
     }
     return [found[region] for region in regions]
 
@@ -69,7 +66,6 @@ class Receiver:
     name: str
     "The variable that the call's value is bound to."
     line: int
-    "The line that binds the variable."
 
 
 def receivers(frames: Sequence[CallSite], closed: Set[Function]) -> list[Receiver] | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 from graphsafe.capture.plan.shared.statements import (
     LOOPS,
@@ -18,6 +18,7 @@ from graphsafe.capture.plan.shared.statements import (
     covers,
     declared,
     jumps,
+    loads_of,
     own_loads,
     own_stores,
     stores_in,
@@ -64,12 +65,15 @@ class Function:
         self.path = path
         self.name = name
         self.node = node
+        self.body = node.body
         self.owner = owner
         "The class around the function, or None."
-        self._read: dict[tuple[Region, str], bool] = {}
-        self._places: dict[Region, Place | None] = {}
-        self._legal: dict[Region, Region | None] = {}
-        self.line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+        self.line = begin(node)
+        self.place: Callable[[Region], Place | None] = functools.cache(self._place)
+        self.legal: Callable[[Region], Region | None] = functools.cache(self._legal)
+        "Returns the region, grown until no jump leaves it; None if the function cannot be cut there at all."
+        self.reads: Callable[[Region, str], bool] = functools.cache(self._reads)
+        "Returns whether the range may read the variable before it assigns it."
 
     @functools.cached_property
     def _outer(self) -> dict[int, tuple[list[ast.stmt], int, ast.stmt | None]]:
@@ -98,10 +102,6 @@ class Function:
         arguments = [*self.node.args.posonlyargs, *self.node.args.args]
         return arguments[0].arg if arguments else None
 
-    @property
-    def body(self) -> list[ast.stmt]:
-        return self.node.body
-
     def whole(self) -> Region:
         return self._region(Place(self.body, 0, len(self.body)))
 
@@ -109,12 +109,7 @@ class Function:
         chosen = place.statements
         return Region(self.path, self.name, self.line, begin(chosen[0]), begin(chosen[-1]))
 
-    def place(self, region: Region) -> Place | None:
-        if region not in self._places:
-            self._places[region] = self._find(region)
-        return self._places[region]
-
-    def _find(self, region: Region) -> Place | None:
+    def _place(self, region: Region) -> Place | None:
         for statement_block in self._blocks():
             starts = [begin(statement) for statement in statement_block]
             if region.first in starts and region.last in starts:
@@ -136,8 +131,7 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that runs this line. For a line in the head of an `if` or a loop this is the
-        whole statement."""
+        """Return the innermost statement that runs this line; in its head an `if` or a loop is that statement."""
         block, found = self.body, None
         while block:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
@@ -152,8 +146,7 @@ class Function:
         return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
-        """Return the statement around the region's block; the function's whole body at its outermost block; None beyond
-        that."""
+        """Return the statement around the region's block, at the outermost the function's body; then None."""
         place = self.place(region)
         if place is None or region == self.whole():
             return None
@@ -181,13 +174,7 @@ class Function:
             around = outer
         return way
 
-    def legal(self, region: Region) -> Region | None:
-        """Return the region, grown until no jump leaves it; None if the function cannot be cut there at all."""
-        if region not in self._legal:
-            self._legal[region] = self._without_jumps(region)
-        return self._legal[region]
-
-    def _without_jumps(self, region: Region) -> Region | None:
+    def _legal(self, region: Region) -> Region | None:
         while True:
             place = self.place(region)
             if place is None:
@@ -211,8 +198,7 @@ class Function:
         return place.block is self.body and place.stop == len(self.body)
 
     def defined(self, region: Region, name: str) -> Region | None:
-        """Return the region grown to the last statement before it that assigns `name`; None if `name` is an
-        argument."""
+        """Return the region grown to the last statement before it that assigns `name`; None for an argument."""
         return self._with_last(region, lambda one: name in own_stores(one), lambda one: begin(one) < region.first)
 
     def used(self, region: Region, name: str) -> Region | None:
@@ -222,8 +208,7 @@ class Function:
     def _with_last(
         self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
     ) -> Region | None:
-        """Return the region grown to the last wanted statement outside of it, or to the last preferred one if there is
-        any."""
+        """Return the region grown to the last wanted statement outside of it, if possible a preferred one."""
         place = self.place(region)
         if place is None:
             return None
@@ -232,13 +217,7 @@ class Function:
         found = list(filter(preferred, found)) or found
         return self.hull(region, self.region_at(max(found, key=begin))) if found else None
 
-    def reads(self, region: Region, name: str) -> bool:
-        """Return whether the range may read the variable before it assigns it."""
-        if (region, name) not in self._read:
-            self._read[region, name] = self._may_read(region, name)
-        return self._read[region, name]
-
-    def _may_read(self, region: Region, name: str) -> bool:
+    def _reads(self, region: Region, name: str) -> bool:
         place = self.place(region)
         for statement in () if place is None else place.statements:
             first: list[ast.AST] = [statement]
@@ -246,36 +225,21 @@ class Function:
                 first = [statement.iter]
             elif isinstance(statement, (ast.Assign, ast.AnnAssign)) and statement.value is not None:
                 first = [statement.value]
-            if any(
-                isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)
-                for part in first
-                for node in ast.walk(part)
-            ):
+            if name in loads_of(node for part in first for node in ast.walk(part)):
                 return True
             if isinstance(statement, (ast.For, ast.Assign, ast.AnnAssign)) and name in own_stores(statement):
                 return False
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Return variables that the range assigns and that are read elsewhere, or again in the next iteration of a
-        loop."""
-        inside = {id(node) for node in within(place.statements)}
-        stored = stores_in(place.statements)
-        read = {
-            node.id
-            for node in ast.walk(self.node)
-            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store) and id(node) not in inside
-        }
+        """Return variables assigned here and read elsewhere, or again in a loop's next iteration."""
+        inside = {id(node): node for node in within(place.statements)}
+        read = loads_of(node for node in ast.walk(self.node) if id(node) not in inside)
         around: ast.stmt | None = self._outer[id(place.statements[0])][2]
         while around is not None:
-            if isinstance(around, LOOPS):
-                read |= {
-                    node.id
-                    for node in within(place.statements)
-                    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)
-                }
+            read |= loads_of(inside.values()) if isinstance(around, LOOPS) else set()
             around = self._outer[id(around)][2]
-        return tuple(sorted(stored & read))
+        return tuple(sorted(stores_in(place.statements) & read))
 
 
 @functools.cache
@@ -302,17 +266,24 @@ def function_with(region: Region) -> Function:
     )
 
 
-def region_of(frames: Sequence[CallSite], closed: Set[Function] = frozenset()) -> tuple[Region, int] | None:
-    """Return the statement of the innermost function that can be cut and is not in `closed`, and the index of its
-    frame; or None."""
-    for at in reversed(range(len(frames))):
-        function = function_of(frames[at])
+def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
+    """Return the regions of each function, with their numbers."""
+    found: dict[Function, dict[int, Region]] = {}
+    for number, region in regions.items():
+        found.setdefault(function_with(region), {})[number] = region
+    return found
+
+
+def region_of(frames: Sequence[CallSite], closed: Set[Function] = frozenset()) -> Region | None:
+    """Return the statement of the innermost function that can be cut and is not in `closed`, or None."""
+    for frame in reversed(frames):
+        function = function_of(frame)
         if function is None or function in closed:
             continue
-        statement = function.statement_at(frames[at].line)
+        statement = function.statement_at(frame.line)
         region = None if statement is None else function.legal(statement)
         if region is not None:
-            return region, at
+            return region
     return None
 
 
@@ -323,7 +294,7 @@ def merged(regions: Sequence[Region]) -> tuple[Region, ...]:
     while left:
         region = left.pop()
         function = function_with(region)
-        other = next((one for one in found if _same_function(one, region) and _overlap(one, region)), None)
+        other = next((one for one in found if function_with(one) is function and _overlap(one, region)), None)
         if other is None:
             found.append(region)
             continue
@@ -343,10 +314,6 @@ def lines_of(region: Region) -> range:
 def _overlap(one: Region, other: Region) -> bool:
     first, second = lines_of(one), lines_of(other)
     return first.start < second.stop and second.start < first.stop
-
-
-def _same_function(one: Region, other: Region) -> bool:
-    return replace(one, first=0, last=0) == replace(other, first=0, last=0)
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -30,7 +30,11 @@ def own_stores(statement: ast.stmt) -> set[str]:
 def own_loads(statement: ast.stmt) -> set[str]:
     """Return the names that the head of a statement reads, and the names that a function defined by it reads."""
     heads = _head(statement)
-    nodes = [*heads, *(node for top in heads if isinstance(top, _SCOPES) for node in ast.walk(top))]
+    return loads_of([*heads, *(node for top in heads if isinstance(top, _SCOPES) for node in ast.walk(top))])
+
+
+def loads_of(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that these nodes read or delete."""
     return {node.id for node in nodes if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store)}
 
 
