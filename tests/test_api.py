@@ -138,6 +138,28 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stderr.strip() == ""
 
 
+def test_without_torch_it_says_what_to_install() -> None:
+    script = """
+import sys
+sys.modules["torch"] = None
+import graphsafe
+for name in ("forbid", "allow", "watch", "ledger"):
+    try:
+        getattr(graphsafe, name)
+    except graphsafe.RequestError as error:
+        assert str(error) == f'graphsafe.{name} needs PyTorch: pip install "graphsafe[capture]"', error
+    else:
+        sys.exit(name)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_a_merge_needs_reports(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", "merge"]) == 2
+    assert capsys.readouterr().err == "graphsafe: report merge: name the reports to join\n"
+
+
 def test_a_comment_suppresses_on_a_line_that_only_a_capture_reports(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,8 +178,10 @@ def make(device):
     )
     assert cli.main(["capture", "plain.py:make", "--format", "concise", "-o", "-"]) == 1
     told = capsys.readouterr()
-    assert told.out == "plain.py:make: not-ready\n"
+    assert told.out.startswith("plain.py:make: not-ready: the capture failed: ") and told.out.count("\n") == 1
     assert "no GPU here" in told.err or graphsafe.capture("plain.py:make").evidence == "measured"
+    assert cli.main(["capture", "plain.py:make", "-q"]) == 1
+    assert "no GPU here" not in capsys.readouterr().err
     assert cli.main(["capture", "plain.py:make", "--device", "sim", "-o", "r.json"]) == 1
     (finding,) = json.loads(Path("r.json").read_text(encoding="utf-8"))["findings"]
     assert (finding["code"], finding["suppressed"]) == ("GS101", {"reason": "the host needs it"})

@@ -226,6 +226,7 @@ def test_another_baseline_can_be_named(project: Project) -> None:
         ('code = "GS101"\n', "", "finding[0].code: missing"),
         ('code = "GS101"\n', 'code = "GS101"\nreasn = "x"\n', 'finding[0].reasn: unknown key (did you mean "reason"?)'),
         ('code = "GS101"\n', 'code = "GS101"\nexpires = "soon"\n', "finding[0].expires: expected a date such as"),
+        ('code = "GS101"\n', 'code = "GS101"\nexpires = 2027-01-01T00:00:00\n', "expires: expected a date such as"),
         ('code = "GS101"\n', 'code = "GS101"\ncount = 0\n', "finding[0].count: expected a number from 1 on"),
     ],
 )

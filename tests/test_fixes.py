@@ -228,7 +228,9 @@ def test_fixes_that_overlap_are_made_one_after_the_other(file: Path) -> None:
 
 
 def test_a_buffer_gets_a_name_that_no_base_class_has(file: Path) -> None:
-    text = TWO.replace("        y = x *", "        type = torch.tensor([5.0], device=x.device)\n        y = x * type +")
+    text = TWO.replace(
+        "        y = x *", "        type = torch.tensor([5.0, 6.0], device=x.device)\n        y = x * type +"
+    )
     file.write_text(text, encoding="utf-8")
     after = fix(file, "--unsafe-fixes")
     assert "type = self.type_literal\n" in after and "y = x * type + self.literal" in after

@@ -85,12 +85,19 @@ def test_of_an_expression_on_several_lines_the_first_that_can_hold_a_comment_doe
     assert project.ignored('return {"""a', 'b""": 1, "c": x}["c"].sum(', ").item()")[1].endswith("GS101] why")
 
 
-def test_a_line_that_can_hold_no_comment_is_named(project: Project) -> None:
-    project.file.write_text(BODY + "        return x.sum().item() + \\\n            1\n", encoding="utf-8")
-    before = project.file.read_bytes()
-    code, out, err = project.scan("--add-ignore", "why")
-    assert (code, out, err) == (1, "0 findings ignored\n", "graphsafe: hot.py:7: no comment can stand on this line\n")
-    assert project.file.read_bytes() == before
+def test_for_lines_that_can_hold_no_comment_the_next_one_does(project: Project) -> None:
+    written = "  # graphsafe: ignore[GS101] why"
+    lines = project.ignored("return x.sum().item() + \\", "    1")
+    assert lines == ["return x.sum().item() + \\", f"    1{written}"]
+    lines = project.ignored('y = f"""', "{x.sum().item()}", '"""', "return y")
+    assert lines == ['y = f"""', "{x.sum().item()}", f'"""{written}', "return y"]
+    # A line that can hold a comment is not meant by one further down.
+    text = f"        return [{READ[7:]},\n            x]{written}\n"
+    project.file.write_text(BODY + text, encoding="utf-8")
+    assert sorted(project.shown()) == ["GS101", "GS901"]
+
+
+def test_what_no_comment_suppresses_is_named(project: Project) -> None:
     project.file.write_text("def (:\n", encoding="utf-8")
     code, _, err = project.scan("--add-ignore", "why")
     assert code == 1 and "hot.py:1: GS900 is not suppressed by a comment" in err

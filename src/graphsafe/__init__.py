@@ -69,7 +69,14 @@ _ON_FIRST_USE = {
 
 def __getattr__(name: str) -> Any:
     if name in _ON_FIRST_USE:
-        value = globals()[name] = getattr(import_module(_ON_FIRST_USE[name]), name)
+        try:
+            module = import_module(_ON_FIRST_USE[name])
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            refused = import_module("graphsafe.errors").RequestError
+            raise refused(f'graphsafe.{name} needs PyTorch: pip install "graphsafe[capture]"') from None
+        value = globals()[name] = getattr(module, name)
         return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

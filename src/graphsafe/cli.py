@@ -190,7 +190,9 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     from graphsafe.report.model import Report
     from graphsafe.report.source import lines_inside
 
-    is_merge = str(files[0]) == "merge" and len(files) > 1
+    is_merge = str(files[0]) == "merge" and (len(files) > 1 or not files[0].exists())
+    if is_merge and len(files) == 1:
+        raise RequestError("report merge: name the reports to join")
     if not is_merge and len(files) > 1:
         raise RequestError("report: give one FILE, or `merge` before several")
     saved = [each for file in files[1:] for each in Report.load_all(file)] if is_merge else read_saved(files[0])

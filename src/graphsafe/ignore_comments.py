@@ -16,12 +16,10 @@ from graphsafe.errors import RequestError
 from graphsafe.held_files import HeldFiles, Scan
 from graphsafe.report.model import Finding, Report
 from graphsafe.scan.sources.source import Unreadable, editable_lines
-from graphsafe.scan.sources.suppress import comment_in
+from graphsafe.scan.sources.suppress import comment_in, line_ends
 
 _OWN = "GS90"
 "The beginning of codes that concern files, suppressions and baselines, not lines."
-_OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
-_CLOSING = frozenset(("FSTRING_END", "TSTRING_END"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +60,27 @@ def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding
     counts: dict[str, int] = {}
     for path, here in files.by_file(one for one in found if not one.code.startswith(_OWN)).items():
         try:
-            data, without = _commented(files.content(path), here, reason.strip())
+            data = _commented(files.content(path), here, reason.strip())
             files.change(path, data)
         except Unreadable as error:
             files.failures[path] = error.reason
             continue
-        failures += (f"{path}:{one.location.line}: no comment can stand on this line" for one in without)
-        counts[path] = len(here) - len(without)
+        counts[path] = len(here)
     files.write()
     failures += (f"{path}: {why}" for path, why in files.failures.items())
     written = [path for path, count in counts.items() if count and path not in files.failures]
     return Added(first, sum(counts[path] for path in written), len(written), tuple(failures))
 
 
-def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[bytes, list[Finding]]:
-    """Return the file with comments, and the findings that have no line for one. Raises Unreadable."""
+def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> bytes:
+    """Return the file with comments. Raises Unreadable."""
     encoding, lines, ends = editable_lines(data)
     before = "\n".join(lines)
     places = _places(before, lines)
     codes: dict[int, list[str]] = {}
-    without: list[Finding] = []
     for finding in findings:
-        at = finding.location
-        line = next((line for line in range(at.line, at.end_line + 1) if line in places), None)
-        if line is None:
-            without.append(finding)
-        elif finding.code not in codes.setdefault(line, []):
+        line = next(line for line in places if line >= finding.location.line)
+        if finding.code not in codes.setdefault(line, []):
             codes[line].append(finding.code)
     for line, named in codes.items():
         place = places[line]
@@ -97,7 +90,7 @@ def _commented(data: bytes, findings: Iterable[Finding], reason: str) -> tuple[b
         raise Unreadable("comments would change more than comments here; not written")
     after = "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))
     try:
-        return after.encode(encoding), without
+        return after.encode(encoding)
     except UnicodeEncodeError:
         raise Unreadable(f"the reason has characters that the file's encoding, {encoding}, lacks") from None
 
@@ -117,14 +110,11 @@ def _merged(comment: str, codes: Collection[str], reason: str) -> str:
 def _places(text: str, lines: Sequence[str]) -> Mapping[int, _Place]:
     """Return the lines, from 1, that a comment can end: not inside of a string, and not before a backslash."""
     places: dict[int, _Place] = {}
-    depth = 0
-    for token in _tokens(text):
-        name = tokenize.tok_name[token.type]
-        depth += (name in _OPENING) - (name in _CLOSING)
+    for token in line_ends(_tokens(text)):
         line, column = token.start
-        if depth == 0 and token.type == tokenize.COMMENT:
+        if token.type == tokenize.COMMENT:
             places[line] = _Place(column, token.string)
-        elif depth == 0 and token.type in (tokenize.NEWLINE, tokenize.NL) and line <= len(lines):
+        elif line <= len(lines):
             places.setdefault(line, _Place(column, ""))
     return places
 

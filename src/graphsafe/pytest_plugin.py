@@ -102,18 +102,19 @@ def _played(item: pytest.Item) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> pytest.Item | None:
-    """Collect a marked factory, whatever its name is."""
-    if not isinstance(collector, pytest.Module) or not isinstance(obj, FunctionType):
+    """Collect a marked factory of a module or a class, whatever its name is."""
+    function = getattr(obj, "__func__", obj)  # of a static or a class method
+    if not isinstance(collector, (pytest.Module, pytest.Class)) or not isinstance(function, FunctionType):
         return None
-    marks = [mark for mark in getattr(obj, "pytestmark", ()) if mark.name == "graphsafe"]
+    marks = [mark for mark in getattr(function, "pytestmark", ()) if mark.name == "graphsafe"]
     if not marks:
         return None
     is_test = collector.funcnamefilter(name)
     if is_test and not _FACTORY_ARGUMENTS & marks[0].kwargs.keys():
         return None
-    if not is_test and obj.__module__ != collector.obj.__name__:
+    if not is_test and isinstance(collector, pytest.Module) and function.__module__ != collector.obj.__name__:
         return None  # an imported factory is collected in its own file
-    return Factory.from_parent(collector, name=name, factory=obj, mark=marks[0])
+    return Factory.from_parent(collector, name=name, factory=function, mark=marks[0])
 
 
 class Worse(AssertionError):
@@ -135,10 +136,18 @@ class Factory(pytest.Item):
 
     def runtest(self) -> None:
         from graphsafe.api import capture
+        from graphsafe.capture.request import gave_no_answer
+        from graphsafe.errors import RequestError
         from graphsafe.guard.findings import NotReady, failure_text
 
+        if self.get_closest_marker("parametrize") is not None:
+            raise RequestError(f"{self.name}: parametrize does not work on a factory; give its values as buckets")
         asked = _asked(self.config)
-        report = capture(self.factory, device=self._devices if asked is None else (asked,), **self._options)
+        # A method belongs to a new object of its class, as in every test of pytest.
+        build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
+        report = capture(build, device=self._devices if asked is None else (asked,), **self._options)
+        if gave_no_answer(report):
+            raise NotReady(failure_text(report), report)
         worse = self._against_lock(report)
         is_ready = report.verdict == "ready" or not self._must_be_ready
         if worse:

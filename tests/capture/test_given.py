@@ -15,6 +15,7 @@ pytest.importorskip("cloudpickle")
 
 import graphsafe  # noqa: E402
 from graphsafe.capture.device.sim import SimDevice  # noqa: E402
+from graphsafe.report.forms import render  # noqa: E402
 from graphsafe.rulebook.book import load_rulebook  # noqa: E402
 
 pytestmark = pytest.mark.child
@@ -105,6 +106,17 @@ def build(device: torch.device, batch: int = 2) -> Any:
 def test_a_factory_with_buckets() -> None:
     report = graphsafe.assert_ready(build, device="sim", buckets={"batch": [1, 2]})
     assert [bucket.axes for device in report.devices or () for bucket in device.buckets] == [{"batch": 1}, {"batch": 2}]
+
+
+def build_wide(device: torch.device, width: int) -> Any:
+    return build(device, width)
+
+
+def test_a_factory_that_cannot_be_called_shows_no_temporary_file() -> None:
+    report = graphsafe.capture(build_wide, device="sim")
+    (limit,) = [limit for limit in report.limits if limit.kind == "bad-request"]
+    assert "missing 1 required positional argument: 'width'" in limit.why
+    assert "graphsafe-given" not in str(report) + render(report, "json")
 
 
 def test_what_cannot_be_sent_is_said_in_one_line() -> None:

@@ -52,6 +52,11 @@ def test_every_line_is_told_at_once(x: torch.Tensor) -> None:
     assert "x.sum().item()" in text and "x.sum() > 0" in text and "fix:" in text
 
 
+def test_findings_of_one_line_are_one_line(x: torch.Tensor) -> None:
+    with pytest.raises(graphsafe.Forbidden, match="has 2 forbidden operations on 1 line\n"), graphsafe.forbid():
+        x.tolist(), torch.cuda.synchronize()
+
+
 def test_a_block_that_keeps_to_it_passes(x: torch.Tensor) -> None:
     with graphsafe.forbid():
         y = torch.where(x.sum() > 0, x + 1, x)

@@ -194,6 +194,58 @@ def test_collecting_imports_no_torch_and_marked_imports_are_collected_once(pytes
     pytester.runpytest_subprocess("-k", "plain", "--strict-markers").assert_outcomes(passed=1, deselected=1)
 
 
+def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_model="""
+        import pytest, torch
+
+        @pytest.mark.graphsafe(ready=False)
+        def build_broken(device):
+            raise ValueError("no weights here")
+
+        @pytest.mark.parametrize("n", [1, 2])
+        @pytest.mark.graphsafe(ready=True)
+        def build_sized(device, n):
+            return (lambda x: x * 2), (torch.ones(n, device=device),)
+        """
+    )
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update")
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        ["*no weights here*", "build_sized: parametrize does not work on a factory; give its values as buckets*"]
+    )
+    assert not (pytester.path / "graphsafe.lock").exists()
+    if torch.cuda.device_count() < 6:
+        pytester.makepyfile(test_model=FACTORIES)
+        result = pytester.runpytest_subprocess("--graphsafe-device=cuda:6", "-k", "known")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*this machine has *"])
+
+
+def test_a_factory_in_a_class_is_a_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_model="""
+        import pytest, torch
+
+        class TestDecode:
+            scale = 2
+
+            @pytest.mark.graphsafe(ready=True)
+            def build_scaled(self, device):
+                scale = self.scale
+                return (lambda x: x * scale), (torch.ones(4, device=device),)
+
+            @staticmethod
+            @pytest.mark.graphsafe(ready=True)
+            def build_that_reads(device):
+                return (lambda x: x * x.sum().item()), (torch.ones(4, device=device),)
+        """
+    )
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["FAILED test_model.py::TestDecode::build_that_reads - *"])
+
+
 def test_a_lock_that_leads_out_of_the_project_is_not_written(pytester: pytest.Pytester, tmp_path: Path) -> None:
     pytester.makepyfile(test_model=FACTORIES)
     victim = tmp_path / "victim"

@@ -109,6 +109,8 @@ def test_a_failed_capture_names_who_swallowed_it(faults: Any) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[failed["swallowed_by"]["line"] - 1].strip().startswith("except RuntimeError:")
     assert failed["error"] == "CUDA error: operation not permitted when stream is capturing"
+    (swallowed,) = [one for one in ledger["findings"] if one["code"] == "GS605"]
+    assert swallowed["message"].endswith(" failed, and the program went on in a corrupted process")
 
 
 def test_a_saved_ledger_is_read_and_turned_into_every_form(faults: Any) -> None:
@@ -284,6 +286,12 @@ def test_the_program_keeps_its_output_exit_code_and_sitecustomize(tmp_path: Path
     assert ran.stdout == "own site\n" * 2 + "['-o', 'x'] False False\n" and ran.returncode == 7
     ledger = ledger_in(tmp_path, valid_report)
     assert ledger["exit_code"] == 7 and [limit["kind"] for limit in ledger["limits"]].count("not-watched") == 1
+
+
+def test_a_program_without_python_has_a_ledger_without_empty_lines_before_it(tmp_path: Path) -> None:
+    ran = run(tmp_path, "--", "true")
+    shown = ran.stdout + ran.stderr
+    assert ran.returncode == 0 and shown.startswith("Not known:\n") and "no Python process" in shown
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,11 @@ except graphsafe.RequestError as error:
 """
 
 
+def test_a_gpu_that_is_not_here_cannot_be_watched() -> None:
+    with pytest.raises(graphsafe.RequestError, match="cuda:99: this machine has"):
+        graphsafe.watch(device=["cuda:99"])
+
+
 def test_a_block_is_watched_and_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(textwrap.dedent(WATCHED), encoding="utf-8")
     ran = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True)

@@ -101,6 +101,30 @@ def test_all_ways_to_ask_are_followed(tmp_path: Path, body: str) -> None:
     assert levels(scan(tmp_path, source, COMPILED)) == ["note"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "torch.cuda.is_current_stream_capturing() or x.sum().item()\nreturn x",
+        "while not torch.cuda.is_current_stream_capturing():\n    print(x.sum().item())\n    break\nreturn x",
+        "if torch.version.hip:\n    x = x * x.sum().item()\nreturn x",
+        "if torch.version.hip is not None:\n    x = x * x.sum().item()\nreturn x",
+        "if torch.version.hip != None:\n    x = x * x.sum().item()\nreturn x",
+        "return x if torch.version.hip is None else x * x.sum().item()",
+        "if ON_HIP:\n    x = x * x.sum().item()\nreturn x",
+    ],
+)
+def test_no_capture_on_cuda_comes_there(tmp_path: Path, body: str) -> None:
+    source = "ON_HIP = hasattr(torch.version, 'hip') and torch.version.hip is not None\n\n" + step(body)
+    assert set(levels(scan(tmp_path, source))) == {"note"}
+
+
+@pytest.mark.parametrize(
+    "test", ["torch.version.hip is None", "not torch.version.hip", "torch.version.cuda is not None"]
+)
+def test_a_capture_on_cuda_comes_there(tmp_path: Path, test: str) -> None:
+    assert levels(scan(tmp_path, step(f"if {test}:\n    x = x * x.sum().item()\nreturn x"))) == ["error"]
+
+
 def test_no_capture_takes_what_asks_for_both(tmp_path: Path) -> None:
     source = step("if is_compiling():\n    if not is_compiling():\n        print(x.item())\nreturn x")
     assert set(levels(scan(tmp_path, source))) == {"note"}

@@ -44,6 +44,43 @@ def test_a_decorated_function_is_what_its_decorator_made(tmp_path: Path) -> None
     assert found(tmp_path, source) == [("GS101", "return float(fn(*args, **kwargs))")]
 
 
+def test_a_default_is_computed_where_its_function_is_defined(tmp_path: Path) -> None:
+    source = """\
+        def once(t=torch.ones(2, device="cuda").sum().item()):
+            return t
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                def inner(total=x.sum().item(), *, least=x.min().item()):
+                    return total - least
+                scaled = lambda y, by=x.max().item(): y * by
+                return scaled(x) * once()
+        """
+    lines = [line for _, line in found(tmp_path, source)]
+    assert lines == ["def inner(total=x.sum().item(), *, least=x.min().item()):"] * (len(lines) - 1) + [
+        "scaled = lambda y, by=x.max().item(): y * by"
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sock.send(pickle.dumps(given))",
+        "given.sort(key=len)\n    print(given, given[0])",
+        "return [given.item(i) for i in range(3)]",
+        "return [given.attrs.item(i) for i in range(3)]",
+        "print(given[:])",
+    ],
+)
+def test_what_any_object_has_makes_no_tensor(tmp_path: Path, body: str) -> None:
+    assert found(tmp_path, f"import pickle\n\ndef step(sock, given):  # graphsafe: hot\n    {body}\n") == []
+
+
+def test_a_pickled_tensor_is_copied(tmp_path: Path) -> None:
+    source = "import pickle\n\ndef step(sock, x: torch.Tensor):  # graphsafe: hot\n    sock.send(pickle.dumps(x))\n"
+    assert found(tmp_path, source) == [("GS103", "sock.send(pickle.dumps(x))")]
+
+
 def test_a_decorated_forward_is_read_as_the_decorator_calls_it(tmp_path: Path) -> None:
     source = """\
         def checked(forward):

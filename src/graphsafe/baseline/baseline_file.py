@@ -138,10 +138,10 @@ def _any_text(document: Document, key: str, value: object) -> str:
 
 
 def _date(document: Document, key: str, value: object) -> datetime.date:
-    if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
+    if type(value) is datetime.date:
         return value
     try:
-        return datetime.date.fromisoformat(document.text(key, value))
+        return datetime.date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
         raise document.error(key, "expected a date such as 2027-03-31") from None
 

@@ -26,12 +26,13 @@ from graphsafe.files import from_here
 if TYPE_CHECKING:
     import torch
 
-_STUB = """from graphsafe.capture.child.given import build_given
+_STUB = """from functools import partial
 
+from graphsafe.capture.child.given import build_given
 
-def build(device, **axes):
-    return build_given(__file__, device, axes)
+build = partial(build_given, __file__)
 """
+"Has no code of its own, so that no error's lines show this temporary file."
 _OBJECT, _STORAGES = "given.pickle", "given.pt"
 _MOST_LINES = 100_000
 

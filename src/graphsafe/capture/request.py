@@ -10,6 +10,7 @@ from pathlib import Path
 from graphsafe.capture.shared.job import InputSpec
 from graphsafe.config import DEVICE, AxisValue, Config, values_in_range
 from graphsafe.errors import RequestError, nearest
+from graphsafe.report.model import Report
 
 BAD_REQUEST = "bad-request"
 """The kind of the `Limit` in a report of a wrong request: the target cannot be found, imported, built or stepped
@@ -21,6 +22,12 @@ INTERNAL = "internal"
 
 INTERRUPTED = "interrupted"
 "The kind of the `Limit` of a report that was cut short by Ctrl-C or a signal to end."
+
+
+def gave_no_answer(report: Report) -> bool:
+    """Return whether the run gave no answer about the target's code, so that it must not be written into a lock."""
+    return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)
+
 
 DTYPES: Mapping[str, str] = {
     "bool": "bool",

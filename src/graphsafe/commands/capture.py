@@ -274,7 +274,8 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
     from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
-    if not any(request.devices for request in requests) and any(one.evidence == "predicted" for one in reports):
+    is_remarked = not is_quiet() and not any(request.devices for request in requests)
+    if is_remarked and any(one.evidence == "predicted" for one in reports):
         complain("no GPU here: predicted on the simulated device; only a run on a GPU measures")
     for report in reports:
         if any(limit.kind == BAD_TARGET for limit in report.limits):

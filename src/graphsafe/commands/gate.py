@@ -64,6 +64,7 @@ class Gate:
         """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse. A
         target that is only slower is proven `again`; one without an entry for the devices here is left out. Raises
         RequestError."""
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
 
@@ -73,7 +74,7 @@ class Gate:
         gone = sorted(left) if self.is_whole else []
         if not self.is_updated:
             return self._compared(before, runs, gone, again)
-        now = {name: proven_by(report) for name, (_, report) in runs.items() if not _is_unfit(report)}
+        now = {name: proven_by(report) for name, (_, report) in runs.items() if not gave_no_answer(report)}
         file.write(self.path, file.joined(before, now, gone))
         for name in runs:
             if name not in now:
@@ -82,6 +83,7 @@ class Gate:
         return {}
 
     def _compared(self, before: Lock, runs: Runs, gone: Sequence[str], again: Again) -> dict[str, bool]:
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock.proven import proven_by
         from graphsafe.lock.regressions import compared, introduced_since
 
@@ -94,7 +96,7 @@ class Gate:
                 if not found.is_only_slower:
                     break
                 one = again(request)
-                if not _is_unfit(one):
+                if not gave_no_answer(one):
                     found = compared(name, before[name], proven_by(one), one, introduced)
             better = (f"{text}; --update-lock keeps it" for text in found.better)
             for line in (*found.worse, *found.skipped, *better):
@@ -122,10 +124,3 @@ def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool
         check_place(path)
     read(path)
     return Gate(path, update_lock, is_whole=part.of == 1)
-
-
-def _is_unfit(report: Report) -> bool:
-    """Return whether the run gave no answer about the target's code, so that it must not be written into the lock."""
-    from graphsafe.capture.request import BAD_REQUEST, INTERNAL, INTERRUPTED
-
-    return any(limit.kind in (BAD_REQUEST, INTERNAL, INTERRUPTED) for limit in report.limits)

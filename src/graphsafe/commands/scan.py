@@ -118,7 +118,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
     "cache",
     type=PATH,
     metavar="DIR",
-    help="Keep results in DIR (default: .graphsafe_cache in the project).",
+    help="Keep results in DIR (default: .graphsafe_cache in a project).",
 )
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Processes (default: one per core).")
 @click.option(

@@ -116,4 +116,5 @@ def _unused(code: Code, name: str) -> str:
     """Return a name that does not occur in the file. Base classes of other files may have any name, so a local's name
     alone (`c`, `type`) is never taken."""
     words = set(re.findall(r"\w+", "\n".join(code.lines)))
-    return next(each for each in (name, *(f"{name}_{number}" for number in itertools.count(2))) if each not in words)
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain((name,), numbered) if each not in words)

@@ -98,7 +98,8 @@ def message_of(
     where = f"the block at {shown(begun.path)}:{begun.line}" if begun is not None else "the block"
     parts = []
     if events:
-        parts.append(f"{count(len(events), 'forbidden operation')} on {count(len(findings), 'line')}")
+        lines_of = {(finding.location.path, finding.location.line) for finding in findings}
+        parts.append(f"{count(len(events), 'forbidden operation')} on {count(len(lines_of), 'line')}")
     if most is not None and launched > most:
         parts.append(f"{count(launched, 'launch')}, where {most} are allowed".replace("launchs", "launches"))
     lines = [f"graphsafe.forbid: {where} has {' and '.join(parts)}"]

@@ -71,7 +71,8 @@ def render(
         if ledger is not None:
             from graphsafe.report.ledger.terminal import processes_text
 
-            text = f"{processes_text(ledger, colour=colour, width=width)}\n{text}"
+            processes = processes_text(ledger, colour=colour, width=width)
+            text = f"{processes}\n{text}" if processes else text
     elif form == "html":
         text = rendered(many, source)
         if ledger is not None:

@@ -7,9 +7,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from graphsafe.config import config_over
 from graphsafe.errors import RequestError
 from graphsafe.report.ledger.model import Ledger
+from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.run.child import watch as watches
 from graphsafe.run.child.watch import Watch
@@ -52,13 +55,18 @@ def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watch
     `device="sim"` plays the simulated device in the block, for machines without a GPU; of `"cuda:1"`, or a list of such
     devices, only what happens on these is recorded. `waits` also notes lines that wait for the device between replays,
     which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of the
-    configuration over the working directory. Raises RequestError for another device, and for a wrong configuration.
+    configuration over the working directory. Raises RequestError for another device, for one that is not here, and for
+    a wrong configuration.
 
         with graphsafe.watch() as watch:
             serve()
         print(watch.ledger().findings)
     """
     devices = parsed_devices([device] if isinstance(device, str) else device)
+    have = torch.cuda.device_count()
+    for named in devices:
+        if named.startswith("cuda:") and int(named.partition(":")[2]) >= have:
+            raise RequestError(f"watch: {named}: this machine has {count(have, 'CUDA device')}")
     return Watching(Options(devices, waits), _book_here())
 
 

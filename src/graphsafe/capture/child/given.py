@@ -5,7 +5,6 @@ from __future__ import annotations
 import linecache
 import pickle
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import torch
 from graphsafe.capture.child.targets import takes_device
 
 
-def build_given(file: str, device: torch.device, axes: Mapping[str, Any]) -> Any:
+def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
     """Return a factory's result: the written step and its arguments, or the result of the written factory.
 
     Tensors from the writing process's single GPU are put on `device`. If all tensors were on the host, because there

@@ -81,7 +81,8 @@ def with_comments(findings: Iterable[Finding]) -> tuple[list[Finding], set[tuple
         at = finding.location
         if at.path not in notes:
             notes[at.path] = _comments_in(at.path)
-        here = [one for one in notes[at.path] if at.line <= one.line <= at.end_line and one.covers(finding.code)]
+        near = (one for one in notes[at.path] if one.stands_for(at.line, at.end_line))
+        here = [one for one in near if one.covers(finding.code)]
         if here and finding.suppressed is None:
             finding = replace(finding, suppressed=Suppression(here[0].reason))
             used.add((at.path, here[0].line))

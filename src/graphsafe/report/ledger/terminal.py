@@ -21,7 +21,7 @@ def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     silent = len(ledger.processes) - len(told)
     if silent:
         lines.append(f"{count(silent, 'process').replace('processs', 'processes')} captured no graph")
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _process(process: Process, silent: Sequence[Finding], width: int, paint: Paint) -> Iterator[str]:

@@ -43,7 +43,9 @@ def failed_captures(writer: Writer) -> None:
         if failed["has_begun"]:
             where = "" if frame is None else f" at {at(frame)}"
             ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
-            writer.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=device)
+            what = f"`{expr['expr']}`" if expr else "a capture"
+            has_failed = {"message": f"{what} failed, and the program went on in a corrupted process"}
+            writer.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=device, text=has_failed)
         else:
             words = {**_REFUSED, "why": _WHOLE + failed["error"]}
             writer.add("GS605", handler or frame, expr, said, device=device, level="warning", text=words)

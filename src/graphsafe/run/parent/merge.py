@@ -43,7 +43,7 @@ _UNWATCHED = (
 _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
     "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
-    "what a process learned in its last second, where SIGKILL, os._exit or a crash ended it": (
+    "what a process learned in its last second, where a signal, os._exit or a crash ended it": (
         "its part of the ledger is written once a second; replays are counted to the last one"
     ),
 }

@@ -177,6 +177,8 @@ def compare(frame: Frame, node: ast.Compare) -> Value:
 
 
 def _compare_pair(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
+    if type(right) is NoneValue and type(left) is Number and left.const is None:
+        return replace(left, const=isinstance(op, (ast.Is, ast.Eq)), type="bool")
     if isinstance(op, (ast.Is, ast.IsNot)):
         return _identity(op, left, right)
     if type(left) is Instance or type(right) is Instance:

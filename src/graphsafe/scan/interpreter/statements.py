@@ -255,7 +255,7 @@ def _while(frame: Frame, node: ast.While) -> None:
 
 
 def _enter_while(frame: Frame, node: ast.While) -> None:
-    truth(frame, node.test, "while", node)
+    guards.judge(frame, node.test, truth(frame, node.test, "while", node)).enter(frame, True)
     guards.narrow(frame, frame.env, node.test, True)
 
 

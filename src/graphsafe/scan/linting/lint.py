@@ -283,11 +283,12 @@ class Linter:
             return findings
         used: set[tuple[int, str]] = set()
         for first, last, code in self._hidden.get(path, ()):
-            used.update(*(note.covering(code) for note in notes if first <= note.line <= last))
+            used.update(*(note.covering(code) for note in notes if note.stands_for(first, last)))
         result = []
         for finding in findings:
             at = finding.location
-            note = next((n for n in notes if at.line <= n.line <= at.end_line and n.covers(finding.code)), None)
+            here = (note for note in notes if note.stands_for(at.line, at.end_line))
+            note = next((note for note in here if note.covers(finding.code)), None)
             if note is not None and not finding.code.startswith("GS90"):
                 used.update(note.covering(finding.code))
                 finding = replace(finding, suppressed=Suppression(note.reason))

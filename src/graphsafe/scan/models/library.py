@@ -41,6 +41,7 @@ from graphsafe.scan.models import (
     named_tuples,
     numpy_reads,
     operations,
+    platforms,
     protocols,
     runtime_objects,
     spelled_out,
@@ -91,8 +92,10 @@ def constant(name: str) -> Value:
             return DtypeValue(_DTYPES[last])
         if last in ("inf", "nan", "pi", "e"):
             return FLOAT
-        if last in ("__version__", "version.cuda", "version.hip"):
+        if last in ("__version__", "version.cuda"):
             return STR
+        if last == "version.hip":
+            return platforms.NO_VERSION
         if _DISTRIBUTION.match(last):
             return Lib(f"torch.distributions.{name.rpartition('.')[2]}")
     elif name in ("math.inf", "math.pi", "math.nan", "math.e", "numpy.inf", "numpy.nan", "sys.maxsize"):

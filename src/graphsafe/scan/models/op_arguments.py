@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,6 +63,14 @@ def _device_of_number(value: Number) -> DeviceValue | None:
         return DeviceValue("device", value.const) if base in ("cuda", "xpu", "hpu", "npu", "xla") else None
     # A device number such as `torch.cuda.current_device()` is not visible in the source.
     return DeviceValue("any") if value.type == "str" else DeviceValue("device")
+
+
+def fits_tensors(call: ast.Call) -> bool:
+    """Return whether a tensor's method of this name takes such arguments: `item` takes none, `sort` no key."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if name in ("item", "tolist"):
+        return not (call.args or call.keywords)
+    return name != "sort" or not any(keyword.arg in ("key", "reverse") for keyword in call.keywords)
 
 
 def tensors_in(value: Value) -> list[Tensor]:

@@ -253,6 +253,8 @@ class _Called:
         effect = hit.effect
         if not (hit.certain or self._copies_unknown(effect)) or self._is_guessed():
             return "possible"
+        if not self.tensors and self._op.params == ("obj",):
+            return "possible"  # `pickle.dumps` takes any object
         if effect.how in SIZE_READS:
             sizes = [tensor for tensor in self.tensors if tensor is not self._receiver]
             if sizes and (all_maybe_host(sizes) or not any(tensor.certain for tensor in sizes)):

@@ -29,6 +29,8 @@ AMD_NAME = re.compile(
 `aiter` alone does not count, because Python has a function of this name.
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
+NO_VERSION = Number(None, overridable_by="platform", type="str")
+"The version of ROCm in a build of PyTorch for CUDA: None, which only another platform makes a text."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is true wherever there are CUDA graphs."
 

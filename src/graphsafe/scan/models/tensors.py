@@ -34,7 +34,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import named_calls, numpy_reads, operations
-from graphsafe.scan.models.op_arguments import device_named, may_be_true
+from graphsafe.scan.models.op_arguments import device_named, fits_tensors, may_be_true
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
 "Methods that containers and strings have too."
@@ -69,11 +69,12 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     if name == "clip_grad_norm_":
         return Tensor(where="any", ndim=0, step=True)  # of FSDP's modules, of accelerate, of DTensor's helpers
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
-    is_op = frame.ops.method(name) is not None
+    fits = fits_tensors(node)
+    is_op = fits and frame.ops.method(name) is not None
     if on_host and (not is_op or (name in _SHARED_NAMES and not unknown.compared)):
         return Unknown(unknown.step, host=True)
     guessed = type(receiver) is Unknown and frame.hot and name in frame.ops.tensor_hints("value")
-    tensor = _suggested(frame, node, unknown, on_host, guessed, name)
+    tensor = _suggested(frame, node, unknown, on_host, guessed, name) if fits else None
     if tensor is not None:
         return method(frame, node, tensor, name, arguments)
     if name in _SIZES:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from graphsafe.scan.sources.source import Source
 
@@ -22,6 +22,9 @@ _PERHAPS = re.compile(r"#\s*(?:graphsafe|noqa:[^#\n]*GS)", re.I)
 "Matches text in each suppression comment. Python's tokenizer is slow, and most files have at most `# noqa: E501`."
 _NEXT = re.compile(r"(?:^|\s)#\s")
 "The start of another comment on the same line, as in `# graphsafe: ignore[GS101] reason  # noqa`."
+_OPENING = frozenset(("FSTRING_START", "TSTRING_START"))
+_CLOSING = frozenset(("FSTRING_END", "TSTRING_END"))
+_LINE_ENDS = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Comment:
     reason: str | None
     understood: bool = True
     "False if the comment does not have the form `ignore[...]`; it then suppresses nothing."
+    first: int = 0
+    "The first of the lines up to its own that can hold no comment: they are in a string, or end in a backslash."
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -46,6 +51,10 @@ class Comment:
         """Return the comment's line, with each of its names that is the beginning of `code`."""
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
+    def stands_for(self, first: int, last: int) -> bool:
+        """Return whether the comment is on one of these lines, or if none of them can hold one, next after them."""
+        return first <= self.line <= last or (self.first <= first and last <= self.line)
+
     def covers(self, code: str) -> bool:
         return any(self.covering(code))
 
@@ -56,11 +65,11 @@ def comments(source: Source) -> list[Comment]:
         return []
     candidates = {number for number, line in enumerate(source.lines, 1) if _PERHAPS.search(line) is not None}
     found = []
-    for row, column, text in _comment_tokens(source.text):
+    for row, column, text, first in _comment_tokens(source.text):
         comment = _comment_or_noqa(text, row, column + 1) if row in candidates else None
         behind_code = comment is not None and source.lines[row - 1][:column].strip()
         if comment is not None and (behind_code or comment.column == column + 1):
-            found.append(comment)
+            found.append(replace(comment, first=first))
     return found
 
 
@@ -89,12 +98,25 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
     return Comment(line, column + match.start(), own, codes, reason.strip() or None)
 
 
-def _comment_tokens(text: str) -> list[tuple[int, int, str]]:
-    tokens = []
+def _comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
+    """Return the row, column and text of each comment, and the first of the lines up to its own that can hold none."""
+    found = []
+    before = 0
     try:
-        for token in tokenize.generate_tokens(io.StringIO(text + "\n").readline):
+        for token in line_ends(tokenize.generate_tokens(io.StringIO(text + "\n").readline)):
             if token.type == tokenize.COMMENT:
-                tokens.append((token.start[0], token.start[1], token.string))
+                found.append((*token.start, token.string, before + 1))
+            before = token.start[0]
     except (tokenize.TokenError, SyntaxError):
         pass
-    return tokens
+    return found
+
+
+def line_ends(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
+    """Yield the comments and ends of the lines that can hold a comment: not in a string, nor before a backslash."""
+    depth = 0
+    for token in tokens:
+        name = tokenize.tok_name[token.type]
+        depth += (name in _OPENING) - (name in _CLOSING)
+        if depth == 0 and token.type in _LINE_ENDS:
+            yield token

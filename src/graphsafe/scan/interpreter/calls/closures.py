@@ -42,6 +42,8 @@ class Closures:
     def define(self, frame: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> Function:
         """Return the closure of a function or lambda that is defined inside another, with the names that it sees."""
         name = self._lambda(frame, node) if isinstance(node, ast.Lambda) else node.name
+        for default in (*node.args.defaults, *filter(None, node.args.kw_defaults)) if frame.hot else ():
+            frame.evaluate(default)  # the step runs it here, whether it calls the function or not
         ref = intern(f"{frame.ref}.{name}" if frame.function else f"{frame.path}::{name}")
         return Function(ref, node=node, closure=frame.env, closure_id=self.next_id(), kept=not frame.hot)
 

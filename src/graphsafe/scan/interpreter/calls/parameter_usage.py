@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from graphsafe.optable import OpTable, TensorHint
+from graphsafe.scan.models.op_arguments import fits_tensors
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
@@ -41,7 +42,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     The op table says which names prove this. Fewer names prove it for a `parameter` than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
-    if uses.private_methods:
+    if uses.foreign_methods:
         return False
     if (
         SLICED in uses.names
@@ -72,8 +73,8 @@ class _Uses:
         "Its attributes that are read, the functions of torch whose first argument it is, and `SLICED`."
         self.places: set[tuple[str, int]] = set()
         "Functions of torch and possible methods of tensors, each with the position of the name among the arguments."
-        self.private_methods: set[str] = set()
-        "Its methods that are called, whose names begin with an underscore and that tensors do not have."
+        self.foreign_methods: set[str] = set()
+        "Its methods that are called and that tensors do not have: names with an underscore, `sort(key=len)`."
 
 
 _NO_USES = _Uses()
@@ -84,8 +85,10 @@ def _uses_by_name(function: ast.AST) -> Mapping[str, _Uses]:
     found: dict[str, _Uses] = {}
     for call in inside(function, ast.Call):
         method = call.func
-        if isinstance(method, ast.Attribute) and isinstance(method.value, ast.Name) and _is_private(method.attr):
-            found.setdefault(method.value.id, _Uses()).private_methods.add(method.attr)
+        if not isinstance(method, ast.Attribute) or not isinstance(method.value, ast.Name):
+            continue
+        if _is_private(method.attr) or not fits_tensors(call):
+            found.setdefault(method.value.id, _Uses()).foreign_methods.add(method.attr)
     for used, how in _uses(function):
         uses = found.setdefault(used, _Uses())
         if isinstance(how, str):

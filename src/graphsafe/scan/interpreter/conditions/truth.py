@@ -30,13 +30,14 @@ from graphsafe.scan.models import platforms, protocols
 def boolean(frame: Frame, node: ast.BoolOp) -> Value:
     """Return the value of `a and b`; all operands but the last are asked for their truth."""
     how = "and" if isinstance(node.op, ast.And) else "or"
-    before = frame.env
+    before, around = frame.env, frame.conditions
     frame.env = dict(before)
     results: list[Value] = []
     switch: Number | None = None
     for i, part in enumerate(node.values):
         if i == len(node.values) - 1:
             results.append(frame.evaluate(part))
+            switch = _switch(_known(results[-1]), how) or switch
             break
         if how == "or" and _is_container(node.values[i + 1]):
             # `caches or {}`: the operand is a container or None, even if its use elsewhere suggests a tensor.
@@ -45,20 +46,27 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             continue
         known = truth(frame, part, how, node)
         value = frame.evaluate_quietly(part)
-        decides = known is not None and bool(known.const) is (how == "or")
         is_fixed = known is not None and known.overridable_by is None
-        if is_fixed and decides:
+        if is_fixed and known is not None and bool(known.const) is (how == "or"):
             results.append(value)
             break
-        if known is not None and decides and known.overridable_by in ("environment", "platform"):
-            switch = known
+        switch = _switch(known, how) or switch
         if not is_fixed and not (type(value) is NoneValue and how == "or"):
             results.append(BOOL if as_tensor(value)[0] is not None and how == "and" else value)
+        # `capturing() or x.item()`: captures never evaluate the operands after a true one.
+        guards.judge(frame, part, known).enter(frame, how == "and")
         guards.narrow(frame, frame.env, part, how == "and")
+    frame.leave(around)
     frame.env = {**before, **{k: v for k, v in frame.env.items() if k not in before}} if frame.env != before else before
     result = join_all(results) if results else UNKNOWN
     # An unset switch or the platform decides, so the result is a switch too.
     return switch if switch is not None and type(result) in (Number, Unknown) else result
+
+
+def _switch(known: Number | None, how: str) -> Number | None:
+    """Return an operand that decides `a and b` by itself as long as nobody sets a switch, or on CUDA; else None."""
+    is_switch = known is not None and known.overridable_by in ("environment", "platform")
+    return known if is_switch and known is not None and bool(known.const) is (how == "or") else None
 
 
 def _is_container(node: ast.expr) -> bool:
