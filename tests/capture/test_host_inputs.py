@@ -6,6 +6,7 @@ import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
+UNVARIED = ("stubborn", "queue", "records")
 UNSOUND = (
     "divided",
     "as_float",
@@ -24,7 +25,7 @@ SOUND = ("sigma", "guidance", "logged_flag", "request")
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = (*UNSOUND, *IN_OBJECTS, "stubborn", "share", *SOUND)
+    names = (*UNSOUND, *IN_OBJECTS, *UNVARIED, "share", *SOUND)
     found = prove([f"{TARGETS}/host_inputs.py:build_{name}" for name in names], request.param)
     return dict(zip(names, found, strict=True))
 
@@ -34,9 +35,10 @@ def test_a_step_that_reads_the_host_is_not_ready(reports: dict[str, Report], nam
     assert reports[name]["verdict"] == "not-ready"
 
 
-def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: dict[str, Report]) -> None:
-    assert reports["stubborn"]["verdict"] == "inconclusive"
-    assert probes_of(reports["stubborn"])["replay"]["unvaried_host"] == ["args[1]"]
+@pytest.mark.parametrize("name", UNVARIED)
+def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "inconclusive"
+    assert probes_of(reports[name])["replay"]["unvaried_host"] == ["args[1]"]
 
 
 def test_values_that_lead_to_no_number_accuse_nobody(reports: dict[str, Report]) -> None:

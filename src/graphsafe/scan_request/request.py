@@ -221,10 +221,8 @@ def source_over(buffers: Buffers) -> Lines:
 
 def refusal_of(path: Path) -> str | None:
     """Return why a path cannot be scanned, or None if it can."""
-    if not path.exists():
-        return f"{path}: no such file or folder"
     if not (path.is_file() or path.is_dir()):
-        return f"{path}: neither a file nor a folder; write the code to a file"
+        return f"{path}: no such file or folder"
     if path.suffix == ".ipynb":
         return f"{path}: notebooks are not read; scan what `jupyter nbconvert --to script` makes of it"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from array import array
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +38,24 @@ def build_buffers(device: torch.device) -> Built:
     """An array of Python's own and bytes, as a tokenizer or a socket gives them."""
     lengths, flags = array("i", [3, 5]), bytearray([1, 0])
     return lambda x, n, f: x[: n[0]].sum() * f[0] + x[: n[1]].sum(), (torch.randn(8, device=device), lengths, flags)
+
+
+def build_queue(device: torch.device) -> Built:
+    """Nobody but the program knows what comes out of a queue next."""
+    waiting: queue.SimpleQueue[float] = queue.SimpleQueue()
+    waiting.put(2.0)
+
+    def step(x: torch.Tensor, requests: queue.SimpleQueue[float]) -> torch.Tensor:
+        scale = requests.get()
+        requests.put(scale)
+        return x * scale
+
+    return step, (torch.randn(8, device=device), waiting)
+
+
+def build_records(device: torch.device) -> Built:
+    table = numpy.array([(3, 0.5)], dtype=[("rows", "i4"), ("scale", "f4")])
+    return lambda x, t: x[: t["rows"][0]] * float(t["scale"][0]), (torch.randn(8, device=device), table)
 
 
 def build_list(device: torch.device) -> Built:

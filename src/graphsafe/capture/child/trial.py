@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from graphsafe.capture.child.session import PAIR, Session, host_values, save_values
-from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, reach_of
+from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
@@ -27,6 +27,7 @@ _NO_CHOICE = "its values leave no choice"
 _BROKE = "the new values that were tried broke the process"
 _FAILS = "the step fails, or turns to NaN, on every new value that was tried"
 _NO_OUTPUT = "no output depends on it"
+_OPAQUE = "its contents cannot be changed; a graph keeps what Python reads from it (a `refresh` that changes it helps)"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
@@ -66,6 +67,9 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
         tried.limits.append(Limit("constant", ", ".join(constants), why))
     if session.subject.refresh is not None:
         return tried
+    opaque = [*ranks.union(opaque_inputs_of(session.subject))]
+    for path in opaque:
+        tried.keep(path, _OPAQUE)
     kinds: dict[str, int] = {}
     "Input -> the number of the proposal that the step takes."
     open_paths: list[str] = []
@@ -98,7 +102,7 @@ def try_inputs(session: Session, snapshot: Snapshot) -> Tried:
             tried.unvaried += [path for path in left if k == 1 or path in tried.unvaried]
         sets.append(new)
     tried.unvaried = [path for path in dict.fromkeys(tried.unvaried) if not any(path in new for new in sets)]
-    tried.unvaried_host = [path for path in tried.unvaried if path in trial.on_host]
+    tried.unvaried_host = [path for path in tried.unvaried if path in trial.on_host or path in opaque]
     snapshot.put_back()
     save_values(session.channel, "inputs.pt", {"sets": sets})
     return tried

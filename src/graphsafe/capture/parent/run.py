@@ -275,7 +275,10 @@ class Run:
         held = told[StepMemory]
         if held.failed is not None and (capture.status == "pass" or held.step is None):
             self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
-        self.limits += [Limit("not-varied", path, _SYSTEM_FILE) for path in told[Horizon].system_files]
+        ahead = told[Horizon]
+        self.limits += [Limit("not-varied", path, _SYSTEM_FILE) for path in ahead.system_files]
+        if ahead.status == "pass" and ahead.reason:
+            self.limits.append(Limit("horizon", self.request.called, ahead.reason))
         self._probes = replace(
             self._probes,
             step=step_of(told, step, reference),

@@ -13,6 +13,7 @@ from graphsafe.capture.child.state.containers import put_back_host as put_back_h
 from graphsafe.capture.child.state.containers import tensors_kept_by as tensors_kept_by
 from graphsafe.capture.child.state.inputs import inputs_of as inputs_of
 from graphsafe.capture.child.state.inputs import numbers_of as numbers_of
+from graphsafe.capture.child.state.inputs import opaque_inputs_of as opaque_inputs_of
 from graphsafe.capture.child.state.inputs import with_objects as with_objects
 from graphsafe.capture.child.state.reach import HostValue as HostValue
 from graphsafe.capture.child.state.reach import Reach as Reach

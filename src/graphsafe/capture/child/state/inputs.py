@@ -14,11 +14,13 @@ from typing import Any
 import torch
 
 from graphsafe.capture.child.state.contents import elements_of, stored_in
-from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, namespace_of
+from graphsafe.capture.child.state.objects import attributes_of, bases_of, is_users_class, module_name, namespace_of
 from graphsafe.capture.child.state.values import SCALARS
 from graphsafe.capture.child.state.walk import MOST_OBJECTS, Item, Walk
 from graphsafe.capture.child.targets import Subject
 
+_OPAQUE = ("queue", "_queue", "ctypes", "_ctypes", "mmap", "multiprocessing", "_io")
+"Modules whose objects hold data of the host."
 _BUFFERS = (array, bytearray, memoryview, ctypes.Array)
 "Numbers in memory of the host that Python reads and a caller overwrites. None of them can grow while it is an input."
 
@@ -52,6 +54,18 @@ def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
                 if shared is not None:
                     inside.reach.tensors[path] = shared
     return dict(inside.reach.tensors)
+
+
+def opaque_inputs_of(subject: Subject) -> list[str]:
+    """Return the paths of arguments that hold data of the host and cannot be varied: queues, ctypes objects, files,
+    shared memory, and arrays of anything but numbers."""
+    varied = inputs_of(subject)
+    return [path for path, value in _arguments(subject) if _is_opaque(type(value)) and path not in varied]
+
+
+def _is_opaque(kind: type) -> bool:
+    named = [(module_name(base), base.__name__) for base in bases_of(kind)]
+    return ("numpy", "ndarray") in named or any(module.partition(".")[0] in _OPAQUE for module, _ in named)
 
 
 def numbers_of(subject: Subject) -> list[str]:

@@ -1,0 +1,37 @@
+"""Logit soft-capping as a registered operator; the cap is a serving knob on the device."""
+import torch
+from torch import nn
+
+import graphsafe
+
+
+@torch.library.custom_op("attack9::soft_cap_by", mutates_args=())
+def soft_cap(x: torch.Tensor, cap: torch.Tensor) -> torch.Tensor:
+    return cap * torch.tanh(x / cap)
+
+
+@soft_cap.register_fake
+def _(x, cap):
+    return torch.empty_like(x)
+
+
+class Head(nn.Module):
+    def __init__(self, width, vocabulary):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.out = nn.Linear(width, vocabulary)
+        self.register_buffer("cap", torch.full((), 2.0))
+
+    def forward(self, x):
+        return torch.log_softmax(soft_cap(4 * self.out(self.norm(x)), self.cap), dim=-1)
+
+
+def build(device, batch=4, width=16, vocabulary=32):
+    head = Head(width, vocabulary).to(device).eval().requires_grad_(False)
+    x = torch.randn(batch, width).to(device)
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(batch, width))
+        head.cap.fill_(3.0 if k % 11 == 10 else 2.0)
+
+    return graphsafe.Step(head, (x,), refresh=refresh)
