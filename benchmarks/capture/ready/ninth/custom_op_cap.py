@@ -7,7 +7,7 @@ import graphsafe
 LIMITS = {"cap": 2.0}
 
 
-@torch.library.custom_op("attack9::soft_cap", mutates_args=())
+@torch.library.custom_op("softcap::soft_cap", mutates_args=())
 def soft_cap(x: torch.Tensor) -> torch.Tensor:
     cap = LIMITS["cap"]
     return cap * torch.tanh(x / cap)  # <-A

@@ -5,7 +5,7 @@ from torch import nn
 import graphsafe
 
 
-@torch.library.custom_op("attack9::soft_cap_by", mutates_args=())
+@torch.library.custom_op("softcap::soft_cap_by", mutates_args=())
 def soft_cap(x: torch.Tensor, cap: torch.Tensor) -> torch.Tensor:
     return cap * torch.tanh(x / cap)
 
