@@ -297,3 +297,25 @@ def test_a_method_that_sets_a_buffer_as_its_flag_runs_in_the_first_step(scan: Sc
                 return x * self.codes
         """
     assert len(scan(source)) == lines
+
+
+def test_an_entry_that_the_same_method_fills_is_what_it_puts_there(scan: Scan) -> None:
+    """A table of windows on the host, as vision models keep one for each size of an image."""
+    source = """\
+        class Windows(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.known = {}
+
+            def of(self, size):
+                if size in self.known:
+                    return self.known[size]
+                index = torch.arange(size)
+                self.known[size] = index
+                return index
+
+            def forward(self, x: torch.Tensor, sizes: list[int]):
+                index = torch.cat([self.of(size) for size in sizes])
+                return x * len(index.cpu().numpy())
+        """
+    assert not {"GS103", "GS102"} & {code for code, _ in scan(source)}

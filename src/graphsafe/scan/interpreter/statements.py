@@ -36,7 +36,7 @@ from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.state import first_step, first_step_tests
-from graphsafe.scan.state.filled_once import turned_off
+from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 from graphsafe.scan.symbols.index import dotted
 
 Env = dict[str, Value]
@@ -83,7 +83,10 @@ def _is_message(node: ast.expr) -> bool:
 
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
-    frame.returns.append(NONE if node.value is None else frame.evaluate(node.value))
+    value = NONE if node.value is None else frame.evaluate(node.value)
+    # An unknown entry of a table that this very function fills is what it puts there.
+    if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
+        frame.returns.append(value)
     return False
 
 

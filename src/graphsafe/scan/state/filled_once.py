@@ -211,6 +211,13 @@ def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
     return False
 
 
+def is_own_entry(frame: Frame, node: ast.expr) -> bool:
+    """Return whether an expression is an entry, such as `self.tables[key]`, that the same function puts into its
+    table."""
+    table = first_step.table_of(node)
+    return frame.node is not None and any(filled == table for filled, _, _ in _entries(frame.node))
+
+
 @memoize_on_node
 def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple[str, int, ast.expr]]:
     """Return the entries that a function puts into tables and sets, as table, line and key."""
