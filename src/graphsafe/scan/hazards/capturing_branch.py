@@ -18,6 +18,8 @@ SAYS_CAPTURING = re.compile(r"captur")
 def branch(frame: Frame, node: ast.If) -> None:
     if not frame.hot or not asks(frame, node.test) or _leaves(node.body) or _leaves(node.orelse):
         return
+    if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
+        return
     if computes(frame, node.body) or computes(frame, node.orelse):
         # Two branches that assign the same names, or hand on the same values, may compute the same values differently.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
@@ -26,7 +28,9 @@ def branch(frame: Frame, node: ast.If) -> None:
 
 
 def conditional(frame: Frame, node: ast.IfExp) -> None:
-    if frame.hot and asks(frame, node.test) and (is_maths(frame, node.body) or is_maths(frame, node.orelse)):
+    if not frame.hot or not asks(frame, node.test) or ast.dump(node.body) == ast.dump(node.orelse):
+        return
+    if is_maths(frame, node.body) or is_maths(frame, node.orelse):
         frame.emit("StreamOp", "capturing-branch", node)
 
 
