@@ -205,6 +205,15 @@ def test_what_is_not_saved_counts_in_other_files_too(client: Client, folder: Pat
     assert related["location"]["uri"] == client.uri("step.py")
 
 
+def test_names_that_a_uri_has_to_encode(client: Client, folder: Path) -> None:
+    name = "été à deux.py"
+    (folder / name).write_text(STEP, encoding="utf-8")
+    assert [one["code"] for one in client.open(name, STEP)] == ["GS301"]
+    client.tell("textDocument/didSave", {"textDocument": {"uri": client.uri(name)}})
+    assert [one["code"] for one in client.diagnostics(name, 1)] == ["GS301"]
+    assert client.hover(name, 6, 20) is not None
+
+
 def test_typing_fast_gives_the_last_answer_only(client: Client) -> None:
     client.open("step.py", STEP)
     for version in range(2, 12):

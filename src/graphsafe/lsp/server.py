@@ -62,8 +62,8 @@ class Session:
 
     def saved(self) -> None:
         """Scan the open documents again: a saved file may affect findings in other files."""
-        for uri in self._server.workspace.text_documents:
-            self.changed(uri, patience=0)
+        for document in self._server.workspace.text_documents.values():
+            self.changed(document.uri, patience=0)
 
     def closed(self, uri: str) -> None:
         if uri in self._waiting:
