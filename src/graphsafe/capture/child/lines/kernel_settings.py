@@ -28,20 +28,13 @@ def _settings(operation: str) -> tuple[str, ...]:
     if _PRODUCTS.match(operation):
         of_all = "torch.backends.cuda.matmul"
         half = [f"{of_all}.allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
-        half += [f"{of_all}.allow_fp16_accumulation"] if _has_fp16_accumulation() else []
-        return (_precision(of_all, of_all), *half)
+        # Torch 2.7 and later can sum products in half precision, which is 0.0008 off (an H100).
+        summed = f"{of_all}.allow_fp16_accumulation"
+        return (_precision(of_all, of_all), *half, *([summed] if _exists(summed) else []))
     if _CONVOLUTIONS.match(operation):
         of_all = "torch.backends.cudnn"
         return (_precision(f"{of_all}.conv", of_all), f"{of_all}.enabled", f"{of_all}.deterministic")
     return ()
-
-
-def _has_fp16_accumulation() -> bool:
-    """Return whether this torch can sum products in half precision, as 2.7 and later can (0.0008 off, an H100)."""
-    try:
-        return _value("torch.backends.cuda.matmul.allow_fp16_accumulation") is not None
-    except AttributeError:
-        return False
 
 
 def _precision(own: str, of_all: str) -> str:
@@ -49,11 +42,17 @@ def _precision(own: str, of_all: str) -> str:
 
     From 2.9 on `allow_tf32` raises if a program has set `fp32_precision`, which follows `allow_tf32` (torch 2.13).
     """
+    precise = f"{own}.fp32_precision"
+    return precise if _exists(precise) else f"{of_all}.allow_tf32"
+
+
+def _exists(setting: str) -> bool:
+    """Return whether this version of torch has a setting."""
     try:
-        _value(f"{own}.fp32_precision")
+        _value(setting)
     except AttributeError:
-        return f"{of_all}.allow_tf32"
-    return f"{own}.fp32_precision"
+        return False
+    return True
 
 
 def _value(setting: str) -> Any:

@@ -95,7 +95,7 @@ def _layout_text(dtype: torch.dtype, shape: torch.Size, strides: tuple[int, ...]
     return text + (" conjugated" if is_conj else "") + (" negated" if is_neg else "")
 
 
-def _address(tensor: torch.Tensor) -> int:
+def address_of(tensor: torch.Tensor) -> int:
     """Return the key of a tensor's memory; 0 for a wrapper subclass, which has no memory of its own."""
     try:
         return memory_key(tensor)
@@ -155,7 +155,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         result = func(*args, **(kwargs or {}))
         with torch._C.DisableTorchFunction():
             results = [tensor for tensor in tensors_in(result) if self._on_device(tensor)]
-            self._made |= {_address(tensor) for tensor in results} - seen.addresses
+            self._made |= {address_of(tensor) for tensor in results} - seen.addresses
         seen.on_device = seen.on_device or bool(results)
         if seen.on_device:
             view: tuple[str, ...] = ()
@@ -165,11 +165,11 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
                         view = tuple(f"{_layout(tensor)} {self._place(tensor)}" for tensor in tensors_in(result))
                 elif func._schema.is_mutable:
                     self._note_written(func, args, kwargs or {})
-            numbers = (*seen.numbers, *settings_for(name), *self._sources(func, values))
+            numbers = (*seen.numbers, *settings_for(name), *self._random_state(func, values))
             self._sink(Operation(name, numbers, tuple(seen.shapes), tuple(seen.memory), view))
         return result
 
-    def _sources(self, func: Any, values: Sequence[Any]) -> tuple[str, ...]:
+    def _random_state(self, func: Any, values: Sequence[Any]) -> tuple[str, ...]:
         is_random = isinstance(func, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in func.tags
         return (self._source,) if is_random and not any(isinstance(one, torch._C.Generator) for one in values) else ()
 
@@ -179,7 +179,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
                 on_device = self._on_device(value)
                 seen.on_device = seen.on_device or on_device
                 seen.shapes.append(_layout(value))
-                seen.addresses.add(_address(value))
+                seen.addresses.add(address_of(value))
                 seen.memory.append(self._place(value) if on_device or copies else "")
                 # Each replay copies from pinned memory again, while a kernel keeps the host value of its capture.
                 if copies and type(value) is torch.Tensor and self._is_readable(value):
@@ -203,7 +203,7 @@ class OperationsSeen(OperationMode):  # type: ignore[no-untyped-call]
         return not (self._on_device(tensor) or is_valueless(tensor))
 
     def _place(self, tensor: torch.Tensor) -> str:
-        address = _address(tensor)
+        address = address_of(tensor)
         if not address:
             return ""
         path = self._lasting.get(address)

@@ -7,7 +7,6 @@ after each step, so that positions do not run out of their buffers; host state k
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
-from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed
+from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
 from graphsafe.capture.child.lines.system_files import system_files_seen
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
@@ -25,7 +24,6 @@ from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
-from graphsafe.capture.device.structures import memory_key
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
@@ -279,7 +277,6 @@ class _Ahead:
 def _addresses(tensors: Mapping[str, torch.Tensor]) -> dict[int, str]:
     found: dict[int, str] = {}
     for path, tensor in tensors.items():
-        with contextlib.suppress(RuntimeError, NotImplementedError):
-            found.setdefault(memory_key(tensor), path)
+        found.setdefault(address_of(tensor), path)
     found.pop(0, None)
     return found
