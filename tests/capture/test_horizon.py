@@ -26,7 +26,7 @@ LATE = {
 }
 CLOCKS = (
     *("until", "injected_clock", "date", "raw_clock", "local_time", "day"),
-    *("clock_in_closure", "clock_by_default", "stamp", "day_text"),
+    *("clock_in_closure", "clock_by_default", "stamp", "day_text", "timer"),
 )
 SOUND = ("logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base")
 LINES = {"counter": 30, "swap": 118}
@@ -63,7 +63,8 @@ def test_what_decides_nothing_is_ready(reports: dict[str, Report], name: str) ->
     assert probes_of(reports[name])["horizon"]["steps"] > 100
 
 
-def test_a_file_of_the_system_is_named_as_what_could_not_be_varied(reports: dict[str, Report]) -> None:
+def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: dict[str, Report]) -> None:
+    assert reports["uptime"]["verdict"] == "inconclusive"
     assert ("not-varied", "/proc/uptime") in [(limit["kind"], limit["what"]) for limit in reports["uptime"]["limits"]]
     assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
 

@@ -7,6 +7,7 @@ import datetime
 import functools
 import itertools
 import random
+import threading
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -383,3 +384,12 @@ def build_uptime(device: torch.device) -> Built:
 
     until = up() + 1_000
     return lambda x: x * 2 if up() < until else x * 3, (_x(device),)
+
+
+def build_timer(device: torch.device) -> Built:
+    """A timer of ten minutes decides."""
+    over = threading.Event()
+    timer = threading.Timer(600.0, over.set)
+    timer.daemon = True
+    timer.start()
+    return lambda x: x * 3 if over.is_set() else x * 2, (_x(device),)

@@ -45,6 +45,7 @@ class Built:
     "The stepped function."
     events: tuple[str, ...] = ()
     "Names of the target's events between replays."
+    has_refresh: bool = False
     platform: Platform = field(default_factory=Platform)
     declared: Declaration | None = None
 

@@ -11,6 +11,7 @@ from graphsafe.capture.answers.events import Asked, Diagnosis, StepEvent
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.memory import Growth, Held
+from graphsafe.report.probes.probe import Error
 from graphsafe.report.probes.replay import Check
 from graphsafe.report.probes.twin import Cause, Difference
 
@@ -130,6 +131,16 @@ class FiredEvents:
     """The events that were fired so far."""
 
     events: tuple[Fired, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedRounds:
+    """Rounds of the refresh, each with a replay that is compared with an eager step."""
+
+    number: int = 0
+    checks: tuple[Check, ...] = ()
+    error: Error | None = None
+    "The failure of a round after replays that did not fail after eager steps."
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ CHILDREN: Mapping[str, str] = {
     "reference": "graphsafe.capture.child.probes.reference",
     "capture": "graphsafe.capture.child.probes.capture",
     "events": "graphsafe.capture.child.probes.events",
+    "eager-rounds": "graphsafe.capture.child.probes.eager_rounds",
+    "rounds": "graphsafe.capture.child.probes.rounds",
     "choices": "graphsafe.capture.child.probes.launch_choices",
     "diagnose": "graphsafe.capture.child.probes.diagnose",
     "shapes": "graphsafe.capture.child.probes.shapes",

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.probes import (
+    ComparedRounds,
     Diagnosed,
     EscapedWork,
     FiredEvents,
@@ -304,6 +305,10 @@ class _Writer:
         for frames, told in stale_events(self._told[FiredEvents].events, self._entry):
             self.add("GS712", frames, region="step", **told)
         wrong = differing(replay.checks or ())
+        failed = self._told[ComparedRounds].error
+        if failed is not None:
+            self.add("GS704", failed.frames or self._entry, expr=failed.message, value="the refresh")
+            return
         if not wrong and replay.rng_law != "fail":
             return
         growth = self._probes.memory.growth

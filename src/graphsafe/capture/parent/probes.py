@@ -8,7 +8,15 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 from graphsafe.capture.answers.build import Ended, Varied
-from graphsafe.capture.answers.probes import FiredEvents, Marks, Reference, SeenEvent, StepMemory, Watched
+from graphsafe.capture.answers.probes import (
+    ComparedRounds,
+    FiredEvents,
+    Marks,
+    Reference,
+    SeenEvent,
+    StepMemory,
+    Watched,
+)
 from graphsafe.capture.shared.collectives import Call
 from graphsafe.capture.shared.places import shown
 from graphsafe.capture.shared.told import Told
@@ -131,6 +139,15 @@ def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
         checks = tuple(replace(check, name=f"{check.name} after {event.name}") for check in event.checks)
         replay = with_checks(replay, checks)
     return replay
+
+
+def with_rounds(replay: Replay, told: ComparedRounds) -> Replay:
+    """Return the probe with further rounds. They count where they fail or differ; their number is always told."""
+    replay = replace(replay, rounds=told.number)
+    if told.error is not None:
+        return replace(replay, status="fail", first_error=told.error)
+    checks = tuple(replace(check, name=f"{check.name} in a later round") for check in told.checks)
+    return with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
 
 
 def with_checks(replay: Replay, checks: tuple[Check, ...]) -> Replay:

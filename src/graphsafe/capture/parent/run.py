@@ -17,9 +17,10 @@ from graphsafe.capture.answers.build import (
     TargetFailure,
     Varied,
 )
-from graphsafe.capture.answers.probes import LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
+from graphsafe.capture.answers.probes import ComparedRounds, LongRun, Marks, OwnGraphs, Ran, Reference, StepMemory
 from graphsafe.capture.parent.growth import with_long_run
 from graphsafe.capture.parent.jobs import job_of, until_nothing_is_learned
+from graphsafe.capture.parent.limits import limits_of
 from graphsafe.capture.parent.probes import (
     Seen,
     capture_of,
@@ -30,6 +31,7 @@ from graphsafe.capture.parent.probes import (
     twin_of,
     with_events,
     with_reference,
+    with_rounds,
 )
 from graphsafe.capture.parent.ranks.divergence import divergence_text
 from graphsafe.capture.parent.ranks.rank import Rank
@@ -39,18 +41,17 @@ from graphsafe.capture.parent.supervision.supervisor import Supervisor, key_of
 from graphsafe.capture.plan.parent.planning import Planning, compiled_text, of_plain_step
 from graphsafe.capture.request import BAD_REQUEST, INTERNAL, CaptureRequest
 from graphsafe.capture.shared.collectives import Call
-from graphsafe.capture.shared.job import GONE, OWN_INPUTS, Job, forget
+from graphsafe.capture.shared.job import EAGER_ROUNDS, OWN_INPUTS, REFERENCE, Job, forget, gone
 from graphsafe.capture.shared.places import call_lines
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import Limit, Plan, Source
 from graphsafe.report.probes import Probes
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.construct import Construct
-from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.probes.memory import Memory
 from graphsafe.report.probes.step import Compiled, Step
 from graphsafe.report.probes.timeline import Timeline
-from graphsafe.report.text import bucket_name, listed
+from graphsafe.report.text import bucket_name
 from graphsafe.report.verdict import verdict
 
 _TRIES = "try "
@@ -60,8 +61,6 @@ _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
 "A request that is wrong only for the step without its own graphs is not the user's mistake."
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
-_SYSTEM_FILE = "the step reads this file of the system; a graph keeps the result of what it decides"
-_HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
 
@@ -224,9 +223,8 @@ class Run:
 
     def _step_reference_capture(self) -> None:
         names = ("step", "reference", "capture")
-        if self.rank.all(self._fits(len(names))):
-            children = [self.supervisor.start(self._job(name)) for name in names]
-            self.supervisor.wait(children, self._watch_reference)
+        children = self._side_by_side(*names)
+        if children:
             capture = children[2]
             again = self.rank.any(capture.ended.how == "target" and ran_out_of_memory(capture.ended.why))
             for child in children[:2] if again else children:
@@ -239,10 +237,18 @@ class Run:
             capture = [self._run(self._job(name)) for name in names][-1]
         self._read(capture)
 
-    def _watch_reference(self, child: Child) -> None:
-        """If the reference child has failed, tell the capture child, which waits for its files."""
-        if child.name == "reference" and child.ended.how != "done":
-            (self.folder / GONE).touch()
+    def _side_by_side(self, *names: str) -> list[Child]:
+        """Run these children side by side; return none if the device's memory cannot hold all of them."""
+        if not self.rank.all(self._fits(len(names))):
+            return []
+        children = [self.supervisor.start(self._job(name)) for name in names]
+        self.supervisor.wait(children, self._tell_end)
+        return children
+
+    def _tell_end(self, child: Child) -> None:
+        """Tell siblings that wait for files of this child that it has ended."""
+        if child.name in (REFERENCE, EAGER_ROUNDS):
+            (self.folder / gone(child.name)).touch()
 
     def _predict(self) -> None:
         """Predict from shapes alone, in one child."""
@@ -265,27 +271,14 @@ class Run:
         replay = replay_of(told, end, child.phase, capture, reference)
         if capture.status == "pass":
             replay = with_reference(replay, told)
-            counts = told[Reference].host_counts
-            if counts:
-                self.limits.append(Limit("not-compared", listed(counts, most=3), _HOST_COUNT))
-            refused = told[Reference].refused
-            if refused is not None:
-                why = f"the step cannot be run eagerly as if it were captured: {refused}"
-                self.limits.append(Limit("capture-path", self.request.called, why))
-        held = told[StepMemory]
-        if held.failed is not None and (capture.status == "pass" or held.step is None):
-            self.limits.append(Limit("memory", self.device, f"the step cannot be run once more: {held.failed}"))
-        ahead = told[Horizon]
-        self.limits += [Limit("not-varied", path, _SYSTEM_FILE) for path in ahead.system_files]
-        if ahead.status == "pass" and ahead.reason:
-            self.limits.append(Limit("horizon", self.request.called, ahead.reason))
+        self.limits += limits_of(told, capture.status == "pass", self.request.called, self.device)
         self._probes = replace(
             self._probes,
             step=step_of(told, step, reference),
             capture=capture,
             replay=replay,
             twin=twin_of(told, end),
-            memory=memory_of(held, capture),
+            memory=memory_of(told[StepMemory], capture),
         )
 
     def _after(self) -> None:
@@ -299,6 +292,8 @@ class Run:
         captured = capture.status == "pass" and not capture.empty
         if self._told[Built].events and self.rank.all(bool(captured and replay.checks)):
             self._fire_events()
+        if self.rank.all(bool(self._told[Built].has_refresh and self._probes.replay.status == "pass")):
+            self._compare_rounds()
         wanted = self.source == "capture" or self.request.replays is not None
         if self.rank.all(captured) and wanted:
             self._measure()
@@ -324,6 +319,17 @@ class Run:
         self._probes = replace(self._probes, replay=replay)
         if self.rank.all(replay.status == "pass"):
             self._run(self._job("choices"))
+
+    def _compare_rounds(self) -> None:
+        """Compare many rounds of the target's refresh, in two children."""
+        names = (EAGER_ROUNDS, "rounds")
+        children = self._side_by_side(*names)
+        for child in children:
+            self._ended(child)
+        end = (children or [self._run(self._job(name)) for name in names])[-1].ended
+        self._probes = replace(self._probes, replay=with_rounds(self._probes.replay, self._told[ComparedRounds]))
+        if end.how != "done":
+            self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
         """Add a failure of the reference: of the request, unless the verdict stands or the step asked."""
@@ -386,6 +392,6 @@ class Run:
 
     def _run(self, job: Job) -> Child:
         child = self.supervisor.run(job)
-        self._watch_reference(child)
+        self._tell_end(child)
         self._ended(child)
         return child

@@ -31,8 +31,8 @@ CAPTURE = "capture"
 "The phase of a child that captures the step."
 WAITS_FOR_RANKS = "wait for the other ranks"
 "The phase of a child that waits for the results of other ranks after it has made its own steps."
-GONE = "reference.gone"
-"The file by which the parent tells the capture child that there will be no reference."
+REFERENCE, EAGER_ROUNDS = "reference", "eager-rounds"
+"The children for whose files siblings wait."
 OWN_INPUTS = "the step's own inputs"
 "The name under which a build child tries the step unchanged."
 
@@ -165,6 +165,11 @@ class Channel:
         """End this process if the target has forked it from the child: the copy would answer a second time."""
         if process_id() != self._process:
             leave(0)
+
+
+def gone(child: str) -> str:
+    """Return the name of the file by which the parent tells siblings that a child has ended."""
+    return f"{child}.gone"
 
 
 def tell_alone(job: Job, *, shared: bool) -> None:

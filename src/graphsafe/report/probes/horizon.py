@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from graphsafe.report.model import CallSite, Span
-from graphsafe.report.probes.probe import PLACE, Probe, unreported
+from graphsafe.report.probes.probe import PLACE, Probe, later, unreported
 from graphsafe.report.text import count
 
 Under = Literal["further steps", "clocks a day later", "other inputs on the host", "other values in host memory"]
@@ -41,8 +41,9 @@ class Horizon(Probe):
     steps: int | None = None
     "Number of further steps that ran the same operations."
     departure: Departure | None = None
-    system_files: tuple[str, ...] = unreported(())
-    "Files of the system that the steps read (`/proc/uptime`), whose contents could not be changed."
+    system_files: tuple[str, ...] | None = later(())
+    """Files of the system that the steps read (`/proc/uptime`). Their contents could not be changed, so they forbid
+    `ready`: Python may decide by them."""
 
     def text(self) -> str:
         left = self.departure

@@ -81,6 +81,8 @@ class Replay(Probe):
     write, memory that step 1 made from its inputs. A difference by design, such as a cache position, is a `pass`.
     `skipped`: nothing was born in step 1."""
     rng: Advances | None = later()
+    rounds: int | None = later()
+    "Number of further rounds of the target's refresh in which replays were compared."
 
     def text(self) -> str:
         results = [check.result for check in self.checks or ()]
@@ -89,6 +91,8 @@ class Replay(Probe):
             parts[-1] += f", {results.count('rounding')} within rounding"
         if self.varied is not None:
             parts.append(f"inputs changed in {count(self.varied, 'replay')}")
+        if self.rounds:
+            parts.append(f"compared in {count(self.rounds, 'further round')} of the refresh")
         if self.rng_law in ("pass", "fail"):
             same = "as in" if self.rng_law == "pass" else "differ from"
             parts.append(f"random numbers {same} eager steps")

@@ -14,13 +14,12 @@ _sinks: list[set[str]] = []
 
 
 @contextmanager
-def system_files_seen() -> Iterator[set[str]]:
-    """Yield a set that gets the path of each file of the system that user code opens inside."""
+def system_files_seen(found: set[str]) -> Iterator[None]:
+    """Add the path of each file of the system that user code opens inside to a set."""
     _listen()
-    found: set[str] = set()
     _sinks.append(found)
     try:
-        yield found
+        yield
     finally:
         _sinks.pop()
 

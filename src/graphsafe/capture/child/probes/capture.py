@@ -23,7 +23,7 @@ from graphsafe.capture.child.session import CAPTURE_SEED, FIRST_SEED, PAIR, REPL
 from graphsafe.capture.child.state import Reach, reach_of
 from graphsafe.capture.child.targets import TargetError, describe, users_code
 from graphsafe.capture.device.protocol import NotComparable, Recording, Replayable
-from graphsafe.capture.shared.job import CAPTURE, GONE, Channel, Job
+from graphsafe.capture.shared.job import CAPTURE, REFERENCE, Channel, Job, gone
 from graphsafe.report.probes.capture import Capture
 from graphsafe.report.probes.order import Order
 from graphsafe.report.probes.probe import Error
@@ -90,7 +90,7 @@ def _replay(session: Session, recording: Recording, unmatched: list[str], built:
 
 def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
     """Start from the values that the reference started from; return the names of tensors that cannot be matched."""
-    if not _comes(session, GIVEN):
+    if not comes(session, GIVEN):
         return []
     given = Given.load(session.channel.folder)
     unmatched = []
@@ -105,18 +105,16 @@ def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:
     return unmatched
 
 
-def _comes(session: Session, name: str) -> bool:
-    """Wait for a file of the reference; return False if it will not come."""
-    folder = session.channel.folder
-    while not (folder / name).exists():
-        if (folder / GONE).exists():
-            return False
+def comes(session: Session, name: str, child: str = REFERENCE) -> bool:
+    """Wait for a file of another child; return False if it will not come."""
+    file, end = session.channel.folder / name, session.channel.folder / gone(child)
+    while not file.exists() and not end.exists():
         time.sleep(0.02)
-    return True
+    return file.exists()
 
 
 def reference_of(session: Session) -> Expected | None:
-    return Expected.load(session.channel.folder) if _comes(session, EXPECTED) else None
+    return Expected.load(session.channel.folder) if comes(session, EXPECTED) else None
 
 
 def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expected] | None:

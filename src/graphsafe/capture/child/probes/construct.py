@@ -68,7 +68,8 @@ def tell_built(session: Session, attempts: list[Attempt], threads: set[threading
     entry = written_at(code_of(session.subject.fn))
     platform = Platform(device.label(), device.driver(), torch.__version__, torch.version.cuda, _libraries())
     session.channel.tell(
-        construct(session, attempts, threads), Built(entry, tuple(session.subject.events), platform, declared)
+        construct(session, attempts, threads),
+        Built(entry, tuple(session.subject.events), session.subject.refresh is not None, platform, declared),
     )
 
 

@@ -49,9 +49,8 @@ def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -
     """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
     session. Operations that run while `left_out()` is true are not compared."""
     try:
-        with system_files_seen() as read:
-            found = _Ahead(session, left_out).run()
-        return replace(found, system_files=tuple(sorted(read)))
+        ahead = _Ahead(session, left_out)
+        return replace(ahead.run(), system_files=tuple(sorted(ahead.system_files)))
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
@@ -86,6 +85,8 @@ class _Ahead:
         "The state that a capture registers."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
+        self.system_files: set[str] = set()
+        "Files of the system that steps have read."
         self._seen: OperationsSeen | None = None
         "The step that runs."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
@@ -227,7 +228,8 @@ class _Ahead:
             found = {address: source.clone() for address, (source, *_) in self._sources.items()}
         is_same = share_state(self._random_source, session.device.random_source())
         source = "the default generator's state" if is_same else "another state of the default generator"
-        with OperationsSeen(sink, self._lasting, self._is_on_gpu, source, self._unnamed) as seen:
+        operations = OperationsSeen(sink, self._lasting, self._is_on_gpu, source, self._unnamed)
+        with system_files_seen(self.system_files), operations as seen:
             self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())

@@ -1,0 +1,32 @@
+"""Limits of the report that follow from the answers of the step, the reference and the capture child."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from graphsafe.capture.answers.probes import Reference, StepMemory
+from graphsafe.capture.shared.told import Told
+from graphsafe.report.model import Limit
+from graphsafe.report.probes.horizon import Horizon
+from graphsafe.report.text import listed
+
+_SYSTEM_FILE = "the step reads this file of the system; a graph keeps the result of what it decides"
+_HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
+
+
+def limits_of(told: Told, is_captured: bool, called: str, device: str) -> Iterator[Limit]:
+    """Yield the limits of a target that is `called` so in the report. `is_captured`: whether the capture passed."""
+    reference = told[Reference]
+    if is_captured and reference.host_counts:
+        yield Limit("not-compared", listed(reference.host_counts, most=3), _HOST_COUNT)
+    if is_captured and reference.refused is not None:
+        why = f"the step cannot be run eagerly as if it were captured: {reference.refused}"
+        yield Limit("capture-path", called, why)
+    held = told[StepMemory]
+    if held.failed is not None and (is_captured or held.step is None):
+        yield Limit("memory", device, f"the step cannot be run once more: {held.failed}")
+    ahead = told[Horizon]
+    for path in ahead.system_files or ():
+        yield Limit("not-varied", path, _SYSTEM_FILE)
+    if ahead.status == "pass" and ahead.reason:
+        yield Limit("horizon", called, ahead.reason)

@@ -1,0 +1,131 @@
+"""Steps with a refresh that does something else only in later rounds, and sound twins of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+import graphsafe
+
+Refresh = Callable[[Any, object, int], None]
+
+
+def _step(fn: Any, device: torch.device, between: Callable[[int], None]) -> graphsafe.Step:
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        args[0].copy_(torch.randn(8))
+        between(k)
+
+    return graphsafe.Step(fn, (torch.randn(8, device=device),), refresh=refresh)
+
+
+class Pages:
+    """A page table. The loop asks for the next page by a count that the step's Python keeps, or by one of its own."""
+
+    def __init__(self, device: torch.device, counted_by_step: bool) -> None:
+        self.table = torch.ones(4, device=device)
+        self.free = deque(range(16))
+        self.counted_by_step, self.length = counted_by_step, 0
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        self.length += self.counted_by_step
+        return x * self.table.sum()
+
+    def between(self, k: int) -> None:
+        self.length += not self.counted_by_step
+        if self.length % 11 == 0:
+            self.table[self.length // 11 % 4].fill_(self.free[0])
+            self.free.rotate(-1)
+
+
+def build_pages_counted_by_step(device: torch.device) -> graphsafe.Step:
+    pages = Pages(device, counted_by_step=True)
+    return _step(pages.step, device, pages.between)
+
+
+def build_pages_counted_by_loop(device: torch.device) -> graphsafe.Step:
+    pages = Pages(device, counted_by_step=False)
+    return _step(pages.step, device, pages.between)
+
+
+def build_hooked(device: torch.device) -> graphsafe.Step:
+    """A hook counts the optimizer's steps, and the loop averages the weights at every tenth."""
+    weight = torch.nn.Parameter(torch.randn(8, device=device))
+    average, counts = weight.detach().clone(), deque([0])
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    optimizer.register_step_post_hook(lambda *_: counts.append(counts.pop() + 1))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad(set_to_none=False)
+        loss = (x - weight).square().sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    @torch.no_grad()
+    def between(k: int) -> None:
+        if counts[0] % 10 == 0:
+            average.lerp_(weight, 0.5)
+            weight.copy_(average)
+
+    return _step(step, device, between)
+
+
+def build_history(device: torch.device) -> graphsafe.Step:
+    """The loop keeps copies of the last two results, and feeds them back."""
+    out = torch.zeros(8, device=device)
+    history = deque([out.clone(), out.clone()], maxlen=2)
+    fed = torch.zeros(8, device=device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return out.copy_(torch.tanh(x + fed))
+
+    def between(k: int) -> None:
+        history.append(out.clone())
+        fed.copy_(history[1] - history[0])
+
+    return _step(step, device, between)
+
+
+def build_few_batches(device: torch.device) -> graphsafe.Step:
+    """The data ends after 20 rounds."""
+    batches = torch.randn(20, 8)
+
+    def between(k: int) -> None:
+        weight.copy_(batches[k])
+
+    weight = torch.randn(8, device=device)
+    return _step(lambda x: x * weight, device, between)
+
+
+def build_resized(device: torch.device) -> graphsafe.Step:
+    """The refresh makes a table longer within its memory, and the step reads its first rows."""
+    rows = torch.zeros(64, 8, device=device)
+    rows.resize_(4, 8)
+
+    def between(k: int) -> None:
+        if k % 10 == 9 and len(rows) < 64:
+            rows.resize_(2 * len(rows), 8)
+        rows[k % 4].fill_(k)
+
+    return _step(lambda x: x + rows[:4].sum(0), device, between)
+
+
+def build_worn_out(device: torch.device) -> graphsafe.Step:
+    """The loop takes a slot that the step's Python has put back, which replays do not do."""
+    slots = deque(range(12))
+    taken: deque[int] = deque()
+    weight = torch.randn(16, device=device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        if taken:
+            slots.append(taken.popleft())
+        return x * weight[0]
+
+    def between(k: int) -> None:
+        taken.append(slots.popleft())
+        weight[0].copy_(torch.randn(()))
+
+    return _step(step, device, between)

@@ -1,0 +1,46 @@
+"""A refresh may do something else only in a later round: replays are compared with eager steps there, too."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+
+STALE = ("pages_counted_by_step", "hooked", "worn_out")
+SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized")
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
+    names = (*STALE, *SOUND)
+    found = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], request.param)
+    return dict(zip(names, found, strict=True))
+
+
+@pytest.mark.parametrize("name", STALE)
+def test_a_round_that_only_eager_steps_reach_is_not_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "not-ready"
+    assert codes_of(reports[name], "error") == ["GS704"]
+
+
+def test_the_report_names_what_differs_in_which_round(reports: dict[str, Report]) -> None:
+    checks = probes_of(reports["pages_counted_by_step"])["replay"]["checks"]
+    different = {check["name"]: check["replay"] for check in checks if check["result"] == "different"}
+    assert different.keys() >= {"output in a later round", "state table in a later round"}
+    assert all(round_ > 3 for round_ in different.values())
+
+
+def test_a_refresh_that_fails_only_after_replays_says_so(reports: dict[str, Report]) -> None:
+    error = probes_of(reports["worn_out"])["replay"]["first_error"]
+    assert error["message"].startswith("after replays refresh failed: IndexError")
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: dict[str, Report], name: str) -> None:
+    assert reports[name]["verdict"] == "ready"
+    assert (probes_of(reports[name])["replay"]["rounds"] or 0) >= 8
+
+
+def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
+    (report,) = prove([f"{TARGETS}/later.py:build_logged"], "sim:0")
+    assert probes_of(report)["replay"]["rounds"] is None
