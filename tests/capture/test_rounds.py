@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import DEVICES, TARGETS, Prove, Report, codes_of, probes_of
+from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Report, codes_of, probes_of
 
-STALE = ("pages_counted_by_step", "hooked", "worn_out")
-SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized")
+STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep")
+SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "read_back")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -44,3 +44,12 @@ def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: dict[str, Rep
 def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/later.py:build_logged"], "sim:0")
     assert probes_of(report)["replay"]["rounds"] is None
+
+
+@pytest.mark.parametrize("device", [ON_GPU])
+def test_on_a_gpu_rounds_go_on_from_each_other_and_the_host_runs_ahead(prove: Prove, device: str) -> None:
+    names = ("written_behind", "event_left_out", "stream_waited")
+    behind, event, waited = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], device)
+    assert (behind["verdict"], codes_of(behind, "error")) == ("not-ready", ["GS704"])
+    assert (event["verdict"], codes_of(event, "error")) == ("not-ready", ["GS714"])
+    assert waited["verdict"] == "ready"

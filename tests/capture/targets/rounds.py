@@ -129,3 +129,97 @@ def build_worn_out(device: torch.device) -> graphsafe.Step:
         weight[0].copy_(torch.randn(()))
 
     return _step(step, device, between)
+
+
+def build_guarded_upkeep(device: torch.device) -> graphsafe.Step:
+    """Every twentieth step rescales the weight, unless it is captured."""
+    weight, calls = torch.ones(8, device=device), deque([0])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        calls.append(calls.pop() + 1)
+        if not torch.cuda.is_current_stream_capturing() and calls[0] % 20 == 0:
+            weight.mul_(0.5)
+        return x * weight
+
+    return _step(step, device, lambda k: None)
+
+
+class Accepted:
+    """The loop chooses the next input by what the step leaves in an attribute."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.weight = torch.randn(8, device=device)
+        self.scores: torch.Tensor | None = None
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        self.scores = torch.tanh(x * self.weight)
+        return self.scores * 2
+
+
+def build_read_back(device: torch.device) -> graphsafe.Step:
+    accepted = Accepted(device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        assert accepted.scores is not None
+        args[0].copy_(torch.randn(8) + accepted.scores.argmax().cpu())
+
+    return graphsafe.Step(accepted.step, (torch.randn(8, device=device),), refresh=refresh)
+
+
+def build_written_behind(device: torch.device) -> graphsafe.Step:
+    """The loop copies the live rows if the step's Python has marked them, which replays do not do."""
+    live, saved = torch.zeros(8, device=device), torch.zeros(8, device=device)
+    marked = deque([False])
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        live.lerp_(x, 0.5)
+        marked[0] = True
+        return x + saved
+
+    def between(k: int) -> None:
+        if k % 12 == 11 and marked[0]:
+            saved.copy_(live)
+            marked[0] = False
+
+    return _step(step, device, between)
+
+
+class Tokens:
+    """The step copies results to pinned memory, which the loop reads after an event."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.weight = torch.randn(64, 64, device=device) / 8
+        self.pinned = torch.zeros(64, pin_memory=True)
+        self.done = torch.cuda.Event()
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(50):
+            x = torch.tanh(x @ self.weight)
+        self.pinned.copy_(x, non_blocking=True)
+        if not torch.cuda.is_current_stream_capturing():
+            self.done.record()
+        return x
+
+    def wait_for_event(self) -> None:
+        self.done.synchronize()
+
+    def wait_for_stream(self) -> None:
+        torch.cuda.current_stream().synchronize()
+
+
+def _fed_back(device: torch.device, wait: Callable[[Tokens], None]) -> graphsafe.Step:
+    tokens = Tokens(device)
+
+    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
+        wait(tokens)
+        args[0].copy_(tokens.pinned.flip(0) + k)
+
+    return graphsafe.Step(tokens.step, (torch.randn(64, device=device),), refresh=refresh)
+
+
+def build_event_left_out(device: torch.device) -> graphsafe.Step:
+    return _fed_back(device, Tokens.wait_for_event)
+
+
+def build_stream_waited(device: torch.device) -> graphsafe.Step:
+    return _fed_back(device, Tokens.wait_for_stream)

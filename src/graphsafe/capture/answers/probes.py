@@ -35,6 +35,8 @@ class Reference:
     "Tensors of the state that only the host counts up, and that replays are not compared in."
     event_failed: str | None = None
     "The event that failed, or whose following eager step failed, and why."
+    first_step_failed: str | None = None
+    "Why the refresh cannot be run before a first step."
 
     @property
     def differs(self) -> bool:
@@ -141,6 +143,12 @@ class ComparedRounds:
     checks: tuple[Check, ...] = ()
     error: Error | None = None
     "The failure of a round after replays that did not fail after eager steps."
+    late: tuple[Check, ...] = ()
+    "The checks of rounds in which the device was behind the host."
+    moved: tuple[str, ...] = ()
+    "State that lay in other memory when the first round differed."
+    refresh: CallSite | None = None
+    "The place of the refresh."
 
 
 @dataclass(frozen=True, slots=True)

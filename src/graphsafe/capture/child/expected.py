@@ -59,6 +59,8 @@ class Expected:
     "The first step on the inputs of replay 1; None if the first step is like the others."
     events: Sequence[Stepped]
     "The steps after the target's events."
+    repeats: bool
+    "Whether eager runs of these steps agree bit for bit."
     host_counts: Set[str] = frozenset()
     "Tensors of the state that only the host counts up; replays leave them as they are."
 

@@ -1,38 +1,84 @@
 """Many rounds of a program: its refresh, then a step or a replay.
 
 A refresh may do something else only in the tenth round (new weights, another page of a cache, a new scale), and may
-decide so by a count that the step's Python keeps, which replays do not continue. So replays are compared with eager
+decide so by host state that the step's Python changes, which replays leave as it is. So replays are compared with eager
 steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, which do
-nothing before that the other does not do, too: nothing is put back but what steps change on the device.
+nothing before that the other does not do, too.
+
+State that steps change on the device is put back before each of the first rounds, so that positions do not run out of
+their buffers. If eager steps repeat themselves bit for bit, later rounds go on from each other, as a program does. In
+the last ones the device is busy while the host goes on, so that a refresh which should wait for the step shows itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from graphsafe.capture.child.expected import Expected, Stepped
-from graphsafe.capture.child.session import PAIR, Session, load_values
+from graphsafe.capture.child.session import PAIR, Session, host_values, load_values
 from graphsafe.capture.child.state import copies_of, reach_of
 
 ROUNDS = "rounds.pt"
 "The file in which the eager rounds are handed over."
+ROUNDS_PUT_BACK = 32
+"Number of first rounds before which the state of the device is put back."
 MOST_ROUNDS = 64
+LATE_ROUNDS = 6
+"Number of further rounds in which the device is behind the host."
 
 
-def load_rounds(folder: Path) -> list[Stepped]:
-    found: list[Stepped] = load_values(folder / ROUNDS)
-    return found
+@dataclass
+class Rounds:
+    """The results of eager rounds."""
+
+    put_back: Sequence[str]
+    "The state that steps change in place, which is put back before each of the first rounds."
+    steps: Sequence[Stepped] = ()
+    late: Sequence[Stepped] = ()
+    "The rounds in which the device was behind the host; outputs only."
+
+    @staticmethod
+    def load(folder: Path) -> Rounds:
+        found: Rounds = load_values(folder / ROUNDS)
+        return found
 
 
-def inputs_of_rounds(session: Session, reference: Expected) -> Iterator[int]:
-    """Yield the number of each round's inputs, after the state that steps change on the device is put back, so that
-    positions do not run out of their buffers. Host state, and what else the refresh changes, stays."""
+def late_rounds(session: Session, numbers: Iterator[int], run: Callable[[], Any], count: int) -> list[Stepped]:
+    """Run rounds in which the device is behind the host, without a wait that the program does not make: of one half the
+    refresh meets a busy device, of the other half the step. The device itself copies the results, in order. Return
+    nothing if this device cannot be behind."""
+    found = []
+    for number, _ in zip(numbers, range(count), strict=False):
+        meets_refresh = number % 2 == 0
+        if meets_refresh and not session.device.fall_behind():
+            return []
+        session.put_inputs(number)
+        if not meets_refresh and not session.device.fall_behind():
+            return []
+        outputs = session.outputs_of(run()).tensors
+        found.append({path: session.device.copied(one) for path, one in outputs.items()})
+    session.device.synchronize()
+    return [Stepped(host_values(session.device, one), {}) for one in found]
+
+
+def goes_on(session: Session, reference: Expected) -> bool:
+    """Return whether rounds may go on from each other: tiny differences would grow. The simulated device rounds
+    differently where memory is aligned differently."""
+    return reference.repeats and session.device.evidence == "measured"
+
+
+def inputs_of_rounds(session: Session, reference: Expected, put_back: Sequence[str]) -> Iterator[int]:
+    """Yield the number of each round's inputs, after state of the device was put back. Host state, and what else the
+    refresh changes, stays."""
     tensors = reach_of(session.subject).tensors
-    changed = sorted({path for step in reference.steps for path in step.values} & tensors.keys())
-    kept = copies_of(session.device, [tensors[path] for path in changed])
-    for number in range(PAIR + 1, PAIR + 1 + MOST_ROUNDS):
-        for path, values in zip(changed, kept, strict=True):
+    paths = [path for path in put_back if path in tensors]
+    kept = copies_of(session.device, [tensors[path] for path in paths])
+    last = ROUNDS_PUT_BACK if goes_on(session, reference) else MOST_ROUNDS + LATE_ROUNDS
+    for at in range(MOST_ROUNDS + LATE_ROUNDS):
+        for path, values in zip(paths, kept, strict=True) if at < last else ():
             if tensors[path].shape == values.shape:  # else the refresh has given it another size
                 session.device.store(tensors[path], values)
-        yield number
+        yield PAIR + 1 + at

@@ -66,18 +66,19 @@ class Session:
         else:
             self.generators.seed(value)
 
-    def step(self) -> Any:
+    def step(self, wait: bool = True) -> Any:
         with users_code("step", "the step failed"):
             outputs = self.subject()
-            self.device.synchronize()
+            if wait:
+                self.device.synchronize()
         return outputs
 
-    def path_step(self) -> Any:
+    def path_step(self, wait: bool = True) -> Any:
         """Step along the path of captures if `capture_path` is set, else plainly."""
         if not self.capture_path:
-            return self.step()
+            return self.step(wait)
         with self.device.as_if_capturing(self.asked or (lambda asked: None)):
-            return self.step()
+            return self.step(wait)
 
     def warm_up(self, done: int = 0) -> None:
         for k in range(done, self.job.warmup):

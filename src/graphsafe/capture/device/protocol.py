@@ -194,6 +194,10 @@ class Device(Protocol):
 
     def synchronize(self) -> None: ...
 
+    def fall_behind(self) -> bool:
+        """Keep the current stream busy for some milliseconds, and return at once; False if the device has no time of
+        its own."""
+
     def is_on_device(self, tensor: torch.Tensor) -> bool: ...
 
     def is_on_another(self, tensor: torch.Tensor) -> bool:

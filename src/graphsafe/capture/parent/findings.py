@@ -38,7 +38,7 @@ from graphsafe.capture.parent.finding_table import (
     what_was_frozen,
 )
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
-from graphsafe.capture.parent.probes import Seen, reported
+from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, Seen, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
 from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read
 from graphsafe.capture.shared.places import is_within, shown
@@ -70,6 +70,7 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
 
 
 _STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
+_MOST_MOVED = 3
 _EXPLAIN_REPLAYS = frozenset("GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS712".split())
 _EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
 
@@ -309,6 +310,8 @@ class _Writer:
         if failed is not None:
             self.add("GS704", failed.frames or self._entry, expr=failed.message, value="the refresh")
             return
+        first = [check for check in wrong if not check.name.endswith((IN_LATER_ROUND, BEHIND_HOST))]
+        wrong = first or self._rounds(wrong)
         if not wrong and replay.rng_law != "fail":
             return
         growth = self._probes.memory.growth
@@ -323,6 +326,22 @@ class _Writer:
             return
         names = ", ".join(check.name for check in wrong[:3]) or "the random numbers"
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
+
+    def _rounds(self, wrong: list[Check]) -> list[Check]:
+        """Add findings for later rounds that differ, at the refresh: only it runs between replays. Return the checks
+        that they do not explain."""
+        rounds = self._told[ComparedRounds]
+        frames = () if rounds.refresh is None else (rounds.refresh,)
+        if rounds.moved and frames:
+            for path in rounds.moved[:_MOST_MOVED]:
+                data = {"attribute": path, "checks": reported(wrong[:8])}
+                self.add("GS703", frames, expr=path, level="error", how="rebound", data=data)
+            return []
+        late = [check for check in wrong if check.name.endswith(BEHIND_HOST)]
+        if late and len(late) == len(wrong):
+            self.add("GS714", frames or self._entry, how="late", data={"checks": reported(late[:8])})
+            return []
+        return wrong
 
     def launch_choices(self) -> None:
         for frames, told in frozen_choices(self._told[LaunchChoices].choices, self._entry):

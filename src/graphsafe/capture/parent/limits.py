@@ -22,6 +22,9 @@ def limits_of(told: Told, is_captured: bool, called: str, device: str) -> Iterat
     if is_captured and reference.refused is not None:
         why = f"the step cannot be run eagerly as if it were captured: {reference.refused}"
         yield Limit("capture-path", called, why)
+    if reference.first_step_failed is not None:
+        why = f"no first step on new inputs could be compared: {reference.first_step_failed}"
+        yield Limit("first-step", called, why)
     held = told[StepMemory]
     if held.failed is not None and (is_captured or held.step is None):
         yield Limit("memory", device, f"the step cannot be run once more: {held.failed}")

@@ -29,6 +29,8 @@ from graphsafe.report.probes.replay import NO_REFERENCE, Check, Replay, differin
 from graphsafe.report.probes.step import Line, Step
 from graphsafe.report.probes.twin import Twin
 
+IN_LATER_ROUND, BEHIND_HOST = " in a later round", " with the device behind the host"
+
 
 @dataclass(frozen=True, slots=True)
 class Seen:
@@ -146,7 +148,10 @@ def with_rounds(replay: Replay, told: ComparedRounds) -> Replay:
     replay = replace(replay, rounds=told.number)
     if told.error is not None:
         return replace(replay, status="fail", first_error=told.error)
-    checks = tuple(replace(check, name=f"{check.name} in a later round") for check in told.checks)
+    checks = (
+        *(replace(check, name=check.name + IN_LATER_ROUND) for check in told.checks),
+        *(replace(check, name=check.name + BEHIND_HOST) for check in told.late),
+    )
     return with_checks(replay, tuple(check for check in checks if check.result in ("different", None)))
 
 

@@ -51,7 +51,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
         "key-lacks made-twice refilled read-early given-early optimizer declared over-declared under-declared "
-        "buckets departed",  # buckets, departed: capture alone
+        "buckets departed late",  # buckets, departed, late: capture alone
     }.items()
 }
 "Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."

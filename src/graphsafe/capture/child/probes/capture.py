@@ -235,6 +235,12 @@ class Replays:
         self._compare(k)
         return self._reported()
 
+    def compared(self, k: int, outputs: Mapping[str, torch.Tensor]) -> tuple[Check, ...]:
+        """Compare host copies of the outputs of a replay with step `k` of the reference."""
+        for path, value in self.reference.steps[k - 1].outputs.items():
+            self._add(path, k, difference(outputs.get(path), value), value)
+        return self._reported()
+
     def _replay(self) -> int | None:
         """Replay once, with poisoned outputs and after other allocations; return how far the generator moved."""
         session, device = self.session, self.session.device

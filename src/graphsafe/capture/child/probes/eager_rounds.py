@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import torch
 
-from graphsafe.capture.child.expected import Expected, Stepped
+from graphsafe.capture.child.expected import Stepped
 from graphsafe.capture.child.probes.capture import given_reference
-from graphsafe.capture.child.rounds import ROUNDS, inputs_of_rounds
+from graphsafe.capture.child.rounds import LATE_ROUNDS, MOST_ROUNDS, ROUNDS, Rounds, inputs_of_rounds, late_rounds
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import generators_of, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
@@ -20,6 +21,8 @@ _MOST_BYTES = 256 * 2**20
 "Number of bytes of outputs and state that all rounds together may hand over."
 _STATE_BYTES = 2**20
 "Number of bytes of state that are compared, the small tensors first. Larger ones show in the outputs."
+_ADDRESS = 1 << 40
+"Integers from here on are addresses, which differ from process to process."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -29,32 +32,43 @@ def run(job: Job, channel: Channel) -> None:
             return
         reference = given[1]
         session.warm_up()
-        session.capture_path = not reference.refused
+        # Plain steps are the program itself, but only steps along the path of captures have the kernels of replays if
+        # the two differ by rounding.
+        session.capture_path = reference.rounding is not None and not reference.refused
         for k in (*range(1, REPLAYS + 1), PAIR):
             session.put_inputs(k)
             session.path_step()
+        before = reach_of(session.subject).tensors
         session.path_step()
-        save_values(channel, ROUNDS, _rounds(session, reference))
+        after = reach_of(session.subject).tensors
+        changed = {path for step in reference.steps for path in step.values}
+        channel.phase("further rounds")
+        session.generators = generators_of(session.subject)
+        # A step that binds a name to a new tensor leaves the old one to nobody.
+        rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
+        numbers = inputs_of_rounds(session, reference, rounds.put_back)
+        rounds.steps = _rounds(session, numbers)
+        if len(rounds.steps) == MOST_ROUNDS:
+            rounds.late = _late_rounds(session, numbers)
+        save_values(channel, ROUNDS, rounds)
 
 
-def _rounds(session: Session, reference: Expected) -> list[Stepped]:
-    """Run rounds until one fails, or time or memory runs out. Their number is a power of two, so that it seldom depends
-    on the machine's load."""
-    session.channel.phase("further rounds")
-    session.generators = generators_of(session.subject)
+def _rounds(session: Session, numbers: Iterator[int]) -> list[Stepped]:
+    """Run rounds until one fails, or time or memory runs out: then their number is a power of two, so that it seldom
+    depends on the machine's load."""
     steps: list[Stepped] = []
     begun, worked, held = time.monotonic(), time.process_time(), 0
-    for number in inputs_of_rounds(session, reference):
+    while len(steps) < MOST_ROUNDS:
         share = 2 - 1 / len(steps) if steps and len(steps) & (len(steps) - 1) == 0 else 1
         spent = (time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS
         if session.ranks.any(bool(steps) and share * max(*spent, held / _MOST_BYTES) > 1):
-            break
-        step = _round(session, number)
+            return steps[: 1 << (len(steps).bit_length() - 1)]
+        step = _round(session, next(numbers))
         if session.ranks.any(step is None) or step is None:
             break
         steps.append(step)
         held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
-    return steps[: 1 << (len(steps).bit_length() - 1)] if steps else []
+    return steps
 
 
 def _round(session: Session, number: int) -> Stepped | None:
@@ -65,9 +79,21 @@ def _round(session: Session, number: int) -> Stepped | None:
     except TargetError:
         return None
     state = _compared(session)
-    digests = session.device.digests(state)
-    values = host_values(session.device, outputs.tensors), host_values(session.device, state)
-    return Stepped(values[0], dict(outputs.hosts), digests, values[1])
+    values = host_values(session.device, state)
+    for path in [
+        path for path, value in values.items() if value.dtype == torch.int64 and bool((value > _ADDRESS).any())
+    ]:
+        del state[path], values[path]
+    return Stepped(
+        host_values(session.device, outputs.tensors), dict(outputs.hosts), session.device.digests(state), values
+    )
+
+
+def _late_rounds(session: Session, numbers: Iterator[int]) -> list[Stepped]:
+    try:
+        return late_rounds(session, numbers, lambda: session.path_step(wait=False), LATE_ROUNDS)
+    except TargetError:
+        return []
 
 
 def _compared(session: Session) -> dict[str, torch.Tensor]:

@@ -78,6 +78,7 @@ class _Runs:
         slow = session.ranks.any(time.monotonic() - begun > _SLOW_RUN)
         again = [self._run(f"eager, run {n + 2}") for n in range(1 if slow else _AGAIN)]
         self.noise = spread_of([self.first, *again])
+        self.repeats = not self.noise.units and not self.noise.unbounded
         if session.device.evidence == "predicted":
             # CPU kernels (of an LSTM, for example) round differently if memory is aligned differently. Such differences
             # count as chance.
@@ -92,6 +93,7 @@ class _Runs:
         )
         self.host_counts = self._host_counts(control)
         self.lazy_caches: list[str] = []
+        self.first_step_failed: str | None = None
         self.lazy, self.first_step = self._first_step()
         self.event_failed: str | None = None
         self.events = self._events()
@@ -100,7 +102,9 @@ class _Runs:
         """Return the answer for the parent."""
         lazy, caches, checks = tuple(self.lazy), tuple(self.lazy_caches), tuple(self.checks)
         asked, counts = tuple(dict.fromkeys(self.asked)), tuple(sorted(self.host_counts))
-        return Reference(self.varied, lazy, caches, asked, checks, self.refused, counts, self.event_failed)
+        return Reference(
+            self.varied, lazy, caches, asked, checks, self.refused, counts, self.event_failed, self.first_step_failed
+        )
 
     def expected(self) -> Expected:
         """Return the results with which replays are compared."""
@@ -113,6 +117,7 @@ class _Runs:
             start,
             self.first_step,
             self.events,
+            self.repeats,
             self.host_counts,
         )
 
@@ -198,7 +203,11 @@ class _Runs:
         session.channel.phase("a first step on new inputs")
         self._start.put_back()
         before = reach_of(session.subject)
-        session.put_inputs(1)
+        try:
+            session.put_inputs(1)
+        except TargetError as error:  # it reads what a step leaves
+            self.first_step_failed = error.line
+            return [], None
         # Use the seed of the first warm-up step, so that random numbers drawn in it do not look as if they depended on
         # the inputs.
         session.seed(FIRST_SEED)

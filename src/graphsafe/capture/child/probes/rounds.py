@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import ComparedRounds
+from graphsafe.capture.child.expected import Expected, Stepped
 from graphsafe.capture.child.probes.capture import Replays, comes, given_reference
-from graphsafe.capture.child.rounds import ROUNDS, inputs_of_rounds, load_rounds
-from graphsafe.capture.child.session import opened
-from graphsafe.capture.child.state import generators_of
+from graphsafe.capture.child.rounds import ROUNDS, ROUNDS_PUT_BACK, Rounds, goes_on, inputs_of_rounds, late_rounds
+from graphsafe.capture.child.session import Session, opened
+from graphsafe.capture.child.state import generators_of, reach_of
+from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError, describe
-from graphsafe.capture.shared.frames import error_frames
+from graphsafe.capture.device.protocol import Recording
+from graphsafe.capture.shared.frames import error_frames, written_at
 from graphsafe.capture.shared.job import EAGER_ROUNDS, Channel, Job
 from graphsafe.report.probes.probe import Error
+from graphsafe.report.probes.replay import Check
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -29,26 +35,73 @@ def run(job: Job, channel: Channel) -> None:
         recording = session.device.record(session.subject)
         if isinstance(recording, CaptureFailure):
             return
-        Replays(session, recording, reference).run(built, first_step=False)
+        first = Replays(session, recording, reference)
+        first.run(built, first_step=False)
         del given, built  # they hold tensors that a refresh may free
         channel.phase("wait for the eager rounds")
         if not comes(session, ROUNDS, EAGER_ROUNDS):
             return
-        rounds = load_rounds(channel.folder)
+        rounds = Rounds.load(channel.folder)
+        if goes_on(session, reference) and not all(check.equal for check in first.result.checks or ()):
+            rounds = replace(rounds, steps=rounds.steps[:ROUNDS_PUT_BACK], late=())
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
-        replays = Replays(session, recording, replace(reference, steps=rounds))
-        told = ComparedRounds()
-        inputs = inputs_of_rounds(session, reference)
-        for number in range(1, len(rounds) + 1):
-            try:
-                told = replace(told, number=number, checks=replays.once(number, next(inputs)))
-            except TargetError as error:
-                told = replace(told, error=Error(f"after replays {error.line}", frames=error_frames(error.__cause__)))
-                break
-            except torch.OutOfMemoryError as error:
-                raise TargetError("step", describe(error)) from error
-            except Exception as error:
-                told = replace(told, error=Error(describe(error)))
-                break
-        channel.tell(told)
+        try:
+            channel.tell(_Compared(session, recording, reference).run(rounds))
+        except torch.OutOfMemoryError as error:
+            raise TargetError("step", describe(error)) from error
+
+
+class _Compared:
+    def __init__(self, session: Session, recording: Recording, reference: Expected) -> None:
+        self._session = session
+        self._recording = recording
+        self._reference = reference
+        code = code_of(session.subject.refresh)
+        self._told = ComparedRounds(refresh=None if code is None else written_at(code))
+
+    def run(self, rounds: Rounds) -> ComparedRounds:
+        """Compare round after round, up to one that fails."""
+        numbers = inputs_of_rounds(self._session, self._reference, rounds.put_back)
+        try:
+            self._compare(rounds.steps, numbers)
+            if rounds.late:
+                self._told = replace(self._told, late=self._compare_late(rounds.late, numbers))
+        except TargetError as error:
+            failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
+            self._told = replace(self._told, error=failure)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            self._told = replace(self._told, error=Error(describe(error)))
+        return self._told
+
+    def _compare(self, steps: Sequence[Stepped], numbers: Iterator[int]) -> None:
+        replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
+        steady, differs = self._places(), False
+        for number in range(1, len(steps) + 1):
+            checks = replays.once(number, next(numbers))
+            self._told = replace(self._told, number=number, checks=checks)
+            if differs:
+                continue
+            differs = any(check.result == "different" for check in checks)
+            now = self._places()
+            if differs:
+                moved = tuple(path for path, place in steady.items() if now.get(path, place) != place)
+                self._told = replace(self._told, moved=moved)
+            # State that moves in every round moves without harm.
+            steady = {path: place for path, place in steady.items() if now.get(path) == place}
+
+    def _compare_late(self, steps: Sequence[Stepped], numbers: Iterator[int]) -> tuple[Check, ...]:
+        replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
+        found = late_rounds(self._session, numbers, self._replay, len(steps))
+        checks = [replays.compared(number, one.outputs) for number, one in enumerate(found, start=1)]
+        return checks[-1] if checks else ()
+
+    def _replay(self) -> Any:
+        self._recording.replay()
+        return self._recording.outputs
+
+    def _places(self) -> dict[str, int]:
+        tensors = reach_of(self._session.subject).tensors
+        return {path: one.untyped_storage().data_ptr() for path, one in tensors.items()}

@@ -182,10 +182,11 @@ class Twins:
         effective: list[Difference] = []
         try:
             for k in range(1, REPLAYS + 1):
+                refreshed = self._refreshed(snapshot, k)
                 for rank in tuple(left):
                     third = second if rank == ranks.number else self._first
-                    ours = [self._result(self._first, snapshot, k) for _ in range(_REPEATS)]
-                    theirs = [self._result(third, snapshot, k) for _ in range(_REPEATS)]
+                    ours = [self._result(self._first, snapshot, refreshed, k) for _ in range(_REPEATS)]
+                    theirs = [self._result(third, snapshot, refreshed, k) for _ in range(_REPEATS)]
                     if ranks.any(self._compute_different(ours, theirs, noise)):
                         left.remove(rank)
                         effective = list(differing) if rank == ranks.number else effective
@@ -221,11 +222,24 @@ class Twins:
         )
         return {name: (first.get(name), second.get(name)) for name in sorted(names)}
 
-    def _result(self, recording: Recording, snapshot: Snapshot, k: int) -> _Result:
+    def _refreshed(self, snapshot: Snapshot, k: int) -> Mapping[str, torch.Tensor]:
+        """Return copies of the tensors that the inputs of replay `k` change. They are made once for both graphs: a
+        refresh may read what a replay left, and finds that of the last capture only."""
+        snapshot.put_back()
+        self._session.put_inputs(k)
+        changed = snapshot.changed()
+        copies = copies_of(self._session.device, [snapshot.tensors[path] for path in changed])
+        return dict(zip(changed, copies, strict=True))
+
+    def _result(
+        self, recording: Recording, snapshot: Snapshot, refreshed: Mapping[str, torch.Tensor], k: int
+    ) -> _Result:
         """Return the result of one replay from the snapshot on the inputs of replay `k`."""
         session = self._session
         snapshot.put_back()
-        session.put_inputs(k)
+        for path, values in refreshed.items():
+            session.device.store(snapshot.tensors[path], values)
+        session.seed(k)
         recording.replay()
         session.device.synchronize()
         outputs = session.outputs_of(recording.outputs).tensors

@@ -31,6 +31,9 @@ from graphsafe.report.model import CallSite
 from graphsafe.report.probes.order import Race
 from graphsafe.report.probes.timeline import Timeline
 
+_BUSY_CYCLES = 30_000_000
+"About 20 ms on an H100, longer than the host takes for a refresh."
+
 
 class CudaDevice:
     evidence: Literal["measured", "predicted"] = "measured"
@@ -176,6 +179,10 @@ class CudaDevice:
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.index)
+
+    def fall_behind(self) -> bool:
+        torch.cuda._sleep(_BUSY_CYCLES)  # type: ignore[no-untyped-call]
+        return True
 
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         return tensor.device == self.torch_device

@@ -251,6 +251,9 @@ class SimDevice:
 
     def synchronize(self) -> None: ...
 
+    def fall_behind(self) -> bool:
+        return False
+
     def is_on_device(self, tensor: torch.Tensor) -> bool:
         with torch._C.DisableTorchFunction():
             return index_of(tensor) == self.index
