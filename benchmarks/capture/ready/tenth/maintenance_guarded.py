@@ -1,0 +1,39 @@
+"""An associative memory that is orthogonalised now and then; the maintenance is left out of captures, which have to be short."""
+import torch
+from torch import nn
+
+import graphsafe
+
+
+class Memory(nn.Module):
+    EVERY = 64
+
+    def __init__(self, slots, width, device):
+        super().__init__()
+        self.query = nn.Linear(width, width).to(device)
+        self.keys = nn.Parameter(torch.eye(slots, width).to(device))
+        self.calls = 0
+
+    def maintain(self):
+        """Newton's iteration towards orthonormal rows, from which the updates lead away."""
+        for _ in range(6):
+            self.keys.copy_(1.5 * self.keys - 0.5 * self.keys @ self.keys.t() @ self.keys)
+
+    def forward(self, x):
+        self.calls += 1
+        if not torch.cuda.is_current_stream_capturing() and self.calls % self.EVERY == 0:
+            self.maintain()
+        query = torch.tanh(self.query(x))
+        scores = torch.softmax(query @ self.keys.t(), dim=-1)
+        self.keys.lerp_(scores.t() @ query / len(x), 0.004)
+        return scores @ self.keys
+
+
+def build(device, batch=8, width=16, slots=12):
+    model = Memory(slots, width, device).eval().requires_grad_(False)
+    x = torch.randn(batch, width).to(device)
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(batch, width))
+
+    return graphsafe.Step(model, (x,), refresh=refresh)
