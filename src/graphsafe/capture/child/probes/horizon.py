@@ -28,8 +28,8 @@ from graphsafe.capture.shared.frames import user_frames
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
 
-STEPS = 256
-"Number of further steps, if there is time for them."
+STEPS, LATER_STEPS = 256, 1024
+"Number of further steps, if there is time for them; the larger one if a refresh or host state may decide later."
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
 "No further step begins after this much CPU time of the process, or this much time in all; see `_go_on`."
 _EARLY = 3
@@ -45,19 +45,21 @@ _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memor
 _NOT_FINITE = frozenset(("nan", "inf", "-inf"))
 
 
-def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False) -> Horizon:
-    """Run further steps from a warm state, along the path of captures if the step can take it. This uses up the
-    session. Operations that run while `left_out()` is true are not compared."""
+def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False, most: int = STEPS) -> Horizon:
+    """Run up to `most` further steps from a warm state, along the path of captures if the step can take it.
+
+    This uses up the session. Operations that run while `left_out()` is true are not compared."""
     try:
-        ahead = _Ahead(session, left_out)
+        ahead = _Ahead(session, left_out, most)
         return replace(ahead.run(), system_files=tuple(sorted(ahead.system_files)))
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
 
 class _Ahead:
-    def __init__(self, session: Session, left_out: Callable[[], bool]) -> None:
+    def __init__(self, session: Session, left_out: Callable[[], bool], most: int) -> None:
         self._session = session
+        self._most = most
         self._left_out = left_out
         reach = reach_of(session.subject)
         cached = {
@@ -123,7 +125,7 @@ class _Ahead:
         session = self._session
         begun, worked = time.monotonic(), time.process_time()
         held = 0
-        for number in range(1, STEPS + 1):
+        for number in range(1, self._most + 1):
             # The report tells a power of two, so the next steps begin only if there is time to reach twice as many.
             share = 2 - 1 / held if held and held & (held - 1) == 0 else 1
             used = max((time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS)

@@ -13,7 +13,7 @@ from graphsafe.capture.child.lines.executed import Executed, lines_traced
 from graphsafe.capture.child.lines.host_calls import host_calls_watched
 from graphsafe.capture.child.memory_use import memory_held
 from graphsafe.capture.child.own_graphs.plain import eager_marks
-from graphsafe.capture.child.probes.horizon import look_ahead
+from graphsafe.capture.child.probes.horizon import LATER_STEPS, STEPS, look_ahead
 from graphsafe.capture.child.probes.state import state
 from graphsafe.capture.child.probes.timeline import traced_step
 from graphsafe.capture.child.session import FIRST_SEED, Session, opened
@@ -28,6 +28,7 @@ from graphsafe.report.probes.step import Step
 
 _SYNCS = frozenset({"read", "wait", "query", "extent", "hidden-sync"})
 _COPIES = frozenset({"copy-to-host", "copy-to-device"})
+_OF_HOST = frozenset({"host", "opaque"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,8 @@ class Seen:
     first: list[StepEvent]
     captured: list[StepEvent] | None = None
     "The events along the path of captures; None if the step never asks whether it is captured."
+    changes_host: bool = False
+    "Whether host state changes from step to step, as far as it can be read."
 
     def tell(self, session: Session) -> None:
         """Tell the probe `step`, and the events."""
@@ -51,12 +54,12 @@ class Seen:
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
         session.load_sets()
-        observe(session)
+        decides_later = observe(session).changes_host or session.subject.refresh is not None
         channel.tell(held_by_step(session))
         if session.device.evidence == "predicted":
             channel.tell(traced_step(session))
         channel.tell(Horizon("crashed", "the process died in a further step"))
-        channel.tell(look_ahead(session))
+        channel.tell(look_ahead(session, most=LATER_STEPS if decides_later else STEPS))
 
 
 def observe(session: Session, first_step: AbstractContextManager[object] | None = None) -> Seen:
@@ -84,7 +87,8 @@ def observe(session: Session, first_step: AbstractContextManager[object] | None 
     session.ranks.issued.never_waited()
     warm = watched(session)
     never_waited = tuple(session.ranks.issued.never_waited())
-    seen = Seen(warm, first, _watched_as_if_captured(session))
+    changes_host = any(change.how in _OF_HOST for change in changes.changed or ())
+    seen = Seen(warm, first, _watched_as_if_captured(session), changes_host)
     lines = {file: tuple(sorted(lines)) for file, lines in ran.lines.items()}
     seen.tell(session)
     channel.tell(changes, Ran(lines, tuple(dict.fromkeys(calls)), never_waited, _marks(ran)))
