@@ -324,8 +324,13 @@ class Op:
 
 
 def _any(answers: Iterable[bool | None]) -> bool | None:
-    seen = list(answers)
-    return True if True in seen else None if None in seen else False
+    found: bool | None = False
+    for answer in answers:
+        if answer:
+            return True
+        if answer is None:
+            found = None
+    return found
 
 
 def _not(answer: bool | None) -> bool | None:

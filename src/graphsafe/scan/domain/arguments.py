@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import field
 from functools import reduce
 
@@ -71,6 +71,14 @@ class Call:
 
     Then calls are followed further, and each object has its own attributes.
     """
+
+    def question(self, out_of_scope: int) -> tuple[Hashable, ...]:
+        """Return the key of the question for the summary; its last four parts are the kind of the arguments."""
+        given = self.arguments
+        return (
+            "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,
+            self.composes, out_of_scope, self.bound, given.positional, tuple(given.keywords.items()), given.open,
+        )  # fmt: skip
 
 
 def unknown_result(arguments: Arguments) -> Unknown:

@@ -52,11 +52,13 @@ def bound_to(value: Value, name: str) -> Value:
     if type(value) is not Tensor or value.name == name:
         return value
     where, maybe_host, aside = _hints_of_name(name)
-    if value.where != "any":
-        return replace(value, name=name, where="host" if aside else value.where)
-    return replace(
-        value, name=name, where=where, maybe_host=value.maybe_host or maybe_host, maybe_pinned=where == "host"
-    )
+    is_open = value.where == "any"
+    # Each assignment of a tensor comes here, and `replace` takes four times as long.
+    return Tensor(
+        where if is_open else "host" if aside else value.where, value.dtype, value.ndim, value.pinned, value.step,
+        value.literal, name, value.attr, value.fresh, value.certain, value.maybe_host or (is_open and maybe_host),
+        where == "host" if is_open else value.maybe_pinned,
+    )  # fmt: skip
 
 
 def known_by(value: Unknown, name: str) -> Unknown:

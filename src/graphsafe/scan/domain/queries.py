@@ -108,6 +108,13 @@ class Queries:
         """
         return self.answer(self.number(key), work, provisional, layer)
 
+    def known(self, key: Hashable) -> int | None:
+        """Return the number of a question, if it was asked before."""
+        try:
+            return self._numbers.get(key)
+        except TypeError:
+            return None
+
     def number(self, key: Hashable) -> int:
         """Return the number of a question. Raises TypeError for a key without a hash."""
         number = self._numbers.get(key)

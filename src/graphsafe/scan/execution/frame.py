@@ -94,6 +94,13 @@ class Frame:
     "Whether the lines since the innermost condition do more than update state of the host."
     compile_tests: list[CompileTest] = field(default_factory=list)
     "Conditions under which captures reach the current line only with torch.compile, or only without."
+    project: Project = field(init=False)
+    ops: OpTable = field(init=False)
+    attributes: Attributes = field(init=False)
+
+    def __post_init__(self) -> None:
+        engine = self.engine
+        self.project, self.ops, self.attributes = engine.project, engine.ops, engine.attributes
 
     @property
     def guard(self) -> str | None:
@@ -128,26 +135,15 @@ class Frame:
 
     # shortcuts for the most frequent questions of handlers
 
-    @property
-    def project(self) -> Project:
-        return self.engine.project
-
-    @property
-    def ops(self) -> OpTable:
-        return self.engine.ops
-
-    @property
-    def attributes(self) -> Attributes:
-        return self.engine.attributes
-
     def evaluate(self, node: ast.expr) -> Value:
         """Return the value of an expression, and note its effects."""
-        if type(node) is ast.Name and node.id not in self.globals:
-            # All other expressions are names, and most names are local.
-            local = self.env.get(node.id)
-            if local is not None:
+        kind = type(node)
+        if kind is ast.Name:
+            # Half of all expressions are names, and most names are local.
+            local = self.env.get(node.id)  # type: ignore[attr-defined]
+            if local is not None and node.id not in self.globals:  # type: ignore[attr-defined]
                 return local
-        handler = self.engine.expressions.get(type(node))
+        handler = self.engine.expressions.get(kind)
         return UNKNOWN if handler is None else handler(self, node)
 
     def evaluate_quietly(self, node: ast.expr) -> Value:

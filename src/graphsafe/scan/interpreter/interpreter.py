@@ -236,26 +236,23 @@ class Interpreter:
     def summary(self, call: Call, out_of_scope: int = 0) -> Summary | None:
         """Return the summary of a function for these arguments, or None while it is being read or cannot be read."""
         arguments = widened(call.arguments)
-        kind = (call.bound, arguments.positional, tuple(arguments.keywords.items()), arguments.open)
-        if not self.budget.kinds.has_room(call.ref, kind):
-            self.note(Failure("not-followed", call.ref, MANY_KINDS))
-            call = replace(call, bound=without_given(call.bound), arguments=unknown(arguments))
-        elif arguments is not call.arguments:
+        if arguments is not call.arguments:
             call = replace(call, arguments=arguments)
         return self._summary(call, out_of_scope)
 
     def _summary(self, call: Call, out_of_scope: int) -> Summary | None:
-        ref, arguments = call.ref, call.arguments
-        given = tuple(arguments.keywords.items())
-        key: Hashable = (
-            "read", ref, call.hot, call.depth, call.level, call.plain, call.captured, call.loops, call.between,
-            call.composes, out_of_scope, call.bound, arguments.positional, given, arguments.open,
-        )  # fmt: skip
+        ref = call.ref
+        key = call.question(out_of_scope)
+        number = self.queries.known(key)
+        if number is None and not self.budget.kinds.has_room(ref, key[-4:]):
+            self.note(Failure("not-followed", ref, MANY_KINDS))
+            call = replace(call, bound=without_given(call.bound), arguments=unknown(call.arguments))
+            key = call.question(out_of_scope)
         if self.queries.depth > MAX_DEPTH:
             self.queries.rest_on_all()
             return None
         try:
-            number = self.queries.number(key)
+            number = self.queries.number(key) if number is None else number
         except TypeError:
             # A constant has no hash, so the question is not memoised.
             number = self.queries.number(("read", self.closures.next_id()))

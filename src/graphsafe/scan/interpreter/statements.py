@@ -34,7 +34,7 @@ from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warn
 from graphsafe.scan.interpreter.conditions.truth import truth
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
-from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 from graphsafe.scan.symbols.index import dotted
@@ -71,6 +71,7 @@ def _expression(frame: Frame, node: ast.Expr) -> None:
         frame.touches_device = isinstance(value, ast.Call) and branch_effects.call_touches_device(frame, value)
 
 
+@memoize_on_node
 def _is_message(node: ast.expr) -> bool:
     """Return whether an expression is a docstring or a line of a log, which are skipped in constructors."""
     function = node.func if isinstance(node, ast.Call) else None

@@ -86,6 +86,8 @@ def gather(steps: Sequence[Summary]) -> Record:
     record = Record()
     writes: dict[WritePlace, dict[str, Write]] = {}
     between: dict[WritePlace, dict[str, Write]] = {}
+    seen: set[tuple[int, bool]] = set()
+    "The ids of the writes that are noted, of which summaries share most, and whether they are guarded."
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -93,7 +95,8 @@ def gather(steps: Sequence[Summary]) -> Record:
             if type(item) is CallEdge:
                 edge = replace(item.edge, guarded=True) if guarded else item.edge
                 record.edge(item.callee, edge)
-            elif type(item) is Write:
+            elif type(item) is Write and (id(item), guarded) not in seen:
+                seen.add((id(item), guarded))
                 if guarded and item.guard is None:
                     item = replace(item, guard=GUARDED)
                 (between if item.between else writes).setdefault(item.place, {})[repr(item)] = item
@@ -164,13 +167,13 @@ def joined(project: Project, records: Sequence[Record], whys: Mapping[str, str])
 
 def _add_event(record: Record, place: Place, event: Event) -> None:
     known = record.events.get(place)
-    if known is None or _rank(event) < _rank(known):
+    if known is None or (event is not known and _rank(event) < _rank(known)):
         record.events[place] = event
 
 
 def _add_use(record: Record, use: Use) -> None:
     known = record.state.uses.get(use.place)
-    record.state.uses[use.place] = use if known is None else min(use, known, key=repr)
+    record.state.uses[use.place] = use if known is None or known is use else min(use, known, key=repr)
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 
 from graphsafe.scan.domain.values import Array, NoneValue, Number, Tensor, Union, Unknown, Value
+from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted, elements
 
 
+@memoize_on_node
 def named_types(node: ast.expr) -> set[str]:
     return {(dotted(name) or "?").rpartition(".")[2] for name in elements(node)}
 

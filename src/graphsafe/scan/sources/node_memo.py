@@ -61,16 +61,24 @@ def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
     return found
 
 
+_NO_NODES = frozenset("ctx id attr arg kind type_comment conversion is_async simple level module".split())
+_PARTS = {
+    kind: tuple(name for name in kind._fields if name not in _NO_NODES and kind is not ast.Constant)
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"Kind of node -> its fields that may hold nodes."
+
+
 def children(node: ast.AST) -> list[ast.AST]:
     """Return the nodes of `ast.iter_child_nodes`, without contexts such as `Load`, in half the time."""
     found: list[ast.AST] = []
-    for name in node._fields:
-        if name != "ctx":
-            value = getattr(node, name, None)
-            if type(value) is list:
-                found += [each for each in value if isinstance(each, ast.AST)]
-            elif isinstance(value, ast.AST):
-                found.append(value)
+    for name in _PARTS[type(node)]:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found += [each for each in value if isinstance(each, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
     return found
 
 

@@ -71,9 +71,9 @@ MAX_OVERRIDES = 6
 
 def call(frame: Frame, node: ast.Call) -> Value:
     function = node.func
-    if isinstance(function, ast.Name) and function.id == "super":
-        return RuntimeObject("super")
-    name: str = getattr(function, "attr", "") or getattr(function, "id", "")
+    name = (
+        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    )
     if name.startswith(("is_", "_is_")):
         answer = platforms.answered(name, bool(node.args or node.keywords))
         if answer is not None:
@@ -94,6 +94,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
             frame.engine.note_passed(function.attr, arguments)
         found = [_method(frame, node, function, option, arguments) for option in receivers]
         return _one_of(found) if found else UNKNOWN
+    if name == "super":
+        return RuntimeObject("super")
     value = frame.evaluate(function)
     result = call_value(frame, node, value, evaluated(frame, node))
     made = result_declared_for(frame, function.id) if type(value) is Unknown and type(function) is ast.Name else UNKNOWN

@@ -68,9 +68,18 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
     return False if False in known else None if None in known else True
 
 
-def _call(frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
+def may_answer(call: ast.Call) -> bool:
+    """Return whether a call may have an answer: its name says so, or is the name of a function, perhaps a helper."""
+    return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
+
+
+def _name(call: ast.Call) -> str:
     # `torch.accelerator.current_stream().is_capturing()` is no plain chain of names.
-    name = dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
+    return dotted(call.func) or (call.func.attr if isinstance(call.func, ast.Attribute) else "")
+
+
+def _call(frame: Frame, call: ast.Call, compiled: bool) -> bool | None:
+    name = _name(call)
     if isinstance(call.func, ast.Name) and call.func.id not in frame.env:
         called = frame.name(call.func.id)
         if type(called) is Function and called.node is None:

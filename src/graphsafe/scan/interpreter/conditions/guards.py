@@ -24,7 +24,7 @@ from graphsafe.scan.domain.values import (
     without_none,
 )
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers
+from graphsafe.scan.interpreter.conditions.capture_answers import answer, asks_tracers, may_answer
 from graphsafe.scan.models import type_tests
 from graphsafe.scan.sources.node_memo import memoize_on_node, source_text
 from graphsafe.scan.state import provenance
@@ -87,11 +87,16 @@ def judge(frame: Frame, test: ast.expr, known: Number | None) -> Verdict:
         # If there is no answer under torch.compile, neither branch is excluded there.
         return Verdict(text=_text(test), compiled=not plain, plain=None if compiled is None else not compiled)
     verdict = _judge_value(test, known)
-    if verdict is NOTHING:
-        is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-        if USES_GRAPHS.search(dotted(test.operand if is_negated else test) or ""):  # type: ignore[attr-defined]
-            return Verdict(guarded=is_negated, text=_text(test))
+    if verdict is NOTHING and _uses_graphs(test):
+        return Verdict(guarded=isinstance(test, ast.UnaryOp), text=_text(test))
     return verdict if compiled is None else replace(verdict, plain=not compiled, text=verdict.text or _text(test))
+
+
+@memoize_on_node
+def _uses_graphs(test: ast.expr) -> bool:
+    """Return whether a test is a flag for graphs, or its negation."""
+    is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    return USES_GRAPHS.search(dotted(test.operand if is_negated else test) or "") is not None  # type: ignore[attr-defined]
 
 
 def _judge_value(test: ast.expr, known: Number | None) -> Verdict:
@@ -120,8 +125,8 @@ def _may_ask(test: ast.expr) -> bool:
     if isinstance(test, ast.BoolOp):
         return any(map(_may_ask, test.values))
     if isinstance(test, ast.Compare):
-        return isinstance(test.left, ast.Name)
-    return isinstance(test, (ast.Call, ast.Name))
+        return isinstance(test.left, ast.Name) and is_none(test.comparators[0])
+    return may_answer(test) if isinstance(test, ast.Call) else isinstance(test, ast.Name)
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
@@ -131,7 +136,7 @@ def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> b
         return direct
     if isinstance(test, ast.Name):
         bound = provenance.bound_expression(frame, test)
-        if bound is None or bound is test:
+        if bound is None or bound is test or not _may_ask(bound):
             return None
         return _captured(frame, bound, compiled, depth + 1)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.domain.values import Tensor, Unknown, options
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import provenance
 from graphsafe.scan.state.first_step_tests import asked_for_tensor, asks_by_name, asks_remainder
 from graphsafe.scan.symbols.index import dotted
@@ -34,6 +35,7 @@ def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
     return not kinds.isdisjoint((Unknown, Tensor)) and SequenceValue not in kinds
 
 
+@memoize_on_node
 def is_warning(statement: ast.stmt) -> bool:
     """Return whether a statement only warns: in a branch, steps are assumed not to meet what it warns of."""
     call = statement.value if isinstance(statement, ast.Expr) else None
@@ -44,5 +46,5 @@ def only_before_raising(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
     """Return the statements of a suite that run only if the step is about to raise."""
     if not body or not isinstance(body[-1], ast.Raise):
         return ()
-    leaving = [at for at, one in enumerate(body) if any(isinstance(inner, _LEAVES) for inner in ast.walk(one))]
+    leaving = [at for at, one in enumerate(body) if any(inside(one, kind) for kind in _LEAVES)]
     return body[leaving[-1] + 1 if leaving else 0 :]
