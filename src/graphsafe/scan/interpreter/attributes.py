@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from sys import intern
 
-from graphsafe.scan.domain.arguments import TOP_LEVEL, Call, arguments_of
+from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call, arguments_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import placed
@@ -31,7 +31,7 @@ from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.interpreter.construction_sites import built
 from graphsafe.scan.interpreter.named_attribute import Marked
-from graphsafe.scan.symbols.blocks import bound_value
+from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
 from graphsafe.scan.symbols.index import items_of
 from graphsafe.scan.symbols.project import is_module_base
@@ -43,11 +43,17 @@ Key = tuple[str, str]
 "The class and the attribute."
 
 
+def of_parameter(name: str) -> str:
+    """Return the name under which the values of a constructor's parameter are kept, beside those of attributes."""
+    return f"({name})"
+
+
 class AttributeTables:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
         "The values that calls of plain-field classes put into the fields, as far as they are known."
+        self._told_of: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
         "The class and the constructor's arguments of each object whose constructors are being read."
         self.marked: Marked = {}
@@ -108,18 +114,33 @@ class AttributeTables:
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
+    def given(self, ref: str, values: Mapping[str, Value]) -> None:
+        """Note the tensors that a call passes to a constructor, by the parameters that take them."""
+        for name, value in values.items():
+            tensor, certain = as_tensor(value)
+            if tensor is not None and certain and tensor.certain:
+                kept = Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
+                _add(self._engine.effects.constructed, (ref, of_parameter(name)), kept)
+
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
         """Take over the values that all calls of the project put into fields, if they tell more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._tell(key, values)}
+        self._told_of = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
+
+    def is_told(self, ref: str, given: Passed | None) -> bool:
+        """Return whether calls of a class tell what its constructor is given, and an object's own call does not."""
+        return given is None and ref in self._told_of
 
     def _tell(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether a field is not declared, or declared as a tensor that all calls take from the host.
+        """Return whether a field is not declared, or declared as a tensor and by all calls one of the host, or a mask.
 
         Further calls tell nothing of the device's work: a declared tensor counts as one of the device anyway.
         """
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
-            return all(type(value) is Tensor and value.where == "host" for value in values)
+            tensors = [value for value in values if type(value) is Tensor]
+            of_host, masks = (all(one.where == "host" for one in tensors), all(one.dtype == "bool" for one in tensors))
+            return len(tensors) == len(values) and (of_host or masks)
         return type(of_class) is not Number
 
     # values of attributes
@@ -234,12 +255,19 @@ class AttributeTables:
             if method is None:
                 continue
             if given is None:
-                yield Call(method, owner, level=0)
+                yield Call(method, owner, self._told(ref, method) if name == "__init__" else Arguments(), level=0)
             elif name in ("__init__", "__post_init__"):
                 arguments = arguments_of(given if name == "__init__" else None)
                 yield Call(method, owner, arguments, depth=1, level=0, composes=True)
         if given is None:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
+
+    def _told(self, ref: str, constructor: str) -> Arguments:
+        """Return the tensors that calls of a class pass to its constructor, unless only some are on the host."""
+        node = self._engine.project.function_node(constructor)
+        given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
+        told = {name: join_all(_telling(values)) for name, values in given.items() if _agree(values)}
+        return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
         """Yield the fields of a class that has no constructor of its own, with the values that a call puts there."""
@@ -382,6 +410,11 @@ def _is_empty(value: Value | None) -> bool:
     if type(value) is SequenceValue:
         return value.items == ()
     return type(value) is Dict and not value.items and type(value.elem) is Unknown
+
+
+def _agree(values: Sequence[Value]) -> bool:
+    """Return whether there are tensors, all of them on the host or none."""
+    return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
 
 
 def _telling(values: Sequence[Value]) -> Sequence[Value]:

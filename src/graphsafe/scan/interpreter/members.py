@@ -11,6 +11,7 @@ from typing import Any
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in, kept, not_held
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import HOST_NAME, known_by
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -45,6 +46,8 @@ from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
+MAX_SUBCLASSES = 6
+"The most classes below a declared one that are asked for an attribute which that one lacks."
 PARAM_GROUPS = "param_groups"
 "The attribute of optimizers that holds their numbers, such as the learning rate."
 _PARAM_GROUPS = held_in(
@@ -130,6 +133,9 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)
     if found is None:
+        below = frame.engine.overrides.with_attribute(owner.ref, name) if owner.declared else ()
+        if below and len(below) <= MAX_SUBCLASSES:
+            return join_all(of_instance(frame, node, Instance(ref, owner.step), name, text) for ref in below)
         return _undefined(frame, owner, name, key)
     if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
