@@ -46,6 +46,8 @@ from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
+_PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
+"Classes that bring no attributes of their own."
 MAX_SUBCLASSES = 6
 "The most classes below a declared one that are asked for an attribute which that one lacks."
 PARAM_GROUPS = "param_groups"
@@ -191,6 +193,23 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
     if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None
     return name
+
+
+def having_attribute(frame: Frame, owners: Seq[Value], name: str) -> Seq[Value]:
+    """Leave out made objects of the project without the attribute, if another object has it: on them the code would
+    raise."""
+    if len(owners) < 2 or not all(type(owner) is Instance for owner in owners):
+        return owners
+    return [owner for owner in owners if type(owner) is not Instance or _has(frame, owner, name)] or owners
+
+
+def _has(frame: Frame, owner: Instance, name: str) -> bool:
+    """Return whether an object may have an attribute: its class defines it, or may get it from elsewhere."""
+    project = frame.project
+    if project.find_method(owner.ref, name) or frame.attributes.of_instance(owner, name, frame.level) is not None:
+        return True
+    inherits = any("::" not in base and base not in _PLAIN_BASES for base in project.mro(owner.ref))
+    return inherits or (owner.declared and bool(frame.engine.overrides.with_attribute(owner.ref, name)))
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
