@@ -13,7 +13,6 @@ from graphsafe.scan.domain.naming import placed
 from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import (
     UNKNOWN,
-    Dict,
     Instance,
     NoneValue,
     Number,
@@ -25,11 +24,11 @@ from graphsafe.scan.domain.values import (
     holds_device,
     options,
 )
-from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.interpreter.construction_sites import built
+from graphsafe.scan.interpreter.given_values import agree, filled, is_empty, of_parameter, telling
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
@@ -41,11 +40,6 @@ FACTORY_DECORATORS = frozenset(("staticmethod", "classmethod"))
 MAX_WRITERS = 6
 Key = tuple[str, str]
 "The class and the attribute."
-
-
-def of_parameter(name: str) -> str:
-    """Return the name under which the values of a constructor's parameter are kept, beside those of attributes."""
-    return f"({name})"
 
 
 class AttributeTables:
@@ -190,7 +184,7 @@ class AttributeTables:
         attribute."""
         value = initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
-        if level and _is_empty(initial):
+        if level and is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
             # At the deepest level a method is read only once, for its defining class instead of each inheriting class.
@@ -203,7 +197,7 @@ class AttributeTables:
                 return found[0]
             for written in found:
                 value = written if value is None else join(value, written)
-        for given in _telling(self._given(owner.ref, name)):
+        for given in telling(self._given(owner.ref, name)):
             # A constructor does not know its arguments; its callers do.
             if value is None or type(value) is Unknown:
                 value = given
@@ -211,7 +205,7 @@ class AttributeTables:
                 value = join(value, given)
         if promised is None or value is None:
             return promised if value is None else value
-        return join(value, promised) if as_tensor(promised)[0] is None else _filled(value, promised)
+        return join(value, promised) if as_tensor(promised)[0] is None else filled(value, promised)
 
     def _given(self, ref: str, name: str) -> Sequence[Value]:
         """Return the values that calls of a plain-field class put into one field, as far as they are known."""
@@ -266,7 +260,7 @@ class AttributeTables:
         """Return the tensors that calls of a class pass to its constructor, unless only some are on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
-        told = {name: join_all(_telling(values)) for name, values in given.items() if _agree(values)}
+        told = {name: join_all(telling(values)) for name, values in given.items() if agree(values)}
         return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
@@ -403,28 +397,3 @@ def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
     values = found.setdefault(key, [])
     if value not in values:
         values.append(value)
-
-
-def _is_empty(value: Value | None) -> bool:
-    """Return whether a constructor leaves an empty container, which other methods fill."""
-    if type(value) is SequenceValue:
-        return value.items == ()
-    return type(value) is Dict and not value.items and type(value.elem) is Unknown
-
-
-def _agree(values: Sequence[Value]) -> bool:
-    """Return whether there are tensors, all of them on the host or none."""
-    return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
-
-
-def _telling(values: Sequence[Value]) -> Sequence[Value]:
-    """Drop tensors of unknown placement if another value shows that the tensor is on the device."""
-    on_device = any(type(value) is Tensor and value.where == "device" for value in values)
-    return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
-
-
-def _filled(value: Value, expected: Value) -> Value:
-    """Join a value with the annotation's value, unless the value shows where the tensor is, which an annotation does
-    not."""
-    made = as_tensor(value)[0]
-    return value if made is not None and made.where != "any" else join(value, expected)
