@@ -56,6 +56,9 @@ def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Argument
         if frame.hot:
             _run(frame, node, method, made, arguments)
     elif frame.hot and not frame.lazy:
+        method = frame.project.find_method(cls.ref, "__post_init__")
+        if method is not None:
+            _run(frame, node, method, made, Arguments())
         validators.check(frame, node, made)
     return made
 

@@ -1,4 +1,4 @@
-"""What Python and pydantic run after a constructor: `__post_init__`, and the validators of a model's fields."""
+"""What pydantic runs as it makes a model: the validators of its fields, and those of the whole model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ def validated(frame: Frame, node: ast.Call, ref: str, arguments: Arguments) -> A
 
 
 def check(frame: Frame, node: ast.Call, made: Instance) -> None:
-    """Call what a step runs on an object that it has just made."""
-    after = [method for method, _ in _validators(frame, made.ref, _OF_MODEL)]
-    method = frame.project.find_method(made.ref, "__post_init__")
-    for one in [method, *after] if method is not None else after:
-        frame.call(node, Function(one, replace(made, step=True)), Arguments())
+    """Call the validators of a pydantic model that a step has just made."""
+    for method, _ in _validators(frame, made.ref, _OF_MODEL):
+        frame.call(node, Function(method, replace(made, step=True)), Arguments())
 
 
 def _validators(frame: Frame, ref: str, kinds: tuple[str, ...]) -> Iterator[tuple[str, ast.Call]]:
