@@ -1,4 +1,4 @@
-"""What pydantic runs as it makes a model: the validators of its fields, and those of the whole model."""
+"""Validators of pydantic models, which check fields and whole models as these are made."""
 
 from __future__ import annotations
 
