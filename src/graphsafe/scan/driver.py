@@ -258,10 +258,11 @@ class Driver:
 
     def _may_be_other(self, key: Hashable) -> bool:
         """Return whether the value of an attribute may have changed, now that constructions are known."""
-        if not isinstance(key, tuple) or key[0] != "attribute":
+        if not isinstance(key, tuple) or key[0] not in ("attribute", "constructed"):
             return False
-        _, ref, _, name, _ = key
-        return (ref, name) in self._engine.attributes.constructions
+        kind, ref, given, *name = key
+        attributes = self._engine.attributes
+        return (ref, name[0]) in attributes.constructions if kind == "attribute" else attributes.is_told(ref, given)
 
     def _look_into(self, path: str, steps: list[Step]) -> Value:
         engine = self._engine

@@ -156,7 +156,7 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
         if any(base.endswith(("Protocol", "typing.Any")) for base in bases if "::" not in base):
             return UNKNOWN
         own = [facts for base in bases if (facts := engine.project.class_facts(base)) is not None]
-        if "torch.Tensor" in bases and not any(facts.methods for facts in own):
+        if not _TENSORS.isdisjoint(bases) and not any(facts.methods for facts in own):
             return Tensor(where="any")  # a mere name for tensors of one form
         return Instance(ref, declared=True)
     if binding.kind == "assign":
@@ -182,6 +182,8 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
     return UNKNOWN
 
 
+_TENSORS = frozenset(("torch.Tensor", "torchtyping.TensorType"))
+"Classes that only name tensors of one form where a class without methods derives from them."
 _TORCH_TYPES: Mapping[str, Value] = {
     "torch.Generator": RuntimeObject("generator"),
     "torch.device": DeviceValue("any"),

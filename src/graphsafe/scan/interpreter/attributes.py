@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from sys import intern
 
-from graphsafe.scan.domain.arguments import TOP_LEVEL, Call, arguments_of
+from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call, arguments_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import join, join_all
 from graphsafe.scan.domain.naming import placed
 from graphsafe.scan.domain.summary import Effects, Summary
 from graphsafe.scan.domain.values import (
     UNKNOWN,
-    Dict,
     Instance,
     NoneValue,
     Number,
@@ -25,13 +24,13 @@ from graphsafe.scan.domain.values import (
     holds_device,
     options,
 )
-from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.interpreter.construction_sites import built
+from graphsafe.scan.interpreter.given_values import agree, filled, is_empty, of_parameter, telling
 from graphsafe.scan.interpreter.named_attribute import Marked
-from graphsafe.scan.symbols.blocks import bound_value
+from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
 from graphsafe.scan.symbols.index import items_of
 from graphsafe.scan.symbols.project import is_module_base
@@ -48,6 +47,7 @@ class AttributeTables:
         self._engine = engine
         self.constructions: Mapping[Key, Sequence[Value]] = {}
         "The values that calls of plain-field classes put into the fields, as far as they are known."
+        self._told_of: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
         "The class and the constructor's arguments of each object whose constructors are being read."
         self.marked: Marked = {}
@@ -108,18 +108,33 @@ class AttributeTables:
                         option = Instance(option.ref, declared=option.declared)
                     _add(self._engine.effects.constructed, (ref, name), option)
 
+    def given(self, ref: str, values: Mapping[str, Value]) -> None:
+        """Note the tensors that a call passes to a constructor, by the parameters that take them."""
+        for name, value in values.items():
+            tensor, certain = as_tensor(value)
+            if tensor is not None and certain and tensor.certain:
+                kept = Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
+                _add(self._engine.effects.constructed, (ref, of_parameter(name)), kept)
+
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
         """Take over the values that all calls of the project put into fields, if they tell more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._tell(key, values)}
+        self._told_of = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
+
+    def is_told(self, ref: str, given: Passed | None) -> bool:
+        """Return whether calls of a class tell what its constructor is given, and an object's own call does not."""
+        return given is None and ref in self._told_of
 
     def _tell(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether a field is not declared, or declared as a tensor that all calls take from the host.
+        """Return whether a field is not declared, or declared as a tensor and by all calls one of the host, or a mask.
 
         Further calls tell nothing of the device's work: a declared tensor counts as one of the device anyway.
         """
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
-            return all(type(value) is Tensor and value.where == "host" for value in values)
+            tensors = [value for value in values if type(value) is Tensor]
+            of_host, masks = (all(one.where == "host" for one in tensors), all(one.dtype == "bool" for one in tensors))
+            return len(tensors) == len(values) and (of_host or masks)
         return type(of_class) is not Number
 
     # values of attributes
@@ -169,7 +184,7 @@ class AttributeTables:
         attribute."""
         value = initial
         writers: Sequence[str] = self._writers(owner.ref, name) if level else ()
-        if level and _is_empty(initial):
+        if level and is_empty(initial):
             writers = (*writers, *self._writers(owner.ref, items_of(name)))
         for writer in dict.fromkeys(writers[:MAX_WRITERS]):
             # At the deepest level a method is read only once, for its defining class instead of each inheriting class.
@@ -182,7 +197,7 @@ class AttributeTables:
                 return found[0]
             for written in found:
                 value = written if value is None else join(value, written)
-        for given in _telling(self._given(owner.ref, name)):
+        for given in telling(self._given(owner.ref, name)):
             # A constructor does not know its arguments; its callers do.
             if value is None or type(value) is Unknown:
                 value = given
@@ -190,7 +205,7 @@ class AttributeTables:
                 value = join(value, given)
         if promised is None or value is None:
             return promised if value is None else value
-        return join(value, promised) if as_tensor(promised)[0] is None else _filled(value, promised)
+        return join(value, promised) if as_tensor(promised)[0] is None else filled(value, promised)
 
     def _given(self, ref: str, name: str) -> Sequence[Value]:
         """Return the values that calls of a plain-field class put into one field, as far as they are known."""
@@ -234,12 +249,19 @@ class AttributeTables:
             if method is None:
                 continue
             if given is None:
-                yield Call(method, owner, level=0)
+                yield Call(method, owner, self._told(ref, method) if name == "__init__" else Arguments(), level=0)
             elif name in ("__init__", "__post_init__"):
                 arguments = arguments_of(given if name == "__init__" else None)
                 yield Call(method, owner, arguments, depth=1, level=0, composes=True)
         if given is None:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
+
+    def _told(self, ref: str, constructor: str) -> Arguments:
+        """Return the tensors that calls of a class pass to its constructor, unless only some are on the host."""
+        node = self._engine.project.function_node(constructor)
+        given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
+        told = {name: join_all(telling(values)) for name, values in given.items() if agree(values)}
+        return Arguments(keywords=told)
 
     def _fields_given(self, ref: str, given: Passed) -> Iterator[tuple[str, Value]]:
         """Yield the fields of a class that has no constructor of its own, with the values that a call puts there."""
@@ -375,23 +397,3 @@ def _add(found: dict[Key, list[Value]], key: Key, value: Value) -> None:
     values = found.setdefault(key, [])
     if value not in values:
         values.append(value)
-
-
-def _is_empty(value: Value | None) -> bool:
-    """Return whether a constructor leaves an empty container, which other methods fill."""
-    if type(value) is SequenceValue:
-        return value.items == ()
-    return type(value) is Dict and not value.items and type(value.elem) is Unknown
-
-
-def _telling(values: Sequence[Value]) -> Sequence[Value]:
-    """Drop tensors of unknown placement if another value shows that the tensor is on the device."""
-    on_device = any(type(value) is Tensor and value.where == "device" for value in values)
-    return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
-
-
-def _filled(value: Value, expected: Value) -> Value:
-    """Join a value with the annotation's value, unless the value shows where the tensor is, which an annotation does
-    not."""
-    made = as_tensor(value)[0]
-    return value if made is not None and made.where != "any" else join(value, expected)

@@ -24,7 +24,8 @@ class UnderConstruction:
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
                 # If some assigned values are known, unknown ones are ignored; that one is None says little.
                 is_open = value is None or (type(value) is Unknown and type(written) is not NoneValue)
-                value = written if value is None or is_open else join(value, written)
+                if value is None or is_open or type(written) is not Unknown or type(value) is NoneValue:
+                    value = written if value is None or is_open else join(value, written)
         return value
 
     def promised(self, name: str) -> Value | None:

@@ -57,7 +57,8 @@ def _attribute(frame: Frame, node: ast.Attribute) -> Value:
     owner = frame.evaluate(node.value)
     if type(owner) is not Union and type(owner) is not NoneValue:
         return members.attribute(frame, node, owner, node.attr, text)
-    return join_all(members.attribute(frame, node, option, node.attr, text) for option in options(owner))
+    owners = members.having_attribute(frame, options(owner), node.attr)
+    return join_all(members.attribute(frame, node, option, node.attr, text) for option in owners)
 
 
 def _note_read(frame: Frame, node: ast.Attribute) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in, kept, not_held
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import HOST_NAME, known_by
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -45,6 +46,10 @@ from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
+_PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
+"Classes that bring no attributes of their own."
+MAX_SUBCLASSES = 6
+"The most classes below a declared one that are asked for an attribute which that one lacks."
 PARAM_GROUPS = "param_groups"
 "The attribute of optimizers that holds their numbers, such as the learning rate."
 _PARAM_GROUPS = held_in(
@@ -130,6 +135,9 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)
     if found is None:
+        below = frame.engine.overrides.with_attribute(owner.ref, name) if owner.declared else ()
+        if below and len(below) <= MAX_SUBCLASSES:
+            return join_all(of_instance(frame, node, Instance(ref, owner.step), name, text) for ref in below)
         return _undefined(frame, owner, name, key)
     if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
@@ -185,6 +193,23 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
     if not isinstance(name, str) or frame.attributes.of_instance(owner, name, frame.level) is None:  # type: ignore
         return None
     return name
+
+
+def having_attribute(frame: Frame, owners: Seq[Value], name: str) -> Seq[Value]:
+    """Leave out made objects of the project without the attribute, if another object has it: on them the code would
+    raise."""
+    if len(owners) < 2 or not all(type(owner) is Instance for owner in owners):
+        return owners
+    return [owner for owner in owners if type(owner) is not Instance or _has(frame, owner, name)] or owners
+
+
+def _has(frame: Frame, owner: Instance, name: str) -> bool:
+    """Return whether an object may have an attribute: its class defines it, or may get it from elsewhere."""
+    project = frame.project
+    if project.find_method(owner.ref, name) or frame.attributes.of_instance(owner, name, frame.level) is not None:
+        return True
+    inherits = any("::" not in base and base not in _PLAIN_BASES for base in project.mro(owner.ref))
+    return inherits or (owner.declared and bool(frame.engine.overrides.with_attribute(owner.ref, name)))
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments
 from graphsafe.scan.domain.events import CompileTest
-from graphsafe.scan.domain.joins import element_of, join
+from graphsafe.scan.domain.joins import element_of
 from graphsafe.scan.domain.values import (
     NONE,
     UNKNOWN,
@@ -32,6 +32,7 @@ from graphsafe.scan.interpreter.calls import calls
 from graphsafe.scan.interpreter.conditions import guards
 from graphsafe.scan.interpreter.conditions.rare_branches import is_rare, is_warning, only_before_raising
 from graphsafe.scan.interpreter.conditions.truth import truth
+from graphsafe.scan.interpreter.environments import Env, binds_more_functions, merge
 from graphsafe.scan.models import protocols
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
@@ -39,7 +40,8 @@ from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 from graphsafe.scan.symbols.index import dotted
 
-Env = dict[str, Value]
+MAX_ROUNDS = 8
+"The most rounds of a loop that are interpreted."
 
 
 def execute(frame: Frame, body: SequenceOf[ast.stmt], doubtful: Iterable[ast.stmt] = ()) -> bool:
@@ -146,7 +148,7 @@ def _if(frame: Frame, node: ast.If) -> bool:
     if has_used and not frame.touches_device:
         effects.forget_uses(since, end)
     frame.touches_device |= touched_before
-    frame.env = _merge(ways.outcomes, before)
+    frame.env = merge(ways.outcomes, before)
     if ways.guard is not None:
         frame.guards.append(ways.guard)
     elif ways.test is not None:
@@ -192,45 +194,23 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
     verdict.enter(frame, branch)
 
 
-def _merge(envs: list[Env], fallback: Env) -> Env:
-    if not envs:
-        return fallback
-    merged = envs[0]
-    for env in envs[1:]:
-        if env is merged:
-            continue
-        result = dict(merged)
-        for name, a in merged.items():
-            b = env.get(name)
-            if b is a:
-                continue
-            if b is not None:
-                result[name] = join(a, b)
-            elif "." in name:
-                del result[name]
-        for name in env.keys() - merged.keys():
-            if "." not in name:
-                result[name] = env[name]
-        merged = result
-    return merged
-
-
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body once, and in hot code a second time with the names as they are after the first time."""
+    """Interpret the body once, and in hot code a second time with the names as they are after the first time.
+
+    Further rounds follow while names get other functions, as in `state = state(machine)`.
+    """
     body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
     frame.hot = hot or (is_step and not is_short(node))
     # The other lines of an outer loop run between the steps of the inner loop.
     frame.between = not frame.hot and (between or is_step or _holds_steps(frame, node))
-    for _ in range(2 if frame.hot else 1):
+    for rounds in range(1, MAX_ROUNDS + 1 if frame.hot else 2):
         start = dict(frame.env)
         before_each()
         execute(frame, body)
         del frame.lazy[lazy_count:]
-        merged = _merge([frame.env, start], start)
-        same = merged == start
-        frame.env = merged
-        if same:
+        frame.env = merge([frame.env, start], start)
+        if frame.env == start or (rounds > 1 and not binds_more_functions(start, frame.env)):
             break
     frame.hot, frame.between = hot, between
 
@@ -278,7 +258,7 @@ def _try(frame: Frame, node: ast.Try) -> bool:
     body_guards, body_tests = frame.guards[guards_before:], frame.compile_tests[tests_before:]
     frame.leave(around)
     for handler in node.handlers:
-        frame.env = _merge([before, after], before)
+        frame.env = merge([before, after], before)
         if handler.name:
             frame.env[handler.name] = UNKNOWN
         missing = first_step.missing_when_raised(node, handler)
@@ -290,7 +270,7 @@ def _try(frame: Frame, node: ast.Try) -> bool:
         del frame.lazy[len(frame.lazy) - len(missing) :]
     frame.guards.extend(body_guards)
     frame.compile_tests.extend(body_tests)
-    frame.env = _merge(outcomes, after)
+    frame.env = merge(outcomes, after)
     ends = execute(frame, node.finalbody)
     return ends and bool(outcomes)
 
@@ -363,7 +343,7 @@ def _match(frame: Frame, node: ast.Match) -> bool:
         if execute(frame, case.body):
             outcomes.append(frame.env)
     outcomes.append(before)
-    frame.env = _merge(outcomes, before)
+    frame.env = merge(outcomes, before)
     return True
 
 

@@ -79,7 +79,7 @@ _ITERATING = frozenset(
     for name in "list tuple set enumerate zip map filter sum max min any all sorted iter reversed".split()
 ) | {f"itertools.{name}" for name in "takewhile dropwhile filterfalse islice".split()}
 "Functions that iterate over their arguments."
-_DISTRIBUTION = re.compile(r"distributions\.\w+\.[A-Z]\w+$")
+_DISTRIBUTION = re.compile(r"torch\.distributions\.\w+\.[A-Z]\w+$")
 "A distribution under the name of the module that defines it: `torch.distributions.normal.Normal`."
 _NUMPY = ("numpy", "np", "scipy")
 
@@ -96,8 +96,7 @@ def constant(name: str) -> Value:
             return STR
         if last == "version.hip":
             return platforms.NO_VERSION
-        if _DISTRIBUTION.match(last):
-            return Lib(f"torch.distributions.{name.rpartition('.')[2]}")
+        return Lib(_canonical(name))
     elif name in ("math.inf", "math.pi", "math.nan", "math.e", "numpy.inf", "numpy.nan", "sys.maxsize"):
         return FLOAT
     elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
@@ -107,8 +106,13 @@ def constant(name: str) -> Value:
     return Lib(name)
 
 
+def _canonical(name: str) -> str:
+    return f"torch.distributions.{name.rpartition('.')[2]}" if _DISTRIBUTION.match(name) else name
+
+
 def call(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
     """Return the result of `name(…)`, for a dotted name of a library."""
+    name = _canonical(name)
     named_calls.note(frame, node, name)
     if name in _ITERATING:
         given = (protocols.iterated(frame, node, value) for value in arguments.positional)

@@ -24,6 +24,7 @@ from graphsafe.scan.domain.values import (
     Value,
     as_tensor,
     depends_on_step,
+    holds_device,
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import named_calls
@@ -32,7 +33,8 @@ from graphsafe.scan.models import named_calls
 def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
     """Return the result of a call by its model. An object that the call makes keeps the dotted `name`, by which its
     methods are found."""
-    if model.waits and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
+    on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
+    if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")
     return returned(name, model, arguments)
 

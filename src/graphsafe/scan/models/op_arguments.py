@@ -14,7 +14,9 @@ from graphsafe.scan.domain.values import (
     Array,
     DeviceValue,
     Dict,
+    Dtype,
     DtypeValue,
+    Lib,
     NoneValue,
     Number,
     RuntimeObject,
@@ -47,6 +49,18 @@ def device_named(value: Value | None) -> DeviceValue | None:
             if named is not None or isinstance(option.const, str):
                 return named
     return None
+
+
+def dtype_named(value: Value, otherwise: Dtype | None) -> Dtype | None:
+    """Return the dtype that an argument names: a torch.dtype, or one of Python's types; None if it is not known."""
+    if type(value) is NoneValue:
+        return otherwise
+    if type(value) is Lib:
+        return _PYTHON_TYPES.get(value.name)
+    return value.dtype if type(value) is DtypeValue else None
+
+
+_PYTHON_TYPES: Mapping[str, Dtype] = {"builtins.bool": "bool", "builtins.int": "int", "builtins.float": "float"}
 
 
 def _device_of_number(value: Number) -> DeviceValue | None:

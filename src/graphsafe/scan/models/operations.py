@@ -41,7 +41,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import draws, fixed_device
-from graphsafe.scan.models.op_arguments import argument, device_named, may_be_true, tensors_in
+from graphsafe.scan.models.op_arguments import argument, device_named, dtype_named, may_be_true, tensors_in
 from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.default_device import default_device_covers
 
@@ -61,6 +61,8 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 _DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
+ON_HOST = "[on the host]"
+"The suffix of a distribution's name if its parameters are on the host: it only checks values of the device."
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
 SIZE_READS = frozenset(("size", "narrow", "split"))
@@ -95,9 +97,12 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
             called.emit_effects()
     if op.reads_clock:
         return host_clock.read(frame, node)
-    if name.startswith(_DISTRIBUTIONS) and any(tensor.where != "host" for tensor in called.tensors):
+    if name.startswith(_DISTRIBUTIONS):
         checks_values = any(hit.effect.rule for hit in op.effects_of(called.call))
-        return RuntimeObject("library", name if checks_values else f"{name}{UNCHECKED}")
+        if any(tensor.where != "host" for tensor in called.tensors):
+            return RuntimeObject("library", name if checks_values else f"{name}{UNCHECKED}")
+        if checks_values and called.is_of_host:
+            return RuntimeObject("library", f"{name}{ON_HOST}")
     return called.result()
 
 
@@ -198,6 +203,12 @@ class _Called:
         """Return the full names of the library's context managers that this function has entered around the call."""
         made = [one.func for one in self._frame.entered if isinstance(one, ast.Call)]
         return frozenset(value.name for value in map(self._frame.evaluate, made) if type(value) is Lib)
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether all arguments are numbers or tensors of the host."""
+        plain = (Number, NoneValue)
+        return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 
     # effects
 
@@ -315,6 +326,10 @@ class _Called:
         dtype: Dtype | None = {"mask": "bool", "int": "int", "float": "float"}.get(kind)  # type: ignore[assignment]
         if kind == "same":
             dtype = first.dtype if first is not None else None
+        if "dtype" in keywords:
+            dtype = dtype_named(keywords["dtype"], dtype)
+        elif self._op.copies_values and _are_answers(self._values):
+            dtype = "bool"
         made = Tensor(
             where=self._where,
             dtype=dtype,
@@ -368,6 +383,11 @@ class _Called:
         spread = "size*" in self._op.params and len(sizes) > 0 and not self._arguments.open
         spread = spread and all(type(value) is Number for value in sizes)
         return len(sizes) if spread else None
+
+
+def _are_answers(values: list[Value]) -> bool:
+    """Return whether the first value is a list of comparisons and the like, of which torch makes a mask."""
+    return bool(values) and type(values[0]) is Sequence and type_of(values[0].elem) == "bool"
 
 
 def _may_be_host(device: Value | None) -> bool:

@@ -34,7 +34,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import fixed_device, refills
 from graphsafe.scan.models import named_calls, numpy_reads, operations
-from graphsafe.scan.models.op_arguments import device_named, fits_tensors, may_be_true
+from graphsafe.scan.models.op_arguments import device_named, dtype_named, fits_tensors, may_be_true
 
 _SHARED_NAMES = frozenset(name for kind in (list, dict, set, str) for name in dir(kind))
 "Methods that containers and strings have too."
@@ -176,8 +176,7 @@ def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[
     if device is not None and type(device) is not NoneValue:
         target = device_named(device) or DeviceValue("any")
     if "dtype" in arguments.keywords:
-        named_dtype = arguments.keywords["dtype"]
-        dtype = named_dtype.dtype if type(named_dtype) is DtypeValue else None
+        dtype = dtype_named(arguments.keywords["dtype"], dtype)
     return target, dtype
 
 

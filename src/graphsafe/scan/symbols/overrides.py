@@ -25,12 +25,26 @@ class Overrides:
         self._in_scope = in_scope
         "Files for which this returns false are left out."
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+        self._with_attribute: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def of(self, ref: str, name: str) -> tuple[tuple[str, str], ...]:
         """Return subclasses of `ref` that have their own method `name`, each with the method, in order of path."""
         if (ref, name) not in self._methods:
             self._methods[ref, name] = tuple(self._find(ref, name))
         return self._methods[ref, name]
+
+    def with_attribute(self, ref: str, name: str) -> tuple[str, ...]:
+        """Return subclasses of `ref` that have their own attribute or property `name`, in order of path."""
+        if (ref, name) not in self._with_attribute:
+            below = ((one, self._project.class_facts(one)) for one in sorted(self._below(ref)))
+            self._with_attribute[ref, name] = tuple(
+                one
+                for one, facts in below
+                if facts is not None
+                and (name in facts.writers or name in facts.fields or name in facts.methods)
+                and ref in self._project.mro(one)
+            )
+        return self._with_attribute[ref, name]
 
     def _find(self, ref: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []

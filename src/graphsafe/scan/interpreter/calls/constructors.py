@@ -25,15 +25,16 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.frame import Engine, Frame
+from graphsafe.scan.interpreter.calls import validators
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.blocks import kept_names
+from graphsafe.scan.symbols.blocks import kept_names, parameters
 
 MAX_COMPOSED = 4
 "The largest nesting of objects whose constructors' arguments are kept."
 _RECORDS = ("NamedTuple", "TypedDict", "dict", "OrderedDict", "UserDict")
 
 
-def construct(frame: Frame, node: ast.AST, cls: ClassValue, arguments: Arguments) -> Value:
+def construct(frame: Frame, node: ast.Call, cls: ClassValue, arguments: Arguments) -> Value:
     """Return the object that a call of a class of the project makes."""
     variable = frame.engine.variables.made(cls, arguments)
     if variable is not None:
@@ -41,6 +42,7 @@ def construct(frame: Frame, node: ast.AST, cls: ClassValue, arguments: Arguments
     bases = frame.project.mro(cls.ref)
     if any(base.startswith("enum.") for base in bases):
         return Number()
+    arguments = validators.validated(frame, node, cls.ref, arguments)
     # Later steps keep an object that the first step makes.
     step = any(map(depends_on_step, arguments.values()))
     made = Instance(cls.ref, step, made=frame.hot and not frame.lazy, given=_known(frame, cls.ref, arguments))
@@ -53,6 +55,11 @@ def construct(frame: Frame, node: ast.AST, cls: ClassValue, arguments: Arguments
         _note_passed(frame.engine, cls.ref, method, arguments)
         if frame.hot:
             _run(frame, node, method, made, arguments)
+    elif frame.hot and not frame.lazy:
+        method = frame.project.find_method(cls.ref, "__post_init__")
+        if method is not None:
+            _run(frame, node, method, made, Arguments())
+        validators.check(frame, node, made)
     return made
 
 
@@ -100,7 +107,7 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Note the tensors and objects that a constructor is given and puts into attributes as they are."""
+    """Note the tensors and objects that a constructor is given, for the attributes that it puts or makes there."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -108,6 +115,8 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
     passed = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
     kept = {attribute: passed[name] for attribute, name in kept_names(node).items() if name in passed}
     engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_object(value)})
+    undeclared = {one.arg for one in parameters(node) if one.annotation is None}
+    engine.attributes.given(ref, {name: value for name, value in passed.items() if name in undeclared})
 
 
 def _is_object(value: Value) -> bool:

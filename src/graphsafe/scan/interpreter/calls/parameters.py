@@ -202,9 +202,14 @@ class _Parameter:
         return owner is not None and any(base.endswith((".Env", "VectorEnv")) for base in self.frame.project.mro(owner))
 
     def _is_context(self) -> bool:
-        """Return whether this is the first parameter of a method of an autograd function."""
-        owner = self.frame.owner if self.node in self.function.args.args[:1] else None
-        return owner is not None and self.frame.project.derives(owner, "autograd.Function")
+        """Return whether this is the first parameter of an autograd function's method that takes the context.
+
+        If the class has a `setup_context`, `forward` takes none.
+        """
+        project, owner = self.frame.project, self.frame.owner if self.node in self.function.args.args[:1] else None
+        if owner is None or not project.derives(owner, "autograd.Function"):
+            return False
+        return self.function.name != "forward" or project.find_method(owner, "setup_context") is None
 
     def _is_of_library(self) -> bool:
         """Return whether the annotation names a class of a library that has no tensors: `pymatgen.core.Structure`."""
@@ -229,6 +234,11 @@ class _Parameter:
             return True
         return is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter")
 
+    def _is_made_on_host(self) -> bool:
+        """Return whether the default is a tensor of the host, as other callers then pass one, too."""
+        made = _default(self.frame, self.default, None) if isinstance(self.default, ast.Call) else UNKNOWN
+        return type(made) is Tensor and made.where == "host" and made.ndim != 0
+
     def _placed(self, declared: Value, passed: Value | None) -> Value:
         """Return a declared value with its placement on the host or on the device."""
         frame, name = self.frame, self.node.arg
@@ -238,7 +248,7 @@ class _Parameter:
         if frame.depth == 0 and holds_device(declared):
             # The caller passes a field of the step's input to a parameter of the field's name.
             on_host = name in declared_in(frame.project, frame.path).on_host
-            on_host = on_host or name in numpy_reads.names_read(self.function)
+            on_host = on_host or name in numpy_reads.names_read(self.function) or self._is_made_on_host()
         placed_value = placed(declared, name, step, "host" if on_host else "device" if is_hot_root else "any")
         may_be_none = self.default is not None and passed is None and is_none(self.default)
         return join(placed_value, NONE) if may_be_none else placed_value

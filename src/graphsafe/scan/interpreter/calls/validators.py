@@ -1,0 +1,47 @@
+"""Validators of pydantic models, which check fields and whole models as these are made."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.values import ClassValue, Function, Instance
+from graphsafe.scan.execution.frame import Frame
+
+_OF_FIELDS = ("field_validator", "validator")
+_OF_MODEL = ("model_validator", "root_validator")
+
+
+def validated(frame: Frame, node: ast.Call, ref: str, arguments: Arguments) -> Arguments:
+    """Return what a constructor is given as the validators of a pydantic model's fields leave it."""
+    keywords = dict(arguments.keywords)
+    for method, decorator in _validators(frame, ref, _OF_FIELDS):
+        for name in (part.value for part in decorator.args if isinstance(part, ast.Constant)):
+            if name in keywords:
+                checker = Function(method, ClassValue(ref))
+                keywords[name] = frame.call(node, checker, Arguments((keywords[name],)))
+    return replace(arguments, keywords=keywords)
+
+
+def check(frame: Frame, node: ast.Call, made: Instance) -> None:
+    """Call the validators of a pydantic model that a step has just made."""
+    for method, _ in _validators(frame, made.ref, _OF_MODEL):
+        frame.call(node, Function(method, replace(made, step=True)), Arguments())
+
+
+def _validators(frame: Frame, ref: str, kinds: tuple[str, ...]) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the methods of a pydantic model that are decorated as validators, with the decorator."""
+    project = frame.project
+    bases = project.mro(ref)
+    if not any(base.startswith("pydantic.") for base in bases):
+        return
+    for base in bases:
+        facts = project.class_facts(base) if "::" in base else None
+        for method in facts.methods.values() if facts is not None else ():
+            body = project.function_node(f"{base.partition('::')[0]}::{method}")
+            for decorator in body.decorator_list if body is not None else ():
+                called = decorator.func if isinstance(decorator, ast.Call) else decorator
+                if isinstance(decorator, ast.Call) and ast.unparse(called).rpartition(".")[2] in kinds:
+                    yield f"{base.partition('::')[0]}::{method}", decorator

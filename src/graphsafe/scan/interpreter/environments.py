@@ -1,0 +1,41 @@
+"""Environments: the names of a function with their values, as they are where branches or rounds of a loop meet."""
+
+from __future__ import annotations
+
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import NONE, Function, Union, Value, options
+
+Env = dict[str, Value]
+
+
+def merge(envs: list[Env], fallback: Env) -> Env:
+    if not envs:
+        return fallback
+    merged = envs[0]
+    for env in envs[1:]:
+        if env is merged:
+            continue
+        result = dict(merged)
+        for name, a in merged.items():
+            b = env.get(name)
+            if b is a:
+                continue
+            if b is not None:
+                result[name] = join(a, b)
+            elif "." in name:
+                del result[name]
+        for name in env.keys() - merged.keys():
+            if "." not in name:
+                result[name] = env[name]
+        merged = result
+    return merged
+
+
+def binds_more_functions(before: Env, after: Env) -> bool:
+    """Return whether a name may now be a function that it was not before; nested functions are made anew each time."""
+    named = {name for name, value in after.items() if type(value) is Union and value != before.get(name)}
+    return any(
+        type(option) is Function and option.node is None and option not in options(before.get(name, NONE))
+        for name in named
+        for option in options(after[name])
+    )

@@ -1,0 +1,39 @@
+"""Values that constructors, calls and annotations give to one attribute: which of them tell something."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphsafe.scan.domain.joins import join
+from graphsafe.scan.domain.values import Dict, Tensor, Unknown, Value, as_tensor
+from graphsafe.scan.domain.values import Sequence as SequenceValue
+
+
+def of_parameter(name: str) -> str:
+    """Return the name under which the values of a constructor's parameter are kept, beside those of attributes."""
+    return f"({name})"
+
+
+def is_empty(value: Value | None) -> bool:
+    """Return whether a constructor leaves an empty container, which other methods fill."""
+    if type(value) is SequenceValue:
+        return value.items == ()
+    return type(value) is Dict and not value.items and type(value.elem) is Unknown
+
+
+def agree(values: Sequence[Value]) -> bool:
+    """Return whether there are tensors, all of them on the host or none."""
+    return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
+
+
+def telling(values: Sequence[Value]) -> Sequence[Value]:
+    """Drop tensors of unknown placement if another value shows that the tensor is on the device."""
+    on_device = any(type(value) is Tensor and value.where == "device" for value in values)
+    return [value for value in values if not (on_device and type(value) is Tensor and value.where == "any")]
+
+
+def filled(value: Value, expected: Value) -> Value:
+    """Join a value with the annotation's value, unless the value shows where the tensor is, which an annotation does
+    not."""
+    made = as_tensor(value)[0]
+    return value if made is not None and made.where != "any" else join(value, expected)
