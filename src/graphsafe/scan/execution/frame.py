@@ -25,6 +25,7 @@ from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.named_classes import NamedClasses
+from graphsafe.scan.symbols.named_methods import NamedMethods
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
 
@@ -259,6 +260,8 @@ class Engine(Protocol):
     def variables(self) -> Variables: ...
     @property
     def named_classes(self) -> NamedClasses: ...
+    @property
+    def named_methods(self) -> NamedMethods: ...
     @property
     def attributes(self) -> Attributes: ...
     @property

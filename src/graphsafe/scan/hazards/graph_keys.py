@@ -29,6 +29,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.key_names import is_told, names_in
 from graphsafe.scan.sources.node_memo import inside
+from graphsafe.scan.state import first_step
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
@@ -44,6 +45,7 @@ def lines(found: Tables) -> Iterator[Line]:
     fields = _number_names(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
+        yield from _without_key(name, function, capturing, functions, fields)
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
@@ -102,6 +104,43 @@ def _lacking(
             origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
             maker = _made_by(entry.slice, origins, function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
+
+
+def _without_key(
+    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+) -> Iterator[Line]:
+    """Yield tests for the one graph that a function keeps, if its capture takes a number or an option of the first call
+    that neither the test nor the code beside the capture reads: `if self.graph is None: self._capture(x, limit)`."""
+    if function.name in CONSTRUCTORS:
+        return
+    own = _by_last_name(functions)
+    for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
+        made = [one for one in branch.body if isinstance(one, (ast.Expr, ast.Assign)) and isinstance(one.value, ast.Call)]
+        calls = [one.value for one in made if not _fills_entry(one) and called_name(one.value) in capturing]
+        if not calls or not any(map(_asks_for_graph, first_step.lazy_tests(branch.test, True))):
+            continue
+        # What is only kept in an attribute is no part of a test and of no input.
+        kept = [
+            one
+            for _, one in own_nodes(function)
+            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
+        ]
+        within = {id(inner) for one in (*branch.body, *kept) for inner in ast.walk(one)}
+        beside = {
+            inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and id(inner) not in within
+        }
+        frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, own)
+        given = [text for text in sorted(frozen) if text in _number_parameters(function) - beside]
+        if given:
+            yield Line(name, "key-lacks", branch.test, given[0])
+
+
+def _fills_entry(node: ast.Expr | ast.Assign) -> bool:
+    return isinstance(node, ast.Assign) and any(isinstance(one, ast.Subscript) for one in node.targets)
+
+
+def _asks_for_graph(missing: str) -> bool:
+    return missing == "*" or "graph" in missing.lower() or "captur" in missing
 
 
 def _by_last_name(functions: Functions) -> Functions:
@@ -264,6 +303,11 @@ def _is_number(parameter: ast.arg) -> bool:
 
 
 def _names_number(annotation: ast.expr) -> bool:
+    """Return whether an annotation is `int` or the like, or `Optional[int]` or `int | None`."""
+    if isinstance(annotation, ast.Subscript) and (dotted(annotation.value) or "").endswith("Optional"):
+        annotation = annotation.slice
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
+        annotation = annotation.left
     return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
 
 

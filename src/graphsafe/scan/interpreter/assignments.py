@@ -34,6 +34,7 @@ from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import subscript_store
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.state import writes
+from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
 from graphsafe.scan.symbols.index import dotted
 
@@ -180,6 +181,14 @@ def _give_memory(
             writes.write_weights(frame, holder, ast.unparse(target), value, node)
 
 
+def _point_elsewhere(frame: Frame, target: ast.Attribute, value: Value) -> None:
+    """Emit that a step points a parameter of a module at other memory: `layer.weight.data = self.scratch`."""
+    tensor, certain = as_tensor(value)
+    named = isinstance(target.value, ast.Attribute) and not target.value.attr.endswith("grad")
+    if named and certain and tensor is not None and tensor.certain and tensor.where == "device":
+        frame.emit("AttrWrite", "rebound", target, "likely", expr=ast.unparse(target))
+
+
 def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr) -> bool:
     """Return whether a tensor from before the step gets memory that is computed from it: `p.data = p.data - rate *
     p.grad`."""
@@ -204,6 +213,8 @@ def _assign_attribute(
     for option in options(owner):
         if type(option) is Tensor and target.attr == "data" and not augmented:
             _give_memory(frame, target, option, value, node, written)
+        if type(option) is Unknown and target.attr == "data" and frame.hot and not frame.lazy:
+            _point_elsewhere(frame, target, value)
         if type(option) is RuntimeObject and option.kind == "module":
             writes.write_in_module(frame, target.value, target, value, node)
         if type(option) is not Instance:
@@ -237,9 +248,12 @@ def _assign_item(
     key = frame.evaluate(target.slice)
     if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
         frame.use_number(value, "operand", target)
+    holder = dotted(target.value) or ""
     for option in options(owner):
         if type(option) is Dict or type(option) is Sequence:
             _put_item(frame, target, option, key, value, node, augmented)
+        elif type(option) is Unknown and frame.hot and is_table_of_flag(frame, holder):
+            write_item(frame, f"{frame.ref}.{holder}", None, target, key, value, node, augmented)
 
 
 def _put_item(

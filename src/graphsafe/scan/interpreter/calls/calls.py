@@ -241,7 +241,18 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
     if isinstance(receiver, Function):
         return unknown_result(arguments)
+    if frame.hot and type(receiver) is Unknown:
+        named = [found for found in frame.engine.named_methods.of(name) if not frame.engine.is_cold(found[1])]
+        if named:
+            return _one_of([_named_method(frame, node, *found, receiver.step, arguments) for found in named])
     return tensors.method_of_unknown(frame, node, receiver, name, arguments)
+
+
+def _named_method(frame: Frame, node: ast.Call, owner: str, method: str, step: bool, arguments: Arguments) -> Value:
+    body = frame.project.function_node(method)
+    if body is None or is_abstract(body):
+        return unknown_result(arguments)
+    return frame.call(node, Function(method, Instance(owner, step)), arguments)
 
 
 def _instance_method(
