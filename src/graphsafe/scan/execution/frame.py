@@ -25,7 +25,6 @@ from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.named_classes import NamedClasses
-from graphsafe.scan.symbols.named_methods import NamedMethods
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Binding, Project
 
@@ -260,8 +259,6 @@ class Engine(Protocol):
     def variables(self) -> Variables: ...
     @property
     def named_classes(self) -> NamedClasses: ...
-    @property
-    def named_methods(self) -> NamedMethods: ...
     @property
     def attributes(self) -> Attributes: ...
     @property

@@ -7,6 +7,7 @@ later ones of that size.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
@@ -29,10 +30,11 @@ from graphsafe.scan.hazards.graph_syntax import (
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
 from graphsafe.scan.hazards.key_names import is_told, names_in
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.state import first_step
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
+_ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
+"Matches a test that only the first call passes, which captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 Functions = Mapping[str, Function]
 
@@ -115,32 +117,25 @@ def _without_key(
         return
     own = _by_last_name(functions)
     for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
-        made = [one for one in branch.body if isinstance(one, (ast.Expr, ast.Assign)) and isinstance(one.value, ast.Call)]
-        calls = [one.value for one in made if not _fills_entry(one) and called_name(one.value) in capturing]
-        if not calls or not any(map(_asks_for_graph, first_step.lazy_tests(branch.test, True))):
+        made = [one.value for one in branch.body if isinstance(one, (ast.Expr, ast.Assign)) and not _fills_entry(one)]
+        calls = [value for value in made if isinstance(value, ast.Call) and called_name(value) in capturing]
+        if not calls or not _ASKS_FOR_GRAPH.search(ast.unparse(branch.test)):
             continue
-        # What is only kept in an attribute is no part of a test and of no input.
+        assigned = [one for _, one in own_nodes(function) if isinstance(one, ast.Assign)]
+        # An assignment to an attribute is no test of a number, and no input is filled with it.
         kept = [
-            one
-            for _, one in own_nodes(function)
-            if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
+            one for one in assigned if isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
         ]
         within = {id(inner) for one in (*branch.body, *kept) for inner in ast.walk(one)}
-        beside = {
-            inner.id for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and id(inner) not in within
-        }
+        names = [inner for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and id(inner) not in within]
         frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, own)
-        given = [text for text in sorted(frozen) if text in _number_parameters(function) - beside]
+        given = [text for text in sorted(frozen) if text in _number_parameters(function) - {one.id for one in names}]
         if given:
             yield Line(name, "key-lacks", branch.test, given[0])
 
 
 def _fills_entry(node: ast.Expr | ast.Assign) -> bool:
     return isinstance(node, ast.Assign) and any(isinstance(one, ast.Subscript) for one in node.targets)
-
-
-def _asks_for_graph(missing: str) -> bool:
-    return missing == "*" or "graph" in missing.lower() or "captur" in missing
 
 
 def _by_last_name(functions: Functions) -> Functions:

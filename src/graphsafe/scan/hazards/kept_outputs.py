@@ -290,8 +290,7 @@ def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
     given = set(map(place, (*call.args, *(word.value for word in call.keywords)))) - {None}
     around = loop_around(call, parents)
     again = [node for node in (parents if around is None else ast.walk(around)) if isinstance(node, ast.Assign)]
-    for target in (part for target in made.targets for part in elements(target)):
-        text = place(target)
+    for text in (place(part) for target in made.targets for part in elements(target)):
         others = [node for node in again if node is not made and text in map(place, node.targets)]
         if text in given and (around is not None or (text or "").startswith("self.")) and not others:
             return made

@@ -181,20 +181,13 @@ def _give_memory(
             writes.write_weights(frame, holder, ast.unparse(target), value, node)
 
 
-def _point_elsewhere(frame: Frame, target: ast.Attribute, value: Value) -> None:
-    """Emit that a step points a parameter of a module at other memory: `layer.weight.data = self.scratch`."""
-    tensor, certain = as_tensor(value)
-    named = isinstance(target.value, ast.Attribute) and not target.value.attr.endswith("grad")
-    if named and certain and tensor is not None and tensor.certain and tensor.where == "device":
-        frame.emit("AttrWrite", "rebound", target, "likely", expr=ast.unparse(target))
-
-
 def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written: ast.expr) -> bool:
     """Return whether a tensor from before the step gets memory that is computed from it: `p.data = p.data - rate *
     p.grad`."""
     holder = dotted(target.value)
     made, _ = as_tensor(value)
-    if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None:
+    # A tensor that the step takes or makes is another one in each step anyway.
+    if owner.fresh or owner.step or owner.where == "host" or made is None or not made.fresh or holder is None:
         return False
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))
 
@@ -213,8 +206,6 @@ def _assign_attribute(
     for option in options(owner):
         if type(option) is Tensor and target.attr == "data" and not augmented:
             _give_memory(frame, target, option, value, node, written)
-        if type(option) is Unknown and target.attr == "data" and frame.hot and not frame.lazy:
-            _point_elsewhere(frame, target, value)
         if type(option) is RuntimeObject and option.kind == "module":
             writes.write_in_module(frame, target.value, target, value, node)
         if type(option) is not Instance:

@@ -34,7 +34,6 @@ from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
 from graphsafe.scan.symbols.index import items_of
-from graphsafe.scan.symbols.outside_writes import set_from_outside
 from graphsafe.scan.symbols.project import is_module_base
 
 CONSTRUCTORS = ("__init__", "__post_init__", "setup", "_init", "__new__")
@@ -143,12 +142,6 @@ class AttributeTables:
 
     def work_out(self, owner: Instance, name: str, level: int) -> Value | None:
         """Compute what `of_instance` returns."""
-        value = self._known(owner, name, level)
-        is_set = type(value) is NoneValue and name.encode() in set_from_outside(self._engine.project.files)
-        return join(value, UNKNOWN) if value is not None and is_set else value
-
-    def _known(self, owner: Instance, name: str, level: int) -> Value | None:
-        """Return the value of an attribute as its class, its methods and its callers show it."""
         ref = owner.ref
         made = self._constructed(owner)
         initial = made.value(name)

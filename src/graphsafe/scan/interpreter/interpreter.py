@@ -64,7 +64,6 @@ from graphsafe.scan.state.first_step_tests import is_called_seldom
 from graphsafe.scan.symbols.custom_ops import CustomOps
 from graphsafe.scan.symbols.environment import Variables
 from graphsafe.scan.symbols.named_classes import NamedClasses
-from graphsafe.scan.symbols.named_methods import NamedMethods
 from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
@@ -100,7 +99,6 @@ class Interpreter:
         self.custom_ops = CustomOps(project)
         self.variables = Variables(project)
         self.named_classes = NamedClasses(project)
-        self.named_methods = NamedMethods(project)
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None

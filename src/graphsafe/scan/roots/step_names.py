@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
 
-MODEL_CALL = rf"(?:self\.)?_?(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
+MODEL_CALL = (
+    rf"(?:self\.)?_?(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
+)
 """A call of a model that makes one step: `model.forward_batch(…)` and `self._model.generate_frame(…)` do, a call of
 `model.generate(…)` makes them all."""
 SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])%s\(" % MODEL_CALL.encode())

@@ -167,8 +167,8 @@ def cached(write: Write) -> Event | None:
     dropped = write.lazy and write.keyed and not write.grows and write.dropped
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
-    # An entry may hold its own key beside the tensors: `self.cast[dtype] = (version, weight)`.
-    parts = write.value.items if type(write.value) is SequenceValue and write.remade else (write.value,)
+    # An entry may be several tensors, with its own key beside them: `self.cast[dtype] = (version, weight)`.
+    parts = write.value.items if type(write.value) is SequenceValue else (write.value,)
     for part in parts or ():
         tensor, certain = as_tensor(part)
         if tensor is not None and tensor.where != "host" and certain:

@@ -1,4 +1,4 @@
-"""Attributes that code outside of an object's own methods assigns: `MANAGER.size = size`, `self.engine.graph = graph`."""
+"""Attributes that code outside of an object's own methods assigns: `MANAGER.size = size`, `self.engine.graph = g`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ _ASSIGNED = re.compile(rb"^[ \t]*(?!self\.\w+[ \t]*=)(?:\w+\.)+(\w+)[ \t]*=(?!=)
 _TESTS = re.compile(r"(^|/)tests?/|(^|/)test_\w+\.py$")
 
 
-def set_from_outside(files: Files) -> Set[bytes]:
-    """Return the names of these attributes; a value None in the constructor is not their last."""
+def is_set_outside(files: Files, name: str) -> bool:
+    """Return whether such code assigns an attribute of this name: that its constructor leaves None proves nothing."""
 
     def read() -> Set[bytes]:
-        return {
-            name
-            for path in files.paths
-            if not _TESTS.search(path)
-            for name in _ASSIGNED.findall(files.data(path) or b"")
-        }
+        paths = [path for path in files.paths if not _TESTS.search(path)]
+        return {found for path in paths for found in _ASSIGNED.findall(files.data(path) or b"")}
 
-    return files.table("set from outside", read)
+    return name.encode() in files.table("set from outside", read)
