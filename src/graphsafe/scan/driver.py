@@ -58,7 +58,7 @@ from graphsafe.scan.roots.between_steps import changing_methods, comes_again
 from graphsafe.scan.roots.candidate_files import TARGETS, Candidates
 from graphsafe.scan.roots.capture_sites import capture_sites
 from graphsafe.scan.roots.factories import assembling, configured_factories, factories_of, steps_made
-from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, roots_of
+from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, is_graphed, roots_of
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
@@ -269,7 +269,7 @@ class Driver:
         file = self.project.files.index(path)
         if file is None:
             return NONE
-        if file.replays or file.captures or any(facts.captures for facts in file.functions.values()):
+        if file.replays or file.captures or any(one.captures or is_graphed(one) for one in file.functions.values()):
             self._replaying.add(path)
         for_captures = made_twice.has_method_for_captures(file.functions)
         if for_captures and made_twice.fills_twice(self.project.files.search(path, made_twice.FILLED)):

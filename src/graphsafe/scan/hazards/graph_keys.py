@@ -7,6 +7,7 @@ later ones of that size.
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
@@ -32,6 +33,8 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
+_ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
+"Matches a test that only the first call passes, which captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 Functions = Mapping[str, Function]
 
@@ -44,6 +47,7 @@ def lines(found: Tables) -> Iterator[Line]:
     fields = _number_names(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
+        yield from _without_key(name, function, capturing, functions, fields)
         yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
@@ -102,6 +106,36 @@ def _lacking(
             origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
             maker = _made_by(entry.slice, origins, function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
+
+
+def _without_key(
+    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+) -> Iterator[Line]:
+    """Yield tests for the one graph that a function keeps, if its capture takes a number or an option of the first call
+    that neither the test nor the code beside the capture reads: `if self.graph is None: self._capture(x, limit)`."""
+    if function.name in CONSTRUCTORS:
+        return
+    own = _by_last_name(functions)
+    for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
+        made = [one.value for one in branch.body if isinstance(one, (ast.Expr, ast.Assign)) and not _fills_entry(one)]
+        calls = [value for value in made if isinstance(value, ast.Call) and called_name(value) in capturing]
+        if not calls or not _ASKS_FOR_GRAPH.search(ast.unparse(branch.test)):
+            continue
+        assigned = [one for _, one in own_nodes(function) if isinstance(one, ast.Assign)]
+        # An assignment to an attribute is no test of a number, and no input is filled with it.
+        kept = [
+            one for one in assigned if isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
+        ]
+        within = {id(inner) for one in (*branch.body, *kept) for inner in ast.walk(one)}
+        names = [inner for _, inner in own_nodes(function) if isinstance(inner, ast.Name) and id(inner) not in within]
+        frozen = _frozen(calls[0], function, capturing[called_name(calls[0])], frozenset(), fields, own)
+        given = [text for text in sorted(frozen) if text in _number_parameters(function) - {one.id for one in names}]
+        if given:
+            yield Line(name, "key-lacks", branch.test, given[0])
+
+
+def _fills_entry(node: ast.Expr | ast.Assign) -> bool:
+    return isinstance(node, ast.Assign) and any(isinstance(one, ast.Subscript) for one in node.targets)
 
 
 def _by_last_name(functions: Functions) -> Functions:
@@ -264,6 +298,11 @@ def _is_number(parameter: ast.arg) -> bool:
 
 
 def _names_number(annotation: ast.expr) -> bool:
+    """Return whether an annotation is `int` or the like, or `Optional[int]` or `int | None`."""
+    if isinstance(annotation, ast.Subscript) and (dotted(annotation.value) or "").endswith("Optional"):
+        annotation = annotation.slice
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.right, ast.Constant):
+        annotation = annotation.left
     return isinstance(annotation, ast.Name) and annotation.id in _NUMBERS
 
 

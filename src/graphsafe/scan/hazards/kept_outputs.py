@@ -29,6 +29,8 @@ from graphsafe.scan.symbols.index import dotted, elements
 
 _GRAPHED = "<graphed>."
 "The prefix for names of callables whose graphs PyTorch captures."
+_COMPILED = f"{_GRAPHED}<compiled>."
+"The prefix for those that torch.compile makes, which copy no input before they invalidate their last outputs."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that hand a value to code which reads it at any later time."
@@ -79,7 +81,7 @@ def lines(found: Tables) -> Iterator[Line]:
         for call in made:
             name = names[called_name(call)]
             result = with_views(call, parents) if giving[name].parts is None else call
-            keeping = _keeps(result, giving[name], parents)
+            keeping = _keeps(result, giving[name], parents) or _fed_back(call, name, parents)
             holder = parents.get(result) if keeping is result else keeping
             if isinstance(holder, ast.Call) and found.only_copies(called_name(holder)):
                 continue
@@ -179,7 +181,11 @@ def _end(name: str) -> str:
 
 def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
     """Yield the names of callables that replay graphs of PyTorch's own: `self.run = torch.compile(model,
-    mode="reduce-overhead")`, `torch.cuda.make_graphed_callables(model, (x,))`."""
+    mode="reduce-overhead")`, `torch.cuda.make_graphed_callables(model, (x,))`, a function with `@torch.compile(…)`."""
+    for function, inner, _ in found.functions:
+        for decorator in inner.decorator_list:
+            if isinstance(decorator, ast.Call) and makes_graphs(decorator):
+                yield f"{_COMPILED}{_end(function)}", decorator
     for node in inside(found.tree, ast.Assign):
         if not isinstance(node.value, ast.Call) or len(node.targets) != 1:
             continue
@@ -187,7 +193,8 @@ def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
         own = any(_end(function) == name for function, _, _ in found.functions)
         # `step = torch.compile(step, …)` means the function of that name.
         if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
-            yield f"{_GRAPHED}{name}", node.value
+            compiled = dotted(node.value.func) == "torch.compile"
+            yield f"{_COMPILED if compiled else _GRAPHED}{name}", node.value
 
 
 def makes_graphs(call: ast.Call) -> bool:
@@ -273,6 +280,21 @@ def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.As
             return _keeps_name(parent, names, parents) or _carries(parent, names, parents)
     _, held = put(parent) if parent is not None else (None, ())
     return call if call in held and loop_around(call, parents) is not None else None
+
+
+def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
+    """Return the line that hands a compiled callable its own last output: `self.state = self.run(x, self.state)`."""
+    made = parents.get(call)
+    if not name.startswith(_COMPILED) or not isinstance(made, ast.Assign):
+        return None
+    given = set(map(place, (*call.args, *(word.value for word in call.keywords)))) - {None}
+    around = loop_around(call, parents)
+    again = [node for node in (parents if around is None else ast.walk(around)) if isinstance(node, ast.Assign)]
+    for text in (place(part) for target in made.targets for part in elements(target)):
+        others = [node for node in again if node is not made and text in map(place, node.targets)]
+        if text in given and (around is not None or (text or "").startswith("self.")) and not others:
+            return made
+    return None
 
 
 def _keeps_name(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Call | ast.Assign | None:

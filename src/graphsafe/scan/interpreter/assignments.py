@@ -34,6 +34,7 @@ from graphsafe.scan.interpreter.losses import as_loss
 from graphsafe.scan.interpreter.subscripts import subscript_store
 from graphsafe.scan.models import torch_functions
 from graphsafe.scan.state import writes
+from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
 from graphsafe.scan.symbols.index import dotted
 
@@ -185,7 +186,8 @@ def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written
     p.grad`."""
     holder = dotted(target.value)
     made, _ = as_tensor(value)
-    if owner.fresh or owner.where == "host" or made is None or not made.fresh or holder is None:
+    # A tensor that the step takes or makes is another one in each step anyway.
+    if owner.fresh or owner.step or owner.where == "host" or made is None or not made.fresh or holder is None:
         return False
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))
 
@@ -237,9 +239,12 @@ def _assign_item(
     key = frame.evaluate(target.slice)
     if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
         frame.use_number(value, "operand", target)
+    holder = dotted(target.value) or ""
     for option in options(owner):
         if type(option) is Dict or type(option) is Sequence:
             _put_item(frame, target, option, key, value, node, augmented)
+        elif type(option) is Unknown and frame.hot and is_table_of_flag(frame, holder):
+            write_item(frame, f"{frame.ref}.{holder}", None, target, key, value, node, augmented)
 
 
 def _put_item(

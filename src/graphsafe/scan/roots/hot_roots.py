@@ -155,6 +155,11 @@ class HotnessRules:
         return any(pattern.matches(self.relative(path), module, facts.name) for pattern in patterns)
 
 
+def is_graphed(facts: FunctionFacts) -> bool:
+    """Return whether a decorator compiles a function to CUDA graphs."""
+    return any(name.endswith(("(reduce-overhead)", "(max-autotune)")) for name in facts.decorators)
+
+
 def roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, entry_points: Mapping[str, Region]
 ) -> Iterator[tuple[str, Value | None, str]]:
@@ -183,7 +188,7 @@ def roots_of(
             why := _entered_because(engine, ref, facts.name, entry_points, methods)
         ):
             yield ref, receiver, why
-        elif any(d.endswith(("(reduce-overhead)", "(max-autotune)")) for d in facts.decorators):
+        elif is_graphed(facts):
             yield ref, receiver, f"{COMPILED} that captures"
 
 

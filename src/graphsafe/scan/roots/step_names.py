@@ -9,10 +9,16 @@ from dataclasses import dataclass
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
 
-SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])(?:self\.)?(?:%s)(?:\.forward)?\(" % MODEL.encode())
+MODEL_CALL = (
+    rf"(?:self\.)?_?(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
+)
+"""A call of a model that makes one step: `model.forward_batch(…)` and `self._model.generate_frame(…)` do, a call of
+`model.generate(…)` makes them all."""
+SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])%s\(" % MODEL_CALL.encode())
 "Matches the text of a function that takes a step by itself."
 _SURE = b".replay(", b".backward("
-_PERHAPS = (b".step(", b".forward(", *(f"{name}(".encode() for name in MODEL.split("|")))
+_ENDS = (b"_step(", b"_frame(", b"_token(")
+_PERHAPS = (b".step(", b".forward", *_ENDS, *(f"{name}(".encode() for name in MODEL.split("|")))
 """Every other text that `SEED` matches contains one of these texts.
 
 Looking for each is many times as fast as the pattern.

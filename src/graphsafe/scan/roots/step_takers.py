@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
-from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.domain.values import UNKNOWN, Instance, Unknown, options
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.hazards.graph_syntax import LOOPS, is_replay, is_short, own_nodes, parents_in
-from graphsafe.scan.roots.step_names import StepNames, may_take_step
+from graphsafe.scan.roots.step_names import MODEL_CALL, StepNames, may_take_step
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names, matched
@@ -28,7 +27,7 @@ Body = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
 Parents = Mapping[ast.AST, ast.AST]
 
 _ORDER: tuple[Strength, ...] = ("replays", "trains", "runs")
-_MODEL_CALL = re.compile(rf"(?:self\.)?(?:{MODEL})(?:\.forward)?")
+_MODEL_CALL = re.compile(MODEL_CALL)
 _OPTIMIZER = re.compile(r"(?:^|[._])(?:opt|optim|optimi[sz]er|scaler)\w*$")
 _CALLS_BETWEEN = 2
 "The largest number of files between a loop and the function that takes its step."

@@ -167,10 +167,13 @@ def cached(write: Write) -> Event | None:
     dropped = write.lazy and write.keyed and not write.grows and write.dropped
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
-    tensor, certain = as_tensor(write.value)
-    if tensor is None or tensor.where == "host" or not certain:
-        return None
-    return event_of(write, "AttrWrite", "cached", _confidence(write.value))
+    # An entry may be several tensors, with its own key beside them: `self.cast[dtype] = (version, weight)`.
+    parts = write.value.items if type(write.value) is SequenceValue else (write.value,)
+    for part in parts or ():
+        tensor, certain = as_tensor(part)
+        if tensor is not None and tensor.where != "host" and certain:
+            return event_of(write, "AttrWrite", "cached", _confidence(part))
+    return None
 
 
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:

@@ -19,6 +19,8 @@ def changed(frame: Frame, node: ast.Call, container: Sequence | Dict, name: str)
     """Record that a method changes a list, deque or dict that outlives the step."""
     if not frame.hot or container.held_by is None or name not in CHANGES or not isinstance(node.func, ast.Attribute):
         return
+    if type(container) is Dict and name == "popitem":
+        return  # a cache drops an entry; the line that fills it says so
     elem = container.elem
     if type(elem) is Unknown:
         elem = replace(elem, state=(container.held_by,))

@@ -12,9 +12,13 @@ from graphsafe.scan.sources.node_memo import memoize_on_node
 from graphsafe.scan.symbols.index import dotted
 
 FIRST_STEP = "a test that only a first step passes"
+ENTRIES = "entries of "
+'Begins the name of a table with a flag that says whether its entries are ready: `if not cache["is_init"]:`.'
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
+KEPT_KEY = "key of "
+"Begins the name of a kept entry that a test compares with the key that is needed: `if entry[0] == key: return entry`."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 
@@ -30,6 +34,8 @@ def _lazy(test: ast.expr, branch: bool) -> Iterator[str]:
         inner = test.operand
         if branch and isinstance(inner, (ast.Attribute, ast.Name)):
             yield "*" if _says_ready(inner) else dotted(inner) or ""
+        elif branch and isinstance(inner, ast.Subscript) and isinstance(inner.slice, ast.Constant):
+            yield f"{ENTRIES}{dotted(inner.value)}" if READY_FLAG.search(str(inner.slice.value)) else ""
         else:
             yield from _lazy(inner, not branch)
     elif isinstance(test, ast.BoolOp):
@@ -150,6 +156,18 @@ def missing_when_raised(attempt: ast.Try, handler: ast.ExceptHandler) -> tuple[s
         [inner for inner in ast.walk(value) if isinstance(inner, (ast.Attribute, ast.Subscript))] if value else []
     )
     return tuple(dict.fromkeys(filter(None, map(dotted, looked_up))))
+
+
+@memoize_on_node
+def kept_keys(test: ast.expr) -> tuple[str, ...]:
+    """Return the kept entries whose key does not fit after `if entry is not None and entry[0] == key: return …`."""
+    return tuple(
+        f"{KEPT_KEY}{side.value.id}"
+        for part in (test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test])
+        if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Eq)
+        for side in (part.left, *part.comparators)
+        if isinstance(side, (ast.Attribute, ast.Subscript)) and isinstance(side.value, ast.Name)
+    )
 
 
 @memoize_on_node

@@ -7,7 +7,7 @@ import re
 
 from graphsafe.scan.execution.frame import LazyTest
 from graphsafe.scan.sources.node_memo import memoize_on_node
-from graphsafe.scan.state.first_step import lazy_tests, returned_if_there, size_tests
+from graphsafe.scan.state.first_step import kept_keys, lazy_tests, returned_if_there, size_tests
 from graphsafe.scan.state.provenance import capacity_tests, has_alternative
 from graphsafe.scan.symbols.index import dotted
 
@@ -110,5 +110,5 @@ def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     """Return the tests that the code after an `if` implies, because the branch leaves the function: `if self.plan is
     not None: return self.plan`."""
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
-    missing += returned_if_there(node) if branch else ()
+    missing += (*returned_if_there(node), *kept_keys(node.test)) if branch else ()
     return tuple(LazyTest(text, node.lineno) for text in missing)

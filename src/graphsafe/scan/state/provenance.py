@@ -87,6 +87,12 @@ def is_handed_on(frame: Frame, name: str) -> bool:
     return any(one.arg == name for one in parameters(frame.node))
 
 
+def is_table_of_flag(frame: Frame, name: str) -> bool:
+    """Return whether a name is a table of the caller that says by an entry of its own that it is not filled yet."""
+    flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
+    return flagged and frame.node is not None and name not in _assignments(frame.node)
+
+
 def is_module(frame: Frame, value: Value) -> bool:
     """Return whether a value is a module of PyTorch or of the project."""
     if type(value) is Instance:
@@ -120,7 +126,7 @@ def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     base = text.partition("[")[0]
     owner, _, name = base.rpartition(".")
     for test in frame.lazy:
-        if test.target in (text, base, "*") or base.startswith(f"{test.target}."):
+        if test.target in (text, base, "*", f"{first_step.ENTRIES}{base}") or base.startswith(f"{test.target}."):
             return True
         if "." in test.target:
             continue
@@ -203,9 +209,18 @@ def is_rare(frame: Frame) -> bool:
 
 
 def is_remade(frame: Frame, text: str) -> bool:
-    """Return whether the current line runs only if the tensor `text` has another shape than is needed:
-    `if self.grid.shape != x.shape:`."""
-    return any(test.target.startswith(f"{CAPACITY}{text}.shape") for test in frame.lazy)
+    """Return whether the current line runs only if the tensor `text` has another shape than is needed, or the entry
+    `text` another key: `if self.grid.shape != x.shape:`."""
+    return any(
+        test.target.startswith(f"{CAPACITY}{text}.shape") or _holds_other_key(frame, test, text) for test in frame.lazy
+    )
+
+
+def _holds_other_key(frame: Frame, test: LazyTest, text: str) -> bool:
+    if not test.target.startswith(first_step.KEPT_KEY):
+        return False
+    looked_up = bound_to(frame, LazyTest(test.target.removeprefix(first_step.KEPT_KEY), test.line))
+    return looked_up is not None and first_step.table_of(looked_up) == text.partition("[")[0]
 
 
 def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
