@@ -7,7 +7,7 @@ import re
 
 from graphsafe.scan.execution.frame import LazyTest
 from graphsafe.scan.sources.node_memo import memoize_on_node
-from graphsafe.scan.state.first_step import lazy_tests, returned_if_there, size_tests
+from graphsafe.scan.state.first_step import EMPTY, empty_tests, lazy_tests, returned_if_there, size_tests
 from graphsafe.scan.state.provenance import capacity_tests, has_alternative
 from graphsafe.scan.symbols.index import dotted
 
@@ -100,6 +100,7 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     alone = not branch or not has_alternative(node.test)
     found = [LazyTest(text, node.lineno, alone) for text in lazy_tests(node.test, branch)]
     found += [LazyTest(f"size of {text}", node.lineno) for text in size_tests(node.test, branch)]
+    found += [LazyTest(f"{EMPTY}{text}", node.lineno) for text in empty_tests(node.test) if branch]
     if branch:
         found += [LazyTest(text, node.lineno) for text in capacity_tests(node.test)]
     return tuple(found)
