@@ -32,6 +32,7 @@ from graphsafe.scan.domain.values import (
     Value,
     Where,
     all_maybe_host,
+    as_tensor,
     depends_on_step,
     describe,
     may_be_none,
@@ -63,6 +64,8 @@ UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
+_NUMBER_FIRST = re.compile(r"\.(add|sub|addcmul|addcdiv)_?$")
+"Methods of tensors that also take their factor as the first argument, as torch before 1.5 had it."
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "Operations whose effect is a host read of their size arguments, not of the tensor itself."
 
@@ -86,6 +89,8 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
     """Emit the effects of a call of an op of the table, and return its result."""
     if name.startswith(_DISTRIBUTIONS) and _checks_are_off(frame):
         arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
+    if receiver is not None and _NUMBER_FIRST.search(name):
+        arguments = _in_new_order(arguments)
     called = _Called(frame, node, op, name, receiver, arguments)
     if frame.hot:
         called.note_state()
@@ -99,6 +104,15 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
         checks_values = any(hit.effect.rule for hit in op.effects_of(called.call))
         return RuntimeObject("library", name if checks_values else f"{name}{UNCHECKED}")
     return called.result()
+
+
+def _in_new_order(arguments: Arguments) -> Arguments:
+    """Return the arguments as torch takes them now: `x.add(other, alpha=2)` for `x.add_(2, other)`."""
+    first, *rest = arguments.positional or (None,)
+    is_old = first is not None and as_tensor(first)[0] is None and bool(rest)
+    if not is_old or any(as_tensor(value)[0] is None for value in rest):
+        return arguments
+    return replace(arguments, positional=(*rest, first))
 
 
 def _clash(tensors: tuple[Tensor, ...]) -> bool:

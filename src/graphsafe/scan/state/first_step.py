@@ -15,7 +15,7 @@ FIRST_STEP = "a test that only a first step passes"
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
-EMPTY = "nothing in "
+EMPTY = "len:"
 "Begins the target of a test for a table that nothing has filled yet."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 

@@ -27,6 +27,7 @@ _LONG = 10
 "The least interval of something that is done from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
+    r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
     r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
     r"|\w*(Checkpoint(er|Manager|Saver|IO)|Evaluator|Visualizer|Dataset)\.\w+)$"
 )
