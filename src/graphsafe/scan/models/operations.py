@@ -64,7 +64,7 @@ UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
-_NUMBER_FIRST = re.compile(r"\.(add|sub|addcmul|addcdiv)_?$")
+_NUMBER_FIRST = re.compile(r"(add|sub|addcmul|addcdiv)_?")
 "Methods of tensors that also take their factor as the first argument, as torch before 1.5 had it."
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "Operations whose effect is a host read of their size arguments, not of the tensor itself."
@@ -89,7 +89,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
     """Emit the effects of a call of an op of the table, and return its result."""
     if name.startswith(_DISTRIBUTIONS) and _checks_are_off(frame):
         arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
-    if receiver is not None and _NUMBER_FIRST.search(name):
+    if receiver is not None and _NUMBER_FIRST.fullmatch(name):
         arguments = _in_new_order(arguments)
     called = _Called(frame, node, op, name, receiver, arguments)
     if frame.hot:
