@@ -191,6 +191,7 @@ def checked(original, x):
 def guard(module):
     module.forward = functools.partial(checked, module.forward)
 """
+RESULTS = "a function that makes numbers of tensors"
 TRAINER = """\
 class Trainer:
     def train_step(self, x, y):
@@ -225,7 +226,7 @@ class Trainer:
             id="hooks",
         ),
         pytest.param(REPLACED, [("GS102", 5, "put in place of a forward")], id="replaced forward"),
-        pytest.param(TRAINER, [("GS101", 5, "an entry point of an engine")], id="training step"),
+        pytest.param(TRAINER, [("GS101", 5, RESULTS)], id="training step"),
     ],
 )
 def test_what_runs_in_a_step_by_its_form_is_hot(
@@ -324,7 +325,6 @@ class Chain:
 
 CAPTURES = "import torch\n\n\ndef capture(step):\n    return torch.cuda.make_graphed_callables(step, ())\n"
 PUBLIC = "a public function that works on tensors"
-RESULTS = "a public function that makes numbers of tensors"
 
 
 def packaged(tmp_path: Path, source: str) -> Path:

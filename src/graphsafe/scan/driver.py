@@ -299,6 +299,9 @@ class Driver:
         if step.kind in ("public", "perhaps"):
             why = RESULTS if is_for_host(summary.value) else PUBLIC
             self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
+        elif self._whys.get(step.ref, NO_REASON)[2] == ENTRY_POINT and is_for_host(summary.value):
+            # The host waits for what it returns.
+            self._whys[step.ref] = (-reason_weight(RESULTS), 0, RESULTS)
         self._read[step] = summary
         steps = []
         for root in new_roots(included([summary], self._looked_into)):

@@ -57,9 +57,8 @@ class Regions:
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
-        # Users of a package with modules capture the modules; the package's public functions may run inside or around
-        # the graph.
-        with_modules = {self._package(ref) for ref, why in record.roots.items() if why in (FORWARD, WAY)}
+        # Users of a project with modules capture the modules; its public functions may run inside or around the graph.
+        with_modules = any(why in (FORWARD, WAY) for why in record.roots.values())
         begun = [
             ref
             for ref, why in record.roots.items()
@@ -67,7 +66,7 @@ class Regions:
             # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
             # class may be a module or the engine around a module. Metrics are updated after a step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
-            and not (why == PUBLIC and self._package(ref) in with_modules)
+            and not (why == PUBLIC and with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
             and not (why == CALLABLE and _GENERATORS.search(ref))
             and not (why in around and ref.partition("::")[0] in with_graphs)
@@ -210,10 +209,6 @@ class Regions:
             binding = self._project.resolve(file, name) if file is not None else None
             if binding is not None and binding.kind == "class":
                 yield binding.ref
-
-    def _package(self, ref: str) -> str:
-        """Return the outermost package of a function's module, or the module itself."""
-        return self._project.files.names[ref.partition("::")[0]][0].partition(".")[0]
 
     def _replays(self, ref: str) -> bool:
         file = self._project.files.index(ref.partition("::")[0])

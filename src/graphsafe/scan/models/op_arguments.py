@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphsafe.optable import UNKNOWN as NO_LITERAL
 from graphsafe.optable import Argument, ArgumentKind
-from graphsafe.scan.domain.numbers import const_of
+from graphsafe.scan.domain.arguments import Arguments
+from graphsafe.scan.domain.frozen import replace
+from graphsafe.scan.domain.numbers import const_of, type_of
 from graphsafe.scan.domain.values import (
     UNSET,
     Array,
@@ -26,6 +29,9 @@ from graphsafe.scan.domain.values import (
     as_tensor,
     options,
 )
+
+_NUMBER_FIRST = re.compile(r"(add|sub|addcmul|addcdiv)_?")
+"Methods of tensors that also take their factor as the first argument, as torch before 1.5 had it."
 
 
 def is_true(value: Value | None) -> bool:
@@ -144,3 +150,18 @@ _DESCRIBED: Mapping[type, Callable[[Any], Described]] = {
     Dict: _other,
     RuntimeObject: _other,
 }
+
+
+def in_new_order(method: str, arguments: Arguments) -> Arguments:
+    """Return a method's arguments as torch takes them now: `x.add_(other, alpha=2)` for `x.add_(2, other)`."""
+    if not _NUMBER_FIRST.fullmatch(method) or len(arguments.positional) < 2:
+        return arguments
+    first, *rest = arguments.positional
+    if as_tensor(first)[0] is not None or any(as_tensor(value)[0] is None for value in rest):
+        return arguments
+    return replace(arguments, positional=(*rest, first))
+
+
+def are_answers(values: list[Value]) -> bool:
+    """Return whether the first value is a list of comparisons and the like, of which torch makes a mask."""
+    return bool(values) and type(values[0]) is Sequence and type_of(values[0].elem) == "bool"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from itertools import chain, repeat
 
 from graphsafe.optable import Argument, Call, Effect, EffectKind, Hit, Op, Result
@@ -41,7 +40,16 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import draws, fixed_device
-from graphsafe.scan.models.op_arguments import argument, device_named, dtype_named, may_be_true, tensors_in
+from graphsafe.scan.models.distributions import DISTRIBUTIONS, ON_HOST, UNCHECKED, checks_are_off
+from graphsafe.scan.models.op_arguments import (
+    are_answers,
+    argument,
+    device_named,
+    dtype_named,
+    in_new_order,
+    may_be_true,
+    tensors_in,
+)
 from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.default_device import default_device_covers
 
@@ -58,36 +66,16 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
 }
 """The kind of event by which scan shows an effect of the op table."""
 
-_DISTRIBUTIONS = "torch.distributions."
-UNCHECKED = "[validate_args=False]"
-"The suffix of a distribution's name if its methods do not check values."
-ON_HOST = "[on the host]"
-"The suffix of a distribution's name if its parameters are on the host: it only checks values of the device."
-_TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
-_SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
 SIZE_READS = frozenset(("size", "narrow", "split"))
 "Operations whose effect is a host read of their size arguments, not of the tensor itself."
 
 
-def _checks_are_off(frame: Frame) -> bool:
-    """Return whether the file, or its package by a value that it may be given, turns off that distributions check
-    values."""
-    files = frame.project.files
-    package, _, inside = frame.file.module.partition(".")
-
-    def read() -> frozenset[str]:
-        setting = (files.index(path) for path in files.names if _SETS_CHECKS.search(files.data(path) or b""))
-        return frozenset(file.module.partition(".")[0] for file in setting if file is not None and "." in file.module)
-
-    return bool(files.search(frame.path, _TURNS_CHECKS_OFF)) or (
-        bool(inside) and package in files.table("packages that set checks", read)
-    )
-
-
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
     """Emit the effects of a call of an op of the table, and return its result."""
-    if name.startswith(_DISTRIBUTIONS) and _checks_are_off(frame):
+    if name.startswith(DISTRIBUTIONS) and checks_are_off(frame):
         arguments = replace(arguments, keywords={"validate_args": number(False), **arguments.keywords})
+    if receiver is not None:
+        arguments = in_new_order(name, arguments)
     called = _Called(frame, node, op, name, receiver, arguments)
     if frame.hot:
         called.note_state()
@@ -97,7 +85,7 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
             called.emit_effects()
     if op.reads_clock:
         return host_clock.read(frame, node)
-    if name.startswith(_DISTRIBUTIONS):
+    if name.startswith(DISTRIBUTIONS):
         checks_values = any(hit.effect.rule for hit in op.effects_of(called.call))
         if any(tensor.where != "host" for tensor in called.tensors):
             return RuntimeObject("library", name if checks_values else f"{name}{UNCHECKED}")
@@ -328,7 +316,7 @@ class _Called:
             dtype = first.dtype if first is not None else None
         if "dtype" in keywords:
             dtype = dtype_named(keywords["dtype"], dtype)
-        elif self._op.copies_values and _are_answers(self._values):
+        elif self._op.copies_values and are_answers(self._values):
             dtype = "bool"
         made = Tensor(
             where=self._where,
@@ -383,11 +371,6 @@ class _Called:
         spread = "size*" in self._op.params and len(sizes) > 0 and not self._arguments.open
         spread = spread and all(type(value) is Number for value in sizes)
         return len(sizes) if spread else None
-
-
-def _are_answers(values: list[Value]) -> bool:
-    """Return whether the first value is a list of comparisons and the like, of which torch makes a mask."""
-    return bool(values) and type(values[0]) is Sequence and type_of(values[0].elem) == "bool"
 
 
 def _may_be_host(device: Value | None) -> bool:

@@ -11,7 +11,7 @@ from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
-from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
 from graphsafe.scan.roots.tensor_arguments import takes_tensors
@@ -33,7 +33,7 @@ PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
 "The reason for a public function that may as well run once: what it leads to is only possible."
-RESULTS = "a public function that makes numbers of tensors"
+RESULTS = "a function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
@@ -72,7 +72,10 @@ _HOOK_WORDS = (b"(module", b"(self, module")
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
-_OPTIMIZER_BASES = ("Optimizer", "LRScheduler")
+_RATE_BASES = ("LRScheduler", "_LRScheduler")
+_OPTIMIZER_BASES = ("Optimizer", *_RATE_BASES)
+_MEASURING = re.compile(r"(^|[._])metrics?$")
+"Modules of metrics, which measure a model's result beside the step."
 _SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"))
 "Libraries that search hyperparameters: the functions of a module that uses one run once a trial, around all steps."
 _OTHER_LIBRARY = re.compile(
@@ -109,7 +112,7 @@ def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
 ) -> Iterator[tuple[str, Value | None, str]]:
     """Yield function, receiver and reason of each assumed root of a file; `with_public` allows public functions."""
-    forms = _Forms(engine, file, with_public)
+    forms = _Forms(engine, file, paths.relative(file.path), with_public)
     for facts in file.functions.values():
         why = forms.why(facts)
         if why is not None and not paths.is_cold(file.path, file.module, facts):
@@ -121,7 +124,8 @@ def assumed_roots_of(
 class _Forms:
     """Decides whether a function of a file is a root by its form, and by which form."""
 
-    def __init__(self, engine: Engine, file: FileIndex, with_public: bool) -> None:
+    def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool) -> None:
+        """`place` is the file's path in the project."""
         self._engine = engine
         self._file = file
         searches = not _SEARCHES.isdisjoint(target.partition(".")[0] for target in file.imports.values())
@@ -130,6 +134,8 @@ class _Forms:
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
+        self._is_beside = is_beside_modules(place)
+        self._measures = _MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
         self._launching = {*self._launchers(data)} if _may_launch(data) else set()
 
@@ -139,6 +145,8 @@ class _Forms:
         name = facts.name.rpartition(".")[2]
         if facts.name in self._operators:
             return OPERATOR
+        if self._is_beside:
+            return None
         if name in self._hooks:
             return HOOK
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
@@ -152,6 +160,8 @@ class _Forms:
             if self._makes_step(facts):
                 return FACTORY
             works = works_on_tensors(self._engine, self._file, facts)
+            if works and self._measures:
+                return METRIC
             return PUBLIC if works else PERHAPS if works is None else None
         return None
 
@@ -196,11 +206,12 @@ class _Forms:
         is_module = self._engine.attributes.is_module(cls)
         # A model's `sample` makes a whole result.
         if _STEPS.fullmatch(name) and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
-            return HOST_STEP if self._is_of_other_library(cls) or self._turns_environment(facts) else STEP
+            on_host = self._is_of_other_library(cls) or self._turns_environment(facts) or self._sets_rates(facts, cls)
+            return HOST_STEP if on_host else STEP
         # Engines choose among a backend's entry points: `forward`, `forward_decode`, `forward_sparse`.
         is_called = name == "__call__" or name.startswith("forward")
         if is_called and not is_module and self._takes_tensors(facts):
-            return CALLABLE if name == "__call__" else WAY
+            return WAY if name != "__call__" else METRIC if self._measures else CALLABLE
         return None
 
     def _is_step(self, name: str, facts: FunctionFacts, cls: str) -> bool:
@@ -220,6 +231,12 @@ class _Forms:
         bases = [base for base in self._engine.project.mro(cls) if "::" not in base and "." in base]
         is_optimizer = self._engine.project.derives(cls, _OPTIMIZER_BASES) or self._works_on_parameter_groups(cls)
         return not is_optimizer and any(map(_OTHER_LIBRARY.match, bases))
+
+    def _sets_rates(self, facts: FunctionFacts, cls: str) -> bool:
+        """Return whether a class schedules the learning rate, so that its `step` works on the host's numbers."""
+        if self._engine.project.derives(cls, _RATE_BASES):
+            return True
+        return facts.name.endswith("Scheduler.step") and not self._takes_tensors(facts)
 
     def _turns_environment(self, facts: FunctionFacts) -> bool:
         """Return whether a method hands its step on to an environment: `self._env.step(action)`."""

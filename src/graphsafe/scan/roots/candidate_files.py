@@ -12,8 +12,9 @@ from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.execution.budget import Scope
 from graphsafe.scan.roots.assumed_roots import may_be_assumed
+from graphsafe.scan.roots.broken_files import is_broken
 from graphsafe.scan.roots.factories import may_make_step
-from graphsafe.scan.roots.hot_roots import TESTS_AND_DATA
+from graphsafe.scan.roots.hot_roots import EXPORTS, TESTS_AND_DATA
 from graphsafe.scan.roots.importers import reading_plan
 from graphsafe.scan.roots.loop_roots import may_hold_loop
 from graphsafe.scan.roots.step_names import StepNames, step_names, takes_surely
@@ -48,7 +49,7 @@ OUTSIDE_STEPS = frozenset(
 )
 "Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
-    rf"{TESTS_AND_DATA}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
+    rf"{TESTS_AND_DATA}|{EXPORTS}|data|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
     r"|(data_(transforms|pipeline)|input_pipeline)\w*"
 )
 "Modules and packages that test, evaluate or show, or make a step's inputs before it, often in processes of their own."
@@ -153,7 +154,9 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     found: list[str] = []
     for path in candidates:
         data = files.data(path)
-        if data is not None and (
+        if data is None or is_broken(path, files, data):
+            continue
+        if (
             root_patterns.anywhere
             or root_patterns.may_be_in(data)
             or may_hold_loop(data, names)

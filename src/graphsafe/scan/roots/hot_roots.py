@@ -50,7 +50,9 @@ COLD_BEGINNINGS = (
 )
 TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
 "Names of modules and packages that test, or prepare a step's data."
-_BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data")
+EXPORTS = r"export(s|ers?)?"
+"Folders of code that makes other formats of modules."
+_BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
 "Folders whose modules no step calls unless other code does."
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
 "Names of files that test modules, or make other formats of them."

@@ -51,6 +51,8 @@ def is_filled_here(frame: Frame) -> bool:
 def _is_filled(frame: Frame, test: LazyTest) -> bool:
     if _fills_table(frame, test):
         return True
+    if test.target.startswith(first_step.EMPTY):
+        return _outlives_steps(frame, test.target.removeprefix(first_step.EMPTY))
     if test.target.startswith(("size of ", CAPACITY)):
         return _is_filled_again(frame, test)
     missing = _missing(frame, test)
@@ -199,6 +201,12 @@ def _is_new_in_step(frame: Frame, name: str) -> bool:
     if "." in name or name not in frame.env or name in frame.globals:
         return False
     return all(type(option) is not Dict or option.held_by is None for option in options(frame.env[name]))
+
+
+def _outlives_steps(frame: Frame, name: str) -> bool:
+    """Return whether a name means a table that an attribute holds: `state` after `state = self.state[p]`."""
+    found = options(frame.env[name]) if name in frame.env else ()
+    return any(type(option) is Dict and option.held_by is not None for option in found)
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:

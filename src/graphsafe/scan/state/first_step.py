@@ -19,6 +19,8 @@ READY_FLAG = re.compile(
 )
 KEPT_KEY = "key of "
 "Begins the name of a kept entry that a test compares with the key that is needed: `if entry[0] == key: return entry`."
+EMPTY = "len:"
+"Begins the target of a test for a table that nothing has filled yet."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 
@@ -104,6 +106,16 @@ def turned_off(test: ast.If) -> str | None:
 
 def _is_false(assignment: ast.Assign) -> bool:
     return isinstance(assignment.value, ast.Constant) and not assignment.value.value
+
+
+@memoize_on_node
+def empty_tests(test: ast.expr) -> tuple[str, ...]:
+    """Return the table of `if len(state) == 0:`, which is empty before the first step only."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq) or not isinstance(test.left, ast.Call):
+        return ()
+    call, asked = test.left, test.comparators[0]
+    counts = dotted(call.func) == "len" and len(call.args) == 1 and isinstance(asked, ast.Constant) and asked.value == 0
+    return (dotted(call.args[0]) or "",) if counts else ()
 
 
 @memoize_on_node

@@ -7,7 +7,14 @@ import re
 
 from graphsafe.scan.execution.frame import LazyTest
 from graphsafe.scan.sources.node_memo import memoize_on_node
-from graphsafe.scan.state.first_step import kept_keys, lazy_tests, returned_if_there, size_tests
+from graphsafe.scan.state.first_step import (
+    EMPTY,
+    empty_tests,
+    kept_keys,
+    lazy_tests,
+    returned_if_there,
+    size_tests,
+)
 from graphsafe.scan.state.provenance import capacity_tests, has_alternative
 from graphsafe.scan.symbols.index import dotted
 
@@ -27,6 +34,7 @@ _LONG = 10
 "The least interval of something that is done from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
+    r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
     r"|(launch|run|do|maybe)_(eval\w*|valid\w*)|(save|plot|export|checkpoint|visuali[sz]e)(_\w+)?|log_(images?|videos?)"
     r"|\w*(Checkpoint(er|Manager|Saver|IO)|Evaluator|Visualizer|Dataset)\.\w+)$"
 )
@@ -100,6 +108,7 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     alone = not branch or not has_alternative(node.test)
     found = [LazyTest(text, node.lineno, alone) for text in lazy_tests(node.test, branch)]
     found += [LazyTest(f"size of {text}", node.lineno) for text in size_tests(node.test, branch)]
+    found += [LazyTest(f"{EMPTY}{text}", node.lineno) for text in empty_tests(node.test) if branch]
     if branch:
         found += [LazyTest(text, node.lineno) for text in capacity_tests(node.test)]
     return tuple(found)

@@ -16,6 +16,9 @@ Prose that matches is no class.
 """
 _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 
+_TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
+"Matches what a file of tests defines."
+
 
 class Overrides:
     """Finds methods of subclasses. It searches texts first, so that only files with a likely subclass are indexed."""
@@ -50,6 +53,8 @@ class Overrides:
         found: list[tuple[str, str]] = []
         for subclass in sorted(self._below(ref)):
             facts = self._project.class_facts(subclass)
+            if is_of_tests(subclass) and not is_of_tests(ref):
+                continue  # Only the tests make such an object.
             if facts is not None and name in facts.methods and ref in self._project.mro(subclass):
                 found.append((subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"))
         return found
@@ -81,6 +86,10 @@ class Overrides:
         """Return the classes of a file that have this name, nested ones included."""
         classes = self._project.classes(path)
         return [f"{path}::{qualified}" for qualified in classes if qualified.rpartition(".")[2] == name]
+
+
+def is_of_tests(ref: str) -> bool:
+    return _TESTS.search(ref) is not None
 
 
 def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:

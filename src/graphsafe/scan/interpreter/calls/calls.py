@@ -156,7 +156,7 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     if isinstance(value, Instance):
         return _call_instance(frame, node, value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "module":
-        return runtime_objects.call_module(frame, node, value, arguments)
+        return _beside_inputs(runtime_objects.call_module(frame, node, value, arguments), arguments)
     if isinstance(value, RuntimeObject) and value.kind == named_tuples.KIND:
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
@@ -172,9 +172,17 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
         return result
     _note_arguments(frame, node, arguments)
     result = unknown_result(arguments)
+    if _MODEL.search(dotted(node.func) or "") is None:
+        return result
     # A step goes on with what its model returns.
-    of_model = result.device and _MODEL.search(dotted(node.func) or "") is not None
-    return replace(result, step=True) if of_model else result
+    return replace(result, step=True) if result.device else _beside_inputs(result, arguments)
+
+
+def _beside_inputs(result: Value, arguments: Arguments) -> Value:
+    """Return the result of an unknown model, which is where its inputs are: on the host, if all are."""
+    given = [value for value in arguments.values() if type(value) is Tensor]
+    on_host = bool(given) and all(one.where == "host" and one.certain and not one.maybe_pinned for one in given)
+    return replace(result, host=True, device=False) if on_host and type(result) is Unknown else result
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:

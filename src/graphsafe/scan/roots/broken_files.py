@@ -1,0 +1,36 @@
+"""Files that nothing can import, because they import a module of their own package that does not exist: old copies."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from graphsafe.scan.symbols.project_files import Files
+
+_FROM = re.compile(rb"^from (\.*)([\w.]+) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]", re.M)
+"Imports of classes: modules that a build makes of other languages define functions."
+_BUILT = re.compile(r"_|version$|\w*_(c|pb2|pb2_grpc|cuda|ext|lib|cpp|kernels?|ops)$")
+"Names of modules that a build makes."
+
+
+def is_broken(path: str, files: Files, data: bytes) -> bool:
+    """Return whether a file of a package imports, whenever it runs, a module that its package lacks."""
+    module, is_package = files.names[path]
+    parts = module.split(".")
+    for dots, name in _FROM.findall(data):
+        wanted = name.decode().split(".")
+        if dots:
+            wanted = [*parts[: len(parts) - len(dots) + is_package], *wanted]
+        if wanted[0] == parts[0] and len(wanted) > 1 and len(parts) > 1 and _is_missing(wanted, files, path):
+            return True
+    return False
+
+
+def _is_missing(wanted: list[str], files: Files, path: str) -> bool:
+    """Return whether a package of the project has no such module, on the disk either."""
+    *package, name = wanted
+    holders = [Path(one).parent for one in files.modules.get(".".join(package), ()) if one.endswith("__init__.py")]
+    if _BUILT.match(name) or len(holders) != 1 or ".".join(wanted) in files.modules:
+        return False
+    root = Path(path).parents[len(files.names[path][0].split(".")) - 1 - files.names[path][1]]
+    return holders[0] == root.joinpath(*package) and not any(holders[0].glob(f"{name}*"))
