@@ -166,34 +166,6 @@ def test_an_output_that_a_compiled_function_gets_back(tmp_path: Path, line: str,
     assert ("GS706" in {one.code for one in scan_paths([tmp_path], Config(root=tmp_path)).findings}) is found
 
 
-def test_an_attribute_that_another_file_sets_is_not_none_for_good(tmp_path: Path) -> None:
-    files = {
-        "groups.py": """
-            class Groups:
-                def __init__(self):
-                    self.size = None
-
-            GROUPS = Groups()
-            """,
-        "layer.py": """
-            import torch
-            from torch import nn
-            from groups import GROUPS
-
-            class Layer(nn.Module):
-                def forward(self, x: torch.Tensor):
-                    if GROUPS.size is None:
-                        return x
-                    return x * x.sum().item()
-            """,
-    }
-    for name, text in files.items():
-        (tmp_path / name).write_text(textwrap.dedent(text), encoding="utf-8")
-    assert [one.code for one in scan_paths([tmp_path], Config(root=tmp_path)).findings] == []
-    (tmp_path / "begin.py").write_text("from groups import GROUPS\n\ndef begin(n):\n    GROUPS.size = n\n")
-    assert [one.code for one in scan_paths([tmp_path], Config(root=tmp_path)).findings] == ["GS101"]
-
-
 REGISTERED = """
 import torch
 from torch import nn
@@ -209,18 +181,6 @@ def fit(model: nn.Module, optimizer, kind, loader, registry):
         model(batch).sum().backward()
         optimizer.step()
 """
-
-
-@pytest.mark.parametrize(
-    ("name", "base", "found"),
-    [("get_batch_of_rays", "", True), ("get_batch_of_rays", "(library.Base)", False), ("prepare", "", False)],
-)
-def test_a_method_of_an_unknown_object_whose_name_tells_its_class(
-    tmp_path: Path, name: str, base: str, found: bool
-) -> None:
-    source = "import library\n" + REGISTERED.format(name=name, base=base)
-    (tmp_path / "train.py").write_text(source, encoding="utf-8")
-    assert ("GS101" in {one.code for one in scan_paths([tmp_path], Config(root=tmp_path)).findings}) is found
 
 
 SPEECH = """

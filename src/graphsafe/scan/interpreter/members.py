@@ -11,7 +11,7 @@ from typing import Any
 from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import held_in, kept, not_held
-from graphsafe.scan.domain.joins import join, join_all
+from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.naming import HOST_NAME, known_by
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -28,7 +28,6 @@ from graphsafe.scan.domain.values import (
     Function,
     Instance,
     Lib,
-    NoneValue,
     Number,
     ProjectModule,
     RuntimeObject,
@@ -45,7 +44,6 @@ from graphsafe.scan.interpreter.named_attribute import MODULE_ATTRIBUTES, named_
 from graphsafe.scan.models import library, named_tuples, spelled_out
 from graphsafe.scan.state import host_clock
 from graphsafe.scan.symbols.declared_fields import declared_in
-from graphsafe.scan.symbols.outside_writes import is_set_outside
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 _PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
@@ -136,8 +134,6 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     found = class_values.before_assignment(frame, node, owner, name)
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)
-        if type(found) is NoneValue and is_set_outside(frame.project.files, name):
-            found = join(found, UNKNOWN)
     if found is None:
         below = frame.engine.overrides.with_attribute(owner.ref, name) if owner.declared else ()
         if below and len(below) <= MAX_SUBCLASSES:

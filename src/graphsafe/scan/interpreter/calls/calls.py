@@ -55,7 +55,6 @@ from graphsafe.scan.models import (
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import grown_by_calls, writes
 from graphsafe.scan.symbols.index import dotted
-from graphsafe.scan.symbols.named_methods import methods_named
 from graphsafe.scan.symbols.overrides import is_abstract
 
 HOOK_METHODS = frozenset(
@@ -252,18 +251,7 @@ def _method(frame: Frame, node: ast.Call, function: ast.Attribute, receiver: Val
         return call_value(frame, node, members.attribute(frame, function, receiver, name, None), arguments)
     if isinstance(receiver, Function):
         return unknown_result(arguments)
-    if frame.hot and type(receiver) is Unknown:
-        _follow_named(frame, node, name, receiver.step, arguments)
     return tensors.method_of_unknown(frame, node, receiver, name, arguments)
-
-
-def _follow_named(frame: Frame, node: ast.Call, name: str, step: bool, arguments: Arguments) -> None:
-    """Read the methods that a call on an unknown object means by their name, for what they do: the object may be
-    another one, so their results tell nothing."""
-    for owner, method in methods_named(frame.project, name):
-        body = frame.project.function_node(method)
-        if body is not None and not is_abstract(body) and not frame.engine.is_cold(method):
-            frame.call(node, Function(method, Instance(owner, step)), arguments)
 
 
 def _instance_method(
