@@ -3,7 +3,6 @@ back; and the code that a registry or another file leads to."""
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -164,23 +163,6 @@ class World:
 def test_an_output_that_a_compiled_function_gets_back(tmp_path: Path, line: str, mode: str, found: bool) -> None:
     (tmp_path / "world.py").write_text(FED_BACK.format(line=line, mode=mode), encoding="utf-8")
     assert ("GS706" in {one.code for one in scan_paths([tmp_path], Config(root=tmp_path)).findings}) is found
-
-
-REGISTERED = """
-import torch
-from torch import nn
-
-class Rays{base}:
-    def {name}(self, batch: torch.Tensor):
-        return batch * batch.max().item()
-
-def fit(model: nn.Module, optimizer, kind, loader, registry):
-    rays = registry[kind]()
-    for batch in loader:
-        batch = rays.{name}(batch.cuda())
-        model(batch).sum().backward()
-        optimizer.step()
-"""
 
 
 SPEECH = """
