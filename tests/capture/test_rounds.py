@@ -7,7 +7,7 @@ import pytest
 from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Report, codes_of, probes_of
 
 STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep")
-SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "read_back")
+SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized")
 
 
 @pytest.fixture(scope="module", params=DEVICES)

@@ -144,28 +144,6 @@ def build_guarded_upkeep(device: torch.device) -> graphsafe.Step:
     return _step(step, device, lambda k: None)
 
 
-class Accepted:
-    """The loop chooses the next input by what the step leaves in an attribute."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.weight = torch.randn(8, device=device)
-        self.scores: torch.Tensor | None = None
-
-    def step(self, x: torch.Tensor) -> torch.Tensor:
-        self.scores = torch.tanh(x * self.weight)
-        return self.scores * 2
-
-
-def build_read_back(device: torch.device) -> graphsafe.Step:
-    accepted = Accepted(device)
-
-    def refresh(args: tuple[torch.Tensor], kwargs: object, k: int) -> None:
-        assert accepted.scores is not None
-        args[0].copy_(torch.randn(8) + accepted.scores.argmax().cpu())
-
-    return graphsafe.Step(accepted.step, (torch.randn(8, device=device),), refresh=refresh)
-
-
 def build_written_behind(device: torch.device) -> graphsafe.Step:
     """The loop copies the live rows if the step's Python has marked them, which replays do not do."""
     live, saved = torch.zeros(8, device=device), torch.zeros(8, device=device)
