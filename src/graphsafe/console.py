@@ -66,7 +66,7 @@ def put(
     from graphsafe.report.forms import render
     from graphsafe.report.source import file_lines
 
-    colour = output is None and _colour()
+    colour = output is None and _colour(sys.stdout)
     text = render(reports, form, colour=colour, width=_width(), rules=rules, source=source or file_lines)
     put_text(text, output)
     if output is None and form == "github":
@@ -91,7 +91,7 @@ def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None
     from graphsafe.report.forms import render
 
     with contextlib.suppress(OSError):
-        text = render(ledger, "terminal", colour=is_live(sys.stderr), width=_width(), rules=rules)
+        text = render(ledger, "terminal", colour=_colour(sys.stderr), width=_width(), rules=rules)
         click.echo(text, nl=False, err=True)
 
 
@@ -119,7 +119,7 @@ def put_summary(named: Sequence[tuple[str, Report]]) -> None:
     from graphsafe.report.capture_text import summary_lines
     from graphsafe.report.text import painter
 
-    click.echo(without_commands("\n" + "\n".join(summary_lines(named, painter(_colour())))), color=True)
+    click.echo(without_commands("\n" + "\n".join(summary_lines(named, painter(_colour(sys.stdout))))), color=True)
 
 
 def put_written(written: Written, file: Path) -> None:
@@ -183,7 +183,7 @@ def put_settings(rows: Iterable[Setting]) -> None:
 
 def put_page(markdown: str) -> None:
     """Print a page: rendered on a terminal, plain Markdown into a pipe. A link shows where it leads."""
-    if _colour():
+    if _colour(sys.stdout):
         from rich.console import Console
         from rich.markdown import Markdown
 
@@ -287,11 +287,11 @@ class ProgressBar:
             self._bar.stop()
 
 
-def _colour() -> bool:
-    """Return whether to colour output, decided as in Python: by NO_COLOR, then FORCE_COLOR, then the terminal."""
+def _colour(stream: TextIO) -> bool:
+    """Return whether to colour a stream, decided as in Python: by NO_COLOR, then FORCE_COLOR, then the terminal."""
     if os.environ.get("NO_COLOR"):
         return False
-    return bool(os.environ.get("FORCE_COLOR")) or is_live(sys.stdout)
+    return bool(os.environ.get("FORCE_COLOR")) or is_live(stream)
 
 
 def is_live(stream: TextIO) -> bool:

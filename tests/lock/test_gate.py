@@ -69,6 +69,17 @@ def test_the_gate_fails_on_what_got_worse_and_on_that_only(capsys: pytest.Captur
 
 
 @pytest.mark.child
+def test_nobody_gets_past_the_gate_by_taking_a_target_away(capsys: pytest.CaptureFixture[str]) -> None:
+    kept, other = (f'[targets.{name}]\nfactory = "steps.py:build"\ndevice = "sim"\n' for name in ("a", "b"))
+    Path("graphsafe.toml").write_text(kept + other)
+    assert main(["capture", "--all", "--update-lock", "--format", "concise"]) == 0
+    Path("graphsafe.toml").write_text(kept)
+    assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1
+    err = capsys.readouterr().err
+    assert "b: in the lock, but no longer a target; --update-lock removes it" in err and "1 change for the worse" in err
+
+
+@pytest.mark.child
 def test_shards_are_all_targets_once_and_merge(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [f'[targets.{name}]\nfactory = "steps.py:{name}"\ndevice = "sim"\n' for name in ("a", "b", "c")]
     Path("graphsafe.toml").write_text("\n".join(rows))

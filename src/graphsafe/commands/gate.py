@@ -61,9 +61,9 @@ class Gate:
     "Whether all targets have run, so that entries without a target can be removed."
 
     def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Again) -> dict[str, bool]:
-        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse. A
-        target that is only slower is proven `again`; one without an entry for the devices here is left out. Raises
-        RequestError."""
+        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse, and
+        False for one that is gone. A target that is only slower is proven `again`; one without an entry for the devices
+        here is left out. Raises RequestError."""
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
@@ -107,6 +107,8 @@ class Gate:
                 outcome[name] = not found.worse
         for name in gone:
             complain(f"{name}: in the lock, but no longer a target; --update-lock removes it")
+            outcome[name] = False
+        worse += len(gone)
         meant = "; if they are meant, --update-lock records them" if worse else ""
         result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
         say(f"{self.path.name}: {result}", err=True)

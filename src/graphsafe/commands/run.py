@@ -86,6 +86,12 @@ def run(
         put_outputs(ledger, None, shown, "terminal", rule_texts(config))
     else:
         put_ledger_on_stderr(ledger, rule_texts(config))
-    if fail and any(finding.level == "error" and finding.suppressed is None for finding in ledger.findings):
-        return FINDINGS
+    if fail:
+        from graphsafe.capture.parent.finding_table import NO_LINE
+
+        errors = [one for one in ledger.findings if one.level == "error" and one.suppressed is None]
+        # An error of which no line is known is a limit: "GS711 outside-memory-lost".
+        codes = [limit.what.partition(" ")[0] for limit in ledger.limits if limit.kind == NO_LINE]
+        if errors or any(book.rules[code].level == "error" for code in codes if code in book.rules):
+            return FINDINGS
     return ran.exit_code

@@ -25,6 +25,7 @@ NAMES = [
     "made_anew",
     "seldom",
     "fixed_inputs",
+    "two_kinds",
 ]
 FILE = TARGETS / "planned.py"
 LINES = [line.strip() for line in FILE.read_text(encoding="utf-8").splitlines()]
@@ -56,6 +57,12 @@ def test_a_function_that_every_layer_calls_is_one_cut(reports: dict[str, Report]
         "captured",
     )
     assert plan["fixes"][0]["code"] == "GS201" and plan["fixes"][0]["coverage"] == 1.0
+
+
+def test_breaks_of_two_kinds_are_cut_together(reports: dict[str, Report]) -> None:
+    report = reports["two_kinds"]
+    assert report["verdict"] == "ready-with-breaks" and report["plan"]["verified"]
+    assert {segment["code"] for segment in report["plan"]["segments"]} == {None, "GS703"}
 
 
 def test_a_growing_cache_is_an_eager_attention_between_two_graphs(reports: dict[str, Report]) -> None:

@@ -315,3 +315,21 @@ def rebinding(device):
         return torch.relu(hidden + 1) * 3
 
     return step, (torch.randn(4, 8, device=device),)
+
+
+class RunningMean:
+    """One break binds state to a new tensor, another reads the device."""
+
+    def __init__(self, device):
+        self.weight = torch.randn(16, 16, device=device) / 4
+        self.mean = torch.zeros(16, device=device)
+
+    def __call__(self, x):
+        hidden = x @ self.weight @ self.weight
+        self.mean = self.mean * 0.9 + hidden.mean(0) * 0.1
+        peak = hidden.max().item()
+        return (hidden * peak) @ self.weight - self.mean
+
+
+def two_kinds(device):
+    return RunningMean(device), (torch.randn(4, 16, device=device),)

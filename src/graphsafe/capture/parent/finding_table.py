@@ -22,6 +22,9 @@ WITHOUT_COMPILED = (
     '; to capture the whole step, compile it without CUDA graphs: `mode="max-autotune-no-cudagraphs"` or the default'
 )
 
+NO_LINE = "no-line"
+"The kind of a limit that stands for a finding without a line of the user's code."
+
 
 class Words(dict[str, str]):
     def __missing__(self, key: str) -> str:
@@ -86,7 +89,7 @@ def finding_at(
     words = {"expr": "the step", "value": "a value", **words}
     message, fix = _message_and_fix(rule, how, words)
     if frame is None:
-        return Limit("no-line", f"{rule.code} {rule.name}", message)
+        return Limit(NO_LINE, f"{rule.code} {rule.name}", message)
     return replace(
         rule.about(location(frame, None), words, data),
         level=rule.level_of(level),
@@ -141,9 +144,7 @@ class FindingTable:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
             return
         if not frames:
-            self.limits.append(
-                Limit("no-line", f"{code} {rule.name}", expr or "no line of the user's code was running")
-            )
+            self.limits.append(Limit(NO_LINE, f"{code} {rule.name}", expr or "no line of the user's code was running"))
             return
         at = location(frames[-1], span)
         key = (code, at.path, at.line)

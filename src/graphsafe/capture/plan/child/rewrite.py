@@ -42,7 +42,7 @@ class Uncuttable(Exception):
 @contextmanager
 def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
     """Call `hook(n, ...)` each time the code of `regions[n]` would run. Raises Uncuttable."""
-    originals: list[tuple[FunctionType, CodeType]] = []
+    originals: list[tuple[FunctionType, CodeType, Hook | None]] = []
     try:
         by_function = grouped(dict(enumerate(regions)))
         for source, chosen in by_function.items():
@@ -51,14 +51,18 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
                 code = _rewritten(source, chosen, function.__code__)
-                originals.append((function, function.__code__))
+                # Around this one, another cut may be in force.
+                originals.append((function, function.__code__, function.__globals__.get(HOOK)))
                 function.__globals__[HOOK] = hook
                 function.__code__ = code
         yield
     finally:
-        for function, code in originals:
+        for function, code, outer in reversed(originals):
             function.__code__ = code
-            function.__globals__.pop(HOOK, None)
+            if outer is None:
+                function.__globals__.pop(HOOK, None)
+            else:
+                function.__globals__[HOOK] = outer
 
 
 _living: dict[Function, tuple[FunctionType, ...]] = {}

@@ -25,7 +25,7 @@ ENGINES: Mapping[str, tuple[str, str, str]] = {
 
 
 def marks(plan: Plan, engine: str) -> str:
-    """Return the marks to set, as text. Marked functions must not return a tensor that a later graph uses."""
+    """Return the marks to set, as comments. Marked functions must not return a tensor that a later graph uses."""
     name, line, mark = ENGINES[engine]
     code = [f"# For {name}", "#", f"# {line}", "#"]
     code.append("# Marked functions have to write their results into tensors that they are given.")
@@ -36,6 +36,6 @@ def marks(plan: Plan, engine: str) -> str:
             continue
         seen.add((place.path, place.line))
         lines = f"line {place.line}" if place.end_line == place.line else f"lines {place.line} to {place.end_line}"
-        code += ["", f"# {segment.code}: {segment.reason}", f"{mark}  # {place.path}, {lines} of"]
+        code += ["", f"# {segment.code}: {segment.reason}", f"# {mark}  on {place.path}, {lines} of"]
         code.append(f"# {place.function}: the function if these lines are all of it, else a new function for them")
     return "\n".join(code) + "\n"
