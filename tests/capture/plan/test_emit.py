@@ -61,6 +61,7 @@ def test_marks_for_an_engine(engine: str, mark: str, tmp_path: Path, command: Co
     command(f"{FILE}:stack", *SIM, "--emit", "marks.txt", "--emit-for", engine)
     text = (tmp_path / "marks.txt").read_text(encoding="utf-8")
     assert text.count(mark) == 1 and "Block.load" in text and "GS201" in text
+    assert set(map(type, ast.parse(text).body)) == set()  # a scan of the project reads this file, too
 
 
 @needs_package
