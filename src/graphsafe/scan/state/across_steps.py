@@ -168,7 +168,8 @@ def cached(write: Write) -> Event | None:
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
     # An entry may be several tensors, with its own key beside them: `self.cast[dtype] = (version, weight)`.
-    parts = write.value.items if type(write.value) is SequenceValue else (write.value,)
+    value = write.value
+    parts = value.items if type(value) is SequenceValue and value.kind == "tuple" else (value,)
     for part in parts or ():
         tensor, certain = as_tensor(part)
         if tensor is not None and tensor.where != "host" and certain:
