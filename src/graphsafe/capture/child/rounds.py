@@ -73,12 +73,14 @@ def goes_on(session: Session, reference: Expected) -> bool:
 def inputs_of_rounds(session: Session, reference: Expected, put_back: Sequence[str]) -> Iterator[int]:
     """Yield the number of each round's inputs, after state of the device was put back. Host state, and what else the
     refresh changes, stays."""
-    tensors = reach_of(session.subject).tensors
-    paths = [path for path in put_back if path in tensors]
-    kept = copies_of(session.device, [tensors[path] for path in paths])
+    reached = reach_of(session.subject).tensors
+    # Only these are held, so that memory is freed which a refresh drops.
+    tensors = [reached[path] for path in put_back if path in reached]
+    del reached
+    kept = copies_of(session.device, tensors)
     last = ROUNDS_PUT_BACK if goes_on(session, reference) else MOST_ROUNDS + LATE_ROUNDS
     for at in range(MOST_ROUNDS + LATE_ROUNDS):
-        for path, values in zip(paths, kept, strict=True) if at < last else ():
-            if tensors[path].shape == values.shape:  # else the refresh has given it another size
-                session.device.store(tensors[path], values)
+        for tensor, values in zip(tensors, kept, strict=True) if at < last else ():
+            if tensor.shape == values.shape:  # else the refresh has given it another size
+                session.device.store(tensor, values)
         yield PAIR + 1 + at
