@@ -77,6 +77,10 @@ def test_nobody_gets_past_the_gate_by_taking_a_target_away(capsys: pytest.Captur
     assert main(["capture", "--all", "--locked", "--format", "concise"]) == 1
     err = capsys.readouterr().err
     assert "b: in the lock, but no longer a target; --update-lock removes it" in err and "1 change for the worse" in err
+    Path("graphsafe.toml").write_text("")
+    assert main(["capture", "--all", "--allow-none", "--locked"]) == 1
+    assert "a: in the lock, but no longer a target" in capsys.readouterr().err
+    assert main(["capture", "--all", "--allow-none"]) == 0
 
 
 @pytest.mark.child

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from graphsafe.commands.gate import Gate, Shard, gate_for
+from graphsafe.commands.gate import Gate, Shard, any_is_gone, gate_for
 from graphsafe.commands.options import (
     BAD_REQUEST,
     FINDINGS,
@@ -144,9 +144,10 @@ def capture(
     reported = partial(refusals_reported, target, form, files)
     if allow_none:
         with reported():
-            if not config_here().targets:
+            config = config_here()
+            if not config.targets:
                 complain("nothing to capture: no target under [tool.graphsafe.targets]")
-                return OK
+                return FINDINGS if locked and any_is_gone(config.root) else OK
     options = _options(asked, all_targets)
     nproc = options["nproc"]
     from graphsafe.api import capture_requests

@@ -104,7 +104,8 @@ def compared(
         elif after is None:
             worse.append(f"{title}: was {before.verdict}, and no longer runs; --update-lock removes it")
         else:
-            since = f" (torch {before.torch} → {after.torch})" if before.torch != after.torch else ""
+            is_other = None not in (before.torch, after.torch) and before.torch != after.torch
+            since = f" (torch {before.torch} → {after.torch})" if is_other else ""
             times = list(_changed_times(before, after))
             slower += sum(is_worse for _, is_worse in times)
             changes = [*_changes(before, after, report, introduced), *times]
