@@ -92,7 +92,7 @@ def put_ledger_on_stderr(ledger: Ledger, rules: Callable[[], RuleTexts]) -> None
 
     with contextlib.suppress(OSError):
         text = render(ledger, "terminal", colour=_colour(sys.stderr), width=_width(), rules=rules)
-        click.echo(text, nl=False, err=True)
+        click.echo(text, nl=False, err=True, color=True)
 
 
 def _put_summary(reports: Report | Sequence[Report] | Ledger) -> None:

@@ -134,6 +134,18 @@ def test_a_sound_program_is_not_accused(tmp_path: Path, valid_report: ValidRepor
     assert sum(len(process["graphs"]) for process in ledger["processes"]) == 30
 
 
+LOST = STRAIGHT.replace("    graph.replay()", "    weight = torch.ones(8, device='cuda')\n    graph.replay()")
+
+
+def test_an_error_without_a_line_fails_and_is_coloured_if_asked(tmp_path: Path, valid_report: ValidReport) -> None:
+    """A program that no file holds has no lines."""
+    ran = run(tmp_path, "--fail", "--", sys.executable, "-c", LOST, FORCE_COLOR="1", NO_COLOR="")
+    limits = [limit["what"] for limit in ledger_in(tmp_path, valid_report)["limits"] if limit["kind"] == "no-line"]
+    assert ran.returncode == 1 and set(limits) == {"GS711 outside-memory-lost"}, ran.stderr
+    assert "\x1b[" in ran.stderr
+    assert "\x1b[" not in run(tmp_path, "--", sys.executable, "-c", LOST, NO_COLOR="1").stderr
+
+
 def test_a_captured_graph_is_told_whole(tmp_path: Path, valid_report: ValidReport) -> None:
     run(tmp_path, "--", sys.executable, program(tmp_path, STRAIGHT))
     ledger = ledger_in(tmp_path, valid_report)
