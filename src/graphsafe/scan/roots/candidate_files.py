@@ -49,7 +49,7 @@ OUTSIDE_STEPS = frozenset(
 )
 "Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
-    rf"{TESTS_AND_DATA}|{EXPORTS}|data|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
+    rf"{TESTS_AND_DATA}|{EXPORTS}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
     r"|(data_(transforms|pipeline)|input_pipeline)\w*"
 )
 "Modules and packages that test, evaluate or show, or make a step's inputs before it, often in processes of their own."

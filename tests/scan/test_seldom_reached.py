@@ -1,0 +1,124 @@
+"""Code that no step runs, or that stands around graphs: first steps, schedules, old copies, tests, validation."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import load_config
+from graphsafe.report.model import Finding
+from graphsafe.scan.api import scan_paths
+
+OPTIMIZER = """
+import torch
+from torch.optim import Optimizer
+
+class Own(Optimizer):
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if len(state) == 0:
+                    state["step"] = 0
+                    state["row"] = torch.zeros(p.shape[:-1]).to(p)
+                    self.begin(p)
+                p.data.add_(-group["lr"], p.grad)
+
+    def begin(self, p):
+        self.state[p]["column"] = torch.zeros(p.shape[1:]).to(p)
+"""
+SCHEDULE = """
+from torch.optim.lr_scheduler import _LRScheduler
+
+class Linear(_LRScheduler):
+    def step(self, current=None):
+        if current is None:
+            current = self.counter
+            self.counter += 1
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate * current
+"""
+ACTOR = """
+import torch
+from torch import nn
+
+def act(network: nn.Module, state):
+    state = torch.tensor(state, dtype=torch.float32)
+    return network(state).detach().cpu().numpy()
+
+def train(env, network, optimizer, loss_of):
+    state = env.reset()
+    for _ in range(1000):
+        state = env.step(act(network, state))
+        loss_of(network).backward()
+        optimizer.step()
+"""
+VALIDATION = """
+class Trainer:
+    def validation_step(self, batch):
+        return self.network(batch).detach().cpu()
+
+    def run(self):
+        for epoch in range(self.epochs):
+            for _ in range(self.iterations):
+                self.loss(self.network(next(self.data))).backward()
+                self.optimizer.step()
+            for _ in range(self.validations):
+                self.validation_step(next(self.others))
+"""
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, x):
+        return x * x.sum().item()
+"""
+
+
+def found(root: Path, **files: str) -> list[Finding]:
+    for name, text in files.items():
+        path = root / f"{name.replace('__of__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+    return [each for each in scan_paths([root], load_config(root)).findings if each.level != "note"]
+
+
+@pytest.mark.parametrize("source", [OPTIMIZER, SCHEDULE, ACTOR, VALIDATION])
+def test_no_finding_tells_of_what_no_later_step_waits_for(tmp_path: Path, source: str) -> None:
+    assert found(tmp_path, code=source) == []
+
+
+def test_a_file_that_imports_what_its_package_lacks_is_an_old_copy(tmp_path: Path) -> None:
+    files = {"own__of____init__": "", "own__of__layers": "class Layer: pass"}
+    old = "from own.old import Layer\n" + MODEL
+    assert found(tmp_path, **files, own__of__net=old) == []
+    assert len(found(tmp_path, **files, own__of__net=old.replace("own.old", "own.layers"))) == 1
+
+
+def test_an_export_s_modules_are_no_steps(tmp_path: Path) -> None:
+    assert found(tmp_path, own__of____init__="", own__of__export__of____init__="", own__of__export__of__net=MODEL) == []
+
+
+def test_a_library_does_not_call_the_subclasses_of_tests(tmp_path: Path) -> None:
+    base = """
+    from torch import nn
+
+    class Press:
+        def score(self, x):
+            return x
+
+    class Net(nn.Module):
+        def forward(self, x, press: Press):
+            return press.score(x)
+    """
+    mock = "from base import Press\n\nclass Mock(Press):\n    def score(self, x):\n        return x.tolist()\n"
+    assert found(tmp_path, base=base, tests__of__test_press=mock) == []
+
+
+def test_metrics_are_called_around_graphs(tmp_path: Path) -> None:
+    metric = "class Accuracy:\n    def __call__(self, y, target):\n        return y.eq(target).sum().item()\n"
+    told = found(tmp_path, own__of____init__="", own__of__metrics=f"import torch\n\n{metric}")
+    assert [each.region for each in told] == ["step"]
