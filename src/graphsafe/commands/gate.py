@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     Runs = Mapping[str, tuple[CaptureRequest, Report]]
 
 _RUNS = 3
-_GONE = "in the lock, but no longer a target; --update-lock removes it"
 """A replay counts as slower if this many runs all find it slower. On an H200 (torch 2.11), a single comparison with a
 fresh lock can find one of 20 entries slower by chance."""
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
@@ -106,9 +105,8 @@ class Gate:
             worse += len(found.worse)
             if found.compared or found.worse:
                 outcome[name] = not found.worse
-        for name in gone:
-            complain(f"{name}: {_GONE}")
-            outcome[name] = False
+        _report_gone(gone)
+        outcome |= dict.fromkeys(gone, False)
         worse += len(gone)
         meant = "; if they are meant, --update-lock records them" if worse else ""
         result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
@@ -122,9 +120,13 @@ def any_is_gone(root: Path) -> bool:
     from graphsafe.lock import file
 
     gone = sorted(name for name in file.read(root / file.NAME) if OF_TESTS not in name)
-    for name in gone:
-        complain(f"{name}: {_GONE}")
+    _report_gone(gone)
     return bool(gone)
+
+
+def _report_gone(names: Sequence[str]) -> None:
+    for name in names:
+        complain(f"{name}: in the lock, but no longer a target; --update-lock removes it")
 
 
 def gate_for(requests: Sequence[CaptureRequest], locked: bool, update_lock: bool, part: Shard) -> Gate | None:

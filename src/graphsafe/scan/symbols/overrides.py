@@ -52,9 +52,9 @@ class Overrides:
     def _find(self, ref: str, name: str) -> list[tuple[str, str]]:
         found: list[tuple[str, str]] = []
         for subclass in sorted(self._below(ref)):
-            facts = self._project.class_facts(subclass)
             if is_of_tests(subclass) and not is_of_tests(ref):
                 continue  # Only the tests make such an object.
+            facts = self._project.class_facts(subclass)
             if facts is not None and name in facts.methods and ref in self._project.mro(subclass):
                 found.append((subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"))
         return found

@@ -127,6 +127,23 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
     return None if reference is None or unmatched else (built, reference)
 
 
+def replayed(session: Session) -> Replays | None:
+    """Capture the step and replay it as the capture child does, up to a first step put back; None without a usable
+    reference or a recording. Nothing holds the tensors of construction afterwards, which the target may free."""
+    given = given_reference(session)
+    if given is None:
+        return None
+    built, reference = given
+    with session.device.capture_stream():
+        session.warm_up()
+    recording = session.device.record(session.subject)
+    if isinstance(recording, CaptureFailure):
+        return None
+    replays = Replays(session, recording, reference)
+    replays.run(built, first_step=False)
+    return replays
+
+
 def captured(session: Session, answer: Recording | CaptureFailure) -> Capture:
     """Return the probe `capture`."""
     unknown = tuple(session.device.unknown_operations())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import torch
@@ -13,6 +12,7 @@ from graphsafe.capture.child.rounds import LATE_ROUNDS, MOST_ROUNDS, ROUNDS, Rou
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import generators_of, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.shared.job import Channel, Job
 
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
@@ -54,15 +54,12 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _rounds(session: Session, numbers: Iterator[int]) -> list[Stepped]:
-    """Run rounds until one fails, or time or memory runs out: then their number is a power of two, so that it seldom
-    depends on the machine's load."""
+    """Run rounds until one fails, or time or memory runs out: then their number is a power of two."""
     steps: list[Stepped] = []
-    begun, worked, held = time.monotonic(), time.process_time(), 0
+    time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
     while len(steps) < MOST_ROUNDS:
-        share = 2 - 1 / len(steps) if steps and len(steps) & (len(steps) - 1) == 0 else 1
-        spent = (time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS
-        if session.ranks.any(bool(steps) and share * max(*spent, held / _MOST_BYTES) > 1):
-            return steps[: 1 << (len(steps).bit_length() - 1)]
+        if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
+            return steps[: power_of_two(len(steps))]
         step = _round(session, next(numbers))
         if session.ranks.any(step is None) or step is None:
             break
@@ -80,13 +77,13 @@ def _round(session: Session, number: int) -> Stepped | None:
         return None
     state = _compared(session)
     values = host_values(session.device, state)
-    for path in [
-        path for path, value in values.items() if value.dtype == torch.int64 and bool((value > _ADDRESS).any())
-    ]:
-        del state[path], values[path]
-    return Stepped(
-        host_values(session.device, outputs.tensors), dict(outputs.hosts), session.device.digests(state), values
-    )
+    values = {path: value for path, value in values.items() if not _holds_addresses(value)}
+    digests = session.device.digests({path: state[path] for path in values})
+    return Stepped(host_values(session.device, outputs.tensors), dict(outputs.hosts), digests, values)
+
+
+def _holds_addresses(value: torch.Tensor) -> bool:
+    return value.dtype == torch.int64 and bool((value > _ADDRESS).any())
 
 
 def _late_rounds(session: Session, numbers: Iterator[int]) -> list[Stepped]:

@@ -7,14 +7,11 @@ same event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-import torch
-
-from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import Fired, FiredEvents
-from graphsafe.capture.child.probes.capture import Replays, given_reference
+from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import REPLAYS, Session, opened
 from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.child.state.objects import code_of
@@ -25,26 +22,16 @@ from graphsafe.capture.shared.job import Channel, Job
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        given = given_reference(session)
-        if given is None:
+        replays = replayed(session)
+        if replays is None or replays.error is not None:
             return
-        built, reference = given
-        with session.device.capture_stream():
-            session.warm_up()
-        recording = session.device.record(session.subject)
-        if isinstance(recording, CaptureFailure):
-            return
-        replays = Replays(session, recording, reference)
-        replays.run(built, first_step=False)
-        del given, built  # they hold the tensors that an event may free
-        if replays.error is not None:
-            return
+        recording, reference = replays.recording, replays.reference
         found: tuple[Fired, ...] = ()
         for number, name in enumerate(session.subject.events):
-            before = _places(session)
+            before = reach_of(session.subject).places()
             fire(session, number, name)
             session.device.reuse_freed()
-            after = _places(session)
+            after = reach_of(session.subject).places()
             if number >= len(reference.events):
                 return  # the failure in the eager reference is already reported
             moved = tuple(path for path, place in before.items() if path in after and after[path] != place)
@@ -82,8 +69,3 @@ def fire(session: Session, number: int, name: str) -> None:
 def inputs_of_event(number: int) -> int:
     """Return the set of inputs for the step after an event."""
     return 1 + number % REPLAYS
-
-
-def _places(session: Session) -> dict[str, int]:
-    tensors: Mapping[str, torch.Tensor] = reach_of(session.subject).tensors
-    return {path: tensor.untyped_storage().data_ptr() for path, tensor in tensors.items()}

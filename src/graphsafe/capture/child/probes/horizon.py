@@ -8,7 +8,6 @@ after each step, so that positions do not run out of their buffers; host state k
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
 from graphsafe.capture.child.state.generators import share_state
 from graphsafe.capture.child.targets import TargetError
+from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.frames import user_frames
@@ -123,13 +123,9 @@ class _Ahead:
 
     def _go_on(self) -> Horizon:
         session = self._session
-        begun, worked = time.monotonic(), time.process_time()
-        held = 0
+        time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
         for number in range(1, self._most + 1):
-            # The report tells a power of two, so the next steps begin only if there is time to reach twice as many.
-            share = 2 - 1 / held if held and held & (held - 1) == 0 else 1
-            used = max((time.process_time() - worked) / _CPU_SECONDS, (time.monotonic() - begun) / _SECONDS)
-            if session.ranks.any(number > 1 and share * used > 1):
+            if session.ranks.any(time_left.is_over(held)):
                 break
             self._number = number
             try:
@@ -155,7 +151,7 @@ class _Ahead:
         if self._departure is not None:
             return self._departed(held)
         # The number of steps for which there was time differs from run to run, but the report must be the same.
-        return Horizon("pass", steps=1 << (held.bit_length() - 1) if held else 0)
+        return Horizon("pass", steps=power_of_two(held))
 
     def _departed(self, held: int) -> Horizon:
         if self._departure is None:

@@ -8,16 +8,15 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import ComparedRounds
 from graphsafe.capture.child.expected import Expected, Stepped
-from graphsafe.capture.child.probes.capture import Replays, comes, given_reference
+from graphsafe.capture.child.probes.capture import Replays, comes, replayed
 from graphsafe.capture.child.rounds import ROUNDS, ROUNDS_PUT_BACK, Rounds, goes_on, inputs_of_rounds, late_rounds
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import generators_of, reach_of
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.targets import TargetError, describe
-from graphsafe.capture.device.protocol import Recording
+from graphsafe.capture.device.protocol import Replayable
 from graphsafe.capture.shared.frames import error_frames, written_at
 from graphsafe.capture.shared.job import EAGER_ROUNDS, Channel, Job
 from graphsafe.report.probes.probe import Error
@@ -26,34 +25,25 @@ from graphsafe.report.probes.replay import Check
 
 def run(job: Job, channel: Channel) -> None:
     with opened(job, channel) as session:
-        given = given_reference(session)
-        if given is None:
+        first = replayed(session)
+        if first is None:
             return
-        built, reference = given
-        with session.device.capture_stream():
-            session.warm_up()
-        recording = session.device.record(session.subject)
-        if isinstance(recording, CaptureFailure):
-            return
-        first = Replays(session, recording, reference)
-        first.run(built, first_step=False)
-        del given, built  # they hold tensors that a refresh may free
         channel.phase("wait for the eager rounds")
         if not comes(session, ROUNDS, EAGER_ROUNDS):
             return
         rounds = Rounds.load(channel.folder)
-        if goes_on(session, reference) and not all(check.equal for check in first.result.checks or ()):
+        if goes_on(session, first.reference) and not all(check.equal for check in first.result.checks or ()):
             rounds = replace(rounds, steps=rounds.steps[:ROUNDS_PUT_BACK], late=())
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
-            channel.tell(_Compared(session, recording, reference).run(rounds))
+            channel.tell(_Compared(session, first.recording, first.reference).run(rounds))
         except torch.OutOfMemoryError as error:
             raise TargetError("step", describe(error)) from error
 
 
 class _Compared:
-    def __init__(self, session: Session, recording: Recording, reference: Expected) -> None:
+    def __init__(self, session: Session, recording: Replayable, reference: Expected) -> None:
         self._session = session
         self._recording = recording
         self._reference = reference
@@ -78,14 +68,14 @@ class _Compared:
 
     def _compare(self, steps: Sequence[Stepped], numbers: Iterator[int]) -> None:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        steady, differs = self._places(), False
+        steady, differs = reach_of(self._session.subject).places(), False
         for number in range(1, len(steps) + 1):
             checks = replays.once(number, next(numbers))
             self._told = replace(self._told, number=number, checks=checks)
             if differs:
                 continue
             differs = any(check.result == "different" for check in checks)
-            now = self._places()
+            now = reach_of(self._session.subject).places()
             if differs:
                 moved = tuple(path for path, place in steady.items() if now.get(path, place) != place)
                 self._told = replace(self._told, moved=moved)
@@ -101,7 +91,3 @@ class _Compared:
     def _replay(self) -> Any:
         self._recording.replay()
         return self._recording.outputs
-
-    def _places(self) -> dict[str, int]:
-        tensors = reach_of(self._session.subject).tensors
-        return {path: one.untyped_storage().data_ptr() for path, one in tensors.items()}

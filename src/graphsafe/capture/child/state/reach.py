@@ -55,6 +55,10 @@ class Reach:
         """Return the host values that are small and immutable. Holding them keeps no other object alive."""
         return {path: (self.hosts[path], value) for path, value in self.values.items() if path in self.hosts}
 
+    def places(self) -> dict[str, int]:
+        """Return the address of each tensor's memory."""
+        return {path: tensor.untyped_storage().data_ptr() for path, tensor in self.tensors.items()}
+
     def seed(self, value: int) -> None:
         """Seed every generator found, of the device and of the host."""
         for generator in self.generators.values():

@@ -16,13 +16,12 @@ _OF_MODEL = ("model_validator", "root_validator")
 
 def validated(frame: Frame, node: ast.Call, ref: str, arguments: Arguments) -> Arguments:
     """Return what a constructor is given as the validators of a pydantic model's fields leave it."""
-    keywords = dict(arguments.keywords)
     for method, decorator in _validators(frame, ref, _OF_FIELDS):
         for name in (part.value for part in decorator.args if isinstance(part, ast.Constant)):
-            if name in keywords:
-                checker = Function(method, ClassValue(ref))
-                keywords[name] = frame.call(node, checker, Arguments((keywords[name],)))
-    return replace(arguments, keywords=keywords)
+            if isinstance(name, str) and name in arguments.keywords:
+                checked = frame.call(node, Function(method, ClassValue(ref)), Arguments((arguments.keywords[name],)))
+                arguments = replace(arguments, keywords={**arguments.keywords, name: checked})
+    return arguments
 
 
 def check(frame: Frame, node: ast.Call, made: Instance) -> None:
@@ -39,9 +38,9 @@ def _validators(frame: Frame, ref: str, kinds: tuple[str, ...]) -> Iterator[tupl
         return
     for base in bases:
         facts = project.class_facts(base) if "::" in base else None
-        for method in facts.methods.values() if facts is not None else ():
-            body = project.function_node(f"{base.partition('::')[0]}::{method}")
+        for name in facts.methods.values() if facts is not None else ():
+            method = f"{base.partition('::')[0]}::{name}"
+            body = project.function_node(method)
             for decorator in body.decorator_list if body is not None else ():
-                called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                if isinstance(decorator, ast.Call) and ast.unparse(called).rpartition(".")[2] in kinds:
-                    yield f"{base.partition('::')[0]}::{method}", decorator
+                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func).rpartition(".")[2] in kinds:
+                    yield method, decorator

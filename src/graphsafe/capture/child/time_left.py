@@ -1,0 +1,30 @@
+"""The time for further steps, whose number must seldom depend on the machine's load."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """A limit of CPU time of this process, and of time in all, from now on."""
+
+    cpu_seconds: float
+    seconds: float
+    _begun: float = field(default_factory=time.monotonic)
+    _worked: float = field(default_factory=time.process_time)
+
+    def is_over(self, done: int, used: float = 0.0) -> bool:
+        """Return whether no step may follow `done` steps; `used` is the share of another limit that they have used.
+
+        A report tells a power of two, so after one, steps follow only if there is time to reach twice as many.
+        """
+        share = 2 - 1 / done if done and done == power_of_two(done) else 1
+        worked, waited = time.process_time() - self._worked, time.monotonic() - self._begun
+        return done > 0 and share * max(worked / self.cpu_seconds, waited / self.seconds, used) > 1
+
+
+def power_of_two(number: int) -> int:
+    """Return the largest power of two up to a number; 0 for 0."""
+    return 1 << (number.bit_length() - 1) if number else 0
