@@ -29,6 +29,40 @@ class Own(Optimizer):
     def begin(self, p):
         self.state[p]["column"] = torch.zeros(p.shape[1:]).to(p)
 """
+LEAVES = """
+import torch
+from torch.optim import Optimizer
+
+class Own(Optimizer):
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.begin(p)
+                p.data.add_(-group["lr"], p.grad)
+
+    def begin(self, p):
+        state = self.state[p]
+        if len(state) != 0:
+            return
+        state["row"], _, _ = torch.linalg.svd(p.float())
+"""
+RECORDS = """
+import torch
+from torch import nn
+
+class Scales:
+    def watch(self, model, batches):
+        self.kept = {}
+
+        def keep(module, inputs, output):
+            self.kept[module] = output.abs().max().item()
+
+        handles = [each.register_forward_hook(keep) for each in model.modules()]
+        for batch in batches:
+            model(batch)
+        for handle in handles:
+            handle.remove()
+"""
 SCHEDULE = """
 from torch.optim.lr_scheduler import _LRScheduler
 
@@ -86,9 +120,14 @@ def found(root: Path, **files: str) -> list[Finding]:
     return [each for each in scan_paths([root], load_config(root)).findings if each.level != "note"]
 
 
-@pytest.mark.parametrize("source", [OPTIMIZER, SCHEDULE, ACTOR, VALIDATION])
+@pytest.mark.parametrize("source", [OPTIMIZER, LEAVES, RECORDS, SCHEDULE, ACTOR, VALIDATION])
 def test_no_finding_tells_of_what_no_later_step_waits_for(tmp_path: Path, source: str) -> None:
     assert found(tmp_path, code=source) == []
+
+
+def test_a_forward_hook_that_stays_runs_in_every_step(tmp_path: Path) -> None:
+    stays = RECORDS[: RECORDS.index("        for handle in")]
+    assert [each.code for each in found(tmp_path, code=stays)] == ["GS101"]
 
 
 def test_a_file_that_imports_what_its_package_lacks_is_an_old_copy(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Literal
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
-from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, Failure, Record, reason_weight
+from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, PASSING_HOOK, Failure, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import (
     NONE,
@@ -198,8 +198,8 @@ class Driver:
     def outcome(self) -> Outcome:
         """Return the findings of this process and free its summaries: nothing can be read afterwards."""
         steps = sorted(self._read, key=repr)
-        record = gather([self._read[step] for step in steps if not self._is_uncalled(step)])
-        include_uncertain(record, gather([self._read[step] for step in steps if self._is_uncalled(step)]))
+        record = gather([self._read[step] for step in steps if not self._is_doubtful(step)])
+        include_uncertain(record, gather([self._read[step] for step in steps if self._is_doubtful(step)]))
         for path in self._replaying:
             record.replays.update(replay_site.placed_events(self.project, path))
         for path in self._preparing:
@@ -310,6 +310,10 @@ class Driver:
             kind: StepKind = "closure" if type(root.receiver) is Function else "root"
             steps.append(Step(kind, root.ref, root.receiver, root.guarded, given=root.given))
         return steps
+
+    def _is_doubtful(self, step: Step) -> bool:
+        """Return whether what a step leads to is only possible."""
+        return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
         """Return whether a step is a public function of an application, and no known step calls it."""

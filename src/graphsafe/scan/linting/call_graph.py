@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from graphsafe.scan.domain.record import Edge, Record
-from graphsafe.scan.roots.assumed_roots import UNCALLED
+from graphsafe.scan.roots.assumed_roots import DOUBTFUL
 
 
 class CallGraph:
@@ -24,10 +24,10 @@ class CallGraph:
                     self._calls[caller] = [(edge.line, callee, edge)]
                     self._callees[caller] = {callee: None}
 
-        uncalled = {ref for ref, why in record.roots.items() if why == UNCALLED}
+        doubtful = {ref for ref, why in record.roots.items() if why in DOUBTFUL}
         # A function that a sure root reaches has that root.
-        reached = self.reached(record.roots.keys() - uncalled, frozenset()) if uncalled else uncalled
-        self._roots = {ref: why for ref, why in record.roots.items() if ref not in uncalled & reached}
+        reached = self.reached(record.roots.keys() - doubtful, frozenset()) if doubtful else doubtful
+        self._roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
 
     def unguarded(self, caller: str) -> Iterator[str]:
         """Return the calls of a function that captures reach."""

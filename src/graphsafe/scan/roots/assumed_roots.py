@@ -6,11 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.record import HOOK
+from graphsafe.scan.domain.record import PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
+from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
@@ -33,6 +34,8 @@ PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
 "The reason for a public function that may as well run once: what it leads to is only possible."
+DOUBTFUL = (UNCALLED, PASSING_HOOK)
+"Reasons that make findings only possible."
 RESULTS = "a function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
@@ -66,9 +69,6 @@ _PREPARES_DATA = re.compile(
     r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator)\w*\."
 )
 "Classes that make a step's inputs, or save, show or judge its results."
-_HOOK_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
-"Matches a function with the parameters that torch's documentation gives a forward hook."
-_HOOK_WORDS = (b"(module", b"(self, module")
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
@@ -102,12 +102,6 @@ def _may_launch(data: bytes) -> bool:
     return b"triton" in data and _LAUNCH.search(data) is not None
 
 
-def hooks_in(data: bytes) -> Iterator[str]:
-    """Yield the functions that take the arguments of a forward hook."""
-    found = _HOOK_TEXT.finditer(data) if any(word in data for word in _HOOK_WORDS) else ()
-    return (match[1].decode() for match in found)
-
-
 def assumed_roots_of(
     engine: Engine, file: FileIndex, paths: HotnessRules, with_public: bool
 ) -> Iterator[tuple[str, Value | None, str]]:
@@ -134,6 +128,7 @@ class _Forms:
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
+        self._hook_reason = forward_hook_reason(data)
         self._is_beside = is_beside_modules(place)
         self._measures = _MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
@@ -148,7 +143,7 @@ class _Forms:
         if self._is_beside:
             return None
         if name in self._hooks:
-            return HOOK
+            return self._hook_reason
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
             return found

@@ -109,13 +109,15 @@ def _is_false(assignment: ast.Assign) -> bool:
 
 
 @memoize_on_node
-def empty_tests(test: ast.expr) -> tuple[str, ...]:
-    """Return the table of `if len(state) == 0:`, which is empty before the first step only."""
-    if not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.Eq) or not isinstance(test.left, ast.Call):
+def empty_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
+    """Return the table of `if len(state) == 0:`, and of the other branch of `if len(state) != 0:` and `> 0`. It is empty
+    before the first step only."""
+    if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
         return ()
-    call, asked = test.left, test.comparators[0]
+    call, asked, is_empty = test.left, test.comparators[0], isinstance(test.ops[0], ast.Eq)
+    decides = is_empty or isinstance(test.ops[0], (ast.NotEq, ast.Gt))
     counts = dotted(call.func) == "len" and len(call.args) == 1 and isinstance(asked, ast.Constant) and asked.value == 0
-    return (dotted(call.args[0]) or "",) if counts else ()
+    return (dotted(call.args[0]) or "",) if counts and decides and is_empty == branch else ()
 
 
 @memoize_on_node

@@ -108,7 +108,7 @@ def around_branch(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     alone = not branch or not has_alternative(node.test)
     found = [LazyTest(text, node.lineno, alone) for text in lazy_tests(node.test, branch)]
     found += [LazyTest(f"size of {text}", node.lineno) for text in size_tests(node.test, branch)]
-    found += [LazyTest(f"{EMPTY}{text}", node.lineno) for text in empty_tests(node.test) if branch]
+    found += [LazyTest(f"{EMPTY}{text}", node.lineno) for text in empty_tests(node.test, branch)]
     if branch:
         found += [LazyTest(text, node.lineno) for text in capacity_tests(node.test)]
     return tuple(found)
@@ -120,4 +120,5 @@ def after_leaving(node: ast.If, branch: bool) -> tuple[LazyTest, ...]:
     not None: return self.plan`."""
     missing = [*lazy_tests(node.test, not branch), *capacity_tests(node.test)]
     missing += (*returned_if_there(node), *kept_keys(node.test)) if branch else ()
+    missing += [f"{EMPTY}{text}" for text in empty_tests(node.test, not branch)]
     return tuple(LazyTest(text, node.lineno) for text in missing)

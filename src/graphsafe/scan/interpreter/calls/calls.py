@@ -11,7 +11,6 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept, weights
 from graphsafe.scan.domain.joins import element_of, join, join_all
 from graphsafe.scan.domain.naming import MODEL
-from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -38,7 +37,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import graph_attributes
 from graphsafe.scan.interpreter import members
-from graphsafe.scan.interpreter.calls import constructors, handed_to_loops
+from graphsafe.scan.interpreter.calls import constructors, handed_to_loops, hooks
 from graphsafe.scan.interpreter.calls.fitting import able, fits
 from graphsafe.scan.interpreter.calls.parameters import result_declared_for
 from graphsafe.scan.models import (
@@ -50,20 +49,12 @@ from graphsafe.scan.models import (
     platforms,
     runtime_objects,
     tensors,
-    torch_functions,
 )
 from graphsafe.scan.sources.node_memo import source_text
 from graphsafe.scan.state import grown_by_calls, writes
 from graphsafe.scan.symbols.index import dotted
 from graphsafe.scan.symbols.overrides import is_abstract
 
-HOOK_METHODS = frozenset(
-    (
-        "register_hook register_forward_hook register_forward_pre_hook register_full_backward_hook "
-        "register_full_backward_pre_hook register_post_accumulate_grad_hook"
-    ).split()
-)
-"Methods of torch's modules and tensors whose callable arguments run in every step."
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
 "The most implementations of one call that are followed with its arguments; further ones become roots."
@@ -83,8 +74,8 @@ def call(frame: Frame, node: ast.Call) -> Value:
             numpy_reads.learn(frame, node)
         receiver = frame.evaluate(function.value)
         arguments = evaluated(frame, node)
-        if name in HOOK_METHODS:
-            torch_functions.handed_over(frame.engine, arguments.get(0, "hook"), HOOK)
+        if name in hooks.METHODS:
+            hooks.registered(frame, name, arguments.get(0, "hook"))
         receivers = able(frame, options(receiver), function.attr, node.keywords)
         if name in ("get", "pop"):
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))

@@ -1,0 +1,46 @@
+"""Functions that torch calls when a module runs, or when a gradient is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from graphsafe.scan.domain.record import HOOK, PASSING_HOOK
+from graphsafe.scan.domain.values import Value
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.models import torch_functions
+
+_FORWARD = frozenset(("register_forward_hook", "register_forward_pre_hook"))
+METHODS = _FORWARD | frozenset(
+    (
+        "register_hook register_full_backward_hook register_full_backward_pre_hook register_post_accumulate_grad_hook"
+    ).split()
+)
+"Methods of torch's modules and tensors whose callable arguments run in every step."
+_TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
+"Matches a function with the parameters that torch's documentation gives a forward hook."
+_WORDS = (b"(module", b"(self, module")
+_REMOVES = b".remove()"
+"The call that takes a hook off its module. (A list's `remove` takes an argument.)"
+
+
+def hooks_in(data: bytes) -> Iterator[str]:
+    """Yield the functions that take the arguments of a forward hook."""
+    found = _TEXT.finditer(data) if any(word in data for word in _WORDS) else ()
+    return (match[1].decode() for match in found)
+
+
+def forward_hook_reason(data: bytes) -> str:
+    """Return the reason for the forward hooks of a file with this text.
+
+    Calibrations and tools that show activations register a hook, run the model some times, and remove the hook.
+    """
+    return PASSING_HOOK if _REMOVES in data else HOOK
+
+
+def registered(frame: Frame, method: str, hook: Value | None) -> None:
+    """Make a hot root of a hook that is registered. A step that registers a hook itself runs it, too."""
+    why = HOOK
+    if method in _FORWARD and not frame.hot:
+        why = forward_hook_reason(frame.project.files.data(frame.ref.partition("::")[0]) or b"")
+    torch_functions.handed_over(frame.engine, hook, why)
