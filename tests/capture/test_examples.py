@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import yaml
+
+from graphsafe.optable.entries import version_matches
 
 from .conftest import DEVICES, ROOT, Prove, Report, codes_of, probes_of
 
@@ -83,6 +86,8 @@ def test_the_generator_left_capturing_is_named_with_its_cause_and_repair(reports
     assert "Offset increment outside graph capture" in data["draw"]
     assert data["repair_works"] is True
     assert probes_of(reports["left_capturing"])["construct"]["left_capturing"] is True
+    is_older = version_matches(torch.__version__, "<2.12")
+    assert ("on a GPU, the installed torch" in finding["why"]) is (finding["source"] == "simulate" and not is_older)
 
 
 def test_a_stale_plan_is_proven_although_capture_and_replay_pass(reports: dict[str, Report]) -> None:

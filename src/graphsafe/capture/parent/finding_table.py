@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib import metadata
 from typing import Any
 
 from graphsafe.capture.parent.probes import Seen
 from graphsafe.capture.shared.places import chain, location, shown, text_at
+from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
 from graphsafe.report.probes.horizon import Departure
@@ -97,8 +99,25 @@ def finding_at(
         source=source,
         device=device,
         message=message,
-        why=f"{why or rule.short_why} {because}".rstrip(),
+        why=f"{why or rule.short_why} {because}".rstrip() + played_version(rule, source),
         fix=fix,
+    )
+
+
+def played_version(rule: Rule, source: Source) -> str:
+    """Return a sentence if the simulated device plays what the installed torch no longer does on a GPU, else ""."""
+    if source != "simulate" or not rule.torch:
+        return ""
+    try:
+        installed = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return ""
+    if version_matches(installed, rule.torch):
+        return ""
+    measured = rule.evidence[0].torch.partition("+")[0]
+    return (
+        f" The simulated device plays torch {measured}, on which this was measured. It holds for torch {rule.torch}: "
+        f"on a GPU, the installed torch {installed.partition('+')[0]} does not do this."
     )
 
 
@@ -166,7 +185,7 @@ class FindingTable:
             region=region,
             call_chain=chain(frames),
             message=message,
-            why=about.why + here,
+            why=about.why + here + played_version(rule, self._seen.source),
             fix=fix + repair,
             count=count,
         )

@@ -110,8 +110,9 @@ def _is_false(assignment: ast.Assign) -> bool:
 
 @memoize_on_node
 def empty_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
-    """Return the table of `if len(state) == 0:`, and of the other branch of `if len(state) != 0:` and `> 0`. It is empty
-    before the first step only."""
+    """Return the table of `if len(state) == 0:`, and of the other branch of `if len(state) != 0:` and `> 0`.
+
+    It is empty before the first step only."""
     if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
         return ()
     call, asked, is_empty = test.left, test.comparators[0], isinstance(test.ops[0], ast.Eq)
