@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from graphsafe.report.forms import render
 from graphsafe.report.json_form import read_saved, render_json
 from graphsafe.report.ledger.model import Ledger
 from tests.conftest import ValidReport
@@ -144,6 +145,47 @@ def test_an_error_without_a_line_fails_and_is_coloured_if_asked(tmp_path: Path, 
     assert ran.returncode == 1 and set(limits) == {"GS711 outside-memory-lost"}, ran.stderr
     assert "\x1b[" in ran.stderr
     assert "\x1b[" not in run(tmp_path, "--", sys.executable, "-c", LOST, NO_COLOR="1").stderr
+
+
+REPEATED = """
+import torch
+
+x = torch.zeros(4, device="cuda")
+graphs = []
+for size in (4, 2, 1):
+    graphs.append(torch.cuda.CUDAGraph())
+    with torch.cuda.graph(graphs[-1]):
+        pass
+    graphs[-1].replay()
+for size in (4, 2, 1):
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            y = x[:size] * x.max().item()
+    except RuntimeError:
+        pass
+"""
+
+
+def test_what_a_loop_repeats_is_one_finding_in_every_form(tmp_path: Path, valid_report: ValidReport) -> None:
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, REPEATED))
+    assert ran.returncode == 0, ran.stderr
+    ledger = ledger_in(tmp_path, valid_report)
+    told = {one["code"]: one for one in ledger["findings"]}
+    assert {code: one["count"] for code, one in told.items()} == dict.fromkeys(("GS101", "GS501", "GS602", "GS605"), 3)
+    assert len(told) == len(ledger["findings"]) and len(ledger["processes"][0]["failed"]) == 3
+    assert told["GS602"]["data"]["graphs"] == ["1", "2", "3"]
+    assert "failed 3 times: CUDA error" in ran.stderr and ran.stderr.count("3 times)") == len(told)
+    found = read_saved(tmp_path / "graphsafe-ledger.json")
+    shown = {
+        form: render(found, form) for form in ("terminal", "concise", "sarif", "github", "gitlab", "junit", "html")
+    }
+    errors = sum(one["level"] == "error" for one in ledger["findings"])
+    total = f"{errors} errors and {len(told) - errors} warning"
+    assert shown["terminal"].splitlines()[-1].startswith(total) and f"graphsafe run: {total}" in shown["github"]
+    (sarif,) = json.loads(shown["sarif"])["runs"]
+    assert sorted(one["ruleId"] for one in sarif["results"]) == sorted(told)
+    assert len(json.loads(shown["gitlab"])) == shown["concise"].count("\n") == len(told)
+    assert f'tests="{len(told)}" failures="{errors}"' in shown["junit"] and shown["html"].count("<article") == len(told)
 
 
 def test_a_captured_graph_is_told_whole(tmp_path: Path, valid_report: ValidReport) -> None:

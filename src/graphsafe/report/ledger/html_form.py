@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from graphsafe.report.html.words import escaped_text, table
@@ -60,9 +61,10 @@ def _facts(process: Process) -> Iterator[str]:
         yield f"{process.idle.text[0].upper()}{process.idle.text[1:]}."
     for line in process.memory.by_line or ():
         yield f"{_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
-    for failed in process.failed:
+    for failed, times in Counter(process.failed).items():
         by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
-        yield f"A capture at {_place(failed.location)} failed{by}: {failed.error}"
+        again = f" {count(times, 'time')}" if times > 1 else ""
+        yield f"A capture at {_place(failed.location)} failed{again}{by}: {failed.error}"
     eager = process.eager
     if eager is not None and eager.steps:
         sizes, captured = listed(map(str, eager.sizes)), listed(map(str, eager.captured_sizes))

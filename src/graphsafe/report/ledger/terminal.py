@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from graphsafe.report.ledger import traffic
@@ -48,9 +49,10 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
         yield f"  {_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
     if len(lines) > _MOST_LINES:
         yield f"  and {count(len(lines) - _MOST_LINES, 'more line')} that hold memory"
-    for failed in process.failed:
+    for failed, times in Counter(process.failed).items():
         by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
-        yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
+        again = f" {count(times, 'time')}" if times > 1 else ""
+        yield from wrapped(f"failed{again}: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
     for finding in silent:
         yield from _sizes(finding, width)
     for wait in sorted(process.waits or (), key=lambda one: -(one.ms or 0))[:_MOST_LINES]:

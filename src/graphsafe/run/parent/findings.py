@@ -17,6 +17,7 @@ from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.lost_memory import lost_memory
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
+from graphsafe.run.parent.repeats import once_each
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, grouped, last, line_key
 from graphsafe.run.parent.writer import Writer, all_named, at, named
 from graphsafe.run.part import POOL
@@ -54,7 +55,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writers.append(_Findings(parting.processes[1], book))
         writers[-1].parted(parting)
     limits = [limit for writer in writers for limit in writer.limits]
-    return [finding for writer in writers for finding in writer.found], [*limits, *unknown]
+    return once_each([finding for writer in writers for finding in writer.found]), [*limits, *unknown]
 
 
 class _Findings(Writer):
