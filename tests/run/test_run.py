@@ -321,6 +321,22 @@ def test_a_program_that_is_killed_leaves_what_it_did(tmp_path: Path, valid_repor
     assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [6]
 
 
+def test_a_program_that_crashes_at_once_leaves_its_graph_and_says_what_it_lost(
+    tmp_path: Path, valid_report: ValidReport
+) -> None:
+    crashed = STRAIGHT + "import ctypes; ctypes.string_at(0)\n"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, crashed))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [5], ran.stderr
+    assert [one["what"] for one in ledger["limits"] if one["kind"] == "cut-off"] == ["process 0"]
+    assert "last second is not known" in " ".join(ran.stderr.split())
+    early = "import os, torch; os._exit(3)"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, early))
+    assert ran.stderr.startswith("1 process told of no graph before the watch was cut off\n")
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, "import torch; raise ValueError"))
+    assert "1 process captured no graph\n" in ran.stderr and "last second" not in ran.stderr
+
+
 def test_sigterm_is_passed_on_and_the_ledger_written(tmp_path: Path, valid_report: ValidReport) -> None:
     text = STRAIGHT + "import time; time.sleep(2); print('up', flush=True); time.sleep(60)\n"
     command = [sys.executable, "-m", "graphsafe", "run", "--device", "sim", "--", sys.executable]

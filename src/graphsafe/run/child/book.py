@@ -158,7 +158,7 @@ class Book:
         self.steps.captured(contents.step, record.number)
         if contents.problem:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
-        self._tell(False)
+        self._tell(len(self.graphs) == 1)  # a process that ends now must not seem to have captured nothing
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error, or an error before a capture, without `graph` and `record`."""
