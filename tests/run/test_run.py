@@ -17,6 +17,7 @@ import pytest
 from graphsafe.report.forms import render
 from graphsafe.report.json_form import read_saved, render_json
 from graphsafe.report.ledger.model import Ledger
+from graphsafe.report.text import count
 from tests.conftest import ValidReport
 
 pytestmark = pytest.mark.child
@@ -145,6 +146,16 @@ def test_an_error_without_a_line_fails_and_is_coloured_if_asked(tmp_path: Path, 
     assert ran.returncode == 1 and set(limits) == {"GS711 outside-memory-lost"}, ran.stderr
     assert "\x1b[" in ran.stderr
     assert "\x1b[" not in run(tmp_path, "--", sys.executable, "-c", LOST, NO_COLOR="1").stderr
+    found = read_saved(tmp_path / "graphsafe-ledger.json")
+    shown = {form: render(found, form) for form in ("terminal", "concise", "github", "junit", "sarif", "html")}
+    errors = shown["concise"].count("\n")
+    text = f"{count(errors, 'error')} without a line"
+    assert errors and shown["terminal"].splitlines()[-1] == text and f"<p>{text}</p>" in shown["html"]
+    assert shown["github"].splitlines()[-1] == f"graphsafe run: {text}" and shown["github"].count("::error ") == errors
+    assert f'failures="{errors}"' in shown["junit"] and "no findings" not in "".join(shown.values()).lower()
+    (sarif,) = json.loads(shown["sarif"])["runs"]
+    levels = [one["level"] for one in sarif["invocations"][0]["toolExecutionNotifications"]]
+    assert sarif["results"] == [] and levels.count("error") == errors
 
 
 REPEATED = """

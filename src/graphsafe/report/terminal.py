@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
+from graphsafe.report.no_line import totals
 from graphsafe.report.source import Lines
-from graphsafe.report.text import Paint, cells, chained, count, level_counts, listed, painter, printable, wrapped
+from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
 
 _TAB = 4
 _CUT = "..."
@@ -289,9 +290,7 @@ def _limits(limits: Sequence[Limit], width: int, paint: Paint) -> list[str]:
 
 
 def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    parts = level_counts(shown)
-    files = len({finding.location.path for finding in shown})
-    text = f"{listed(parts)} in {count(files, 'file')}" if parts else "no findings"
+    text = totals(report) or "no findings"
     known = sum(map(is_in_baseline, report.findings))
     suppressed = len(report.findings) - len(shown) - known
     hidden = [f"{suppressed} suppressed"] * bool(suppressed) + [f"{known} in the baseline"] * bool(known)
