@@ -113,6 +113,8 @@ def test_a_failed_capture_names_who_swallowed_it(faults: Any) -> None:
     assert failed["error"] == "CUDA error: operation not permitted when stream is capturing"
     (swallowed,) = [one for one in ledger["findings"] if one["code"] == "GS605"]
     assert swallowed["message"].endswith(" failed, and the program went on in a corrupted process")
+    begun = failed["location"]["line"]
+    assert swallowed["why"].endswith(f" This handler swallowed the error of the capture at faults.py:{begun}.")
 
 
 def test_a_saved_ledger_is_read_and_turned_into_every_form(faults: Any) -> None:

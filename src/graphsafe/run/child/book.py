@@ -375,7 +375,7 @@ class Book:
             record.stale = replace(found, at=at, frames=user_frames()[0])
         return found is not None
 
-    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
+    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int, by_host: bool) -> Facts:
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
         what = unnamed if storage < 0 else self.memories.text(storage)
-        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0}
+        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0, "by_host": by_host}
