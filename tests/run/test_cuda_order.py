@@ -78,7 +78,7 @@ class Device:
     def found(self) -> list[tuple[int, int]]:
         """The lines of writes and of the replays that read them, from the first line of the test on."""
         first = sys._getframe(1).f_code.co_firstlineno
-        return [(w[-1].line - first, r[-1].line - first) for w, r, _ in self.order.refills.found()]
+        return [(w[-1].line - first, r[-1].line - first) for w, r, *_ in self.order.refills.found()]
 
 
 def test_a_prefetch_that_waits_for_nothing_is_found_with_its_line() -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from graphsafe.run.part import note_start, read_parts, write_part
+from graphsafe.rulebook.book import load_rulebook
+from graphsafe.run.counters import Order
+from graphsafe.run.parent.idle import Readings
+from graphsafe.run.parent.merge import ledger_of
+from graphsafe.run.part import Part, note_start, read_parts, write_part
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
 
@@ -32,3 +37,11 @@ def test_fifos_and_folders_in_the_place_of_parts_are_passed_over(tmp_path: Path)
         "3-c": None,
     }
     assert [count.replays for part in parts for count in part.counts] == [0]
+
+
+def test_replays_of_graphs_that_a_cut_off_process_did_not_tell_are_counted() -> None:
+    part = Part("1-a", "", 0, {"graphs": [], "is_whole": False}, (), Order(((0, 5), (2, 3), (0, 4))))
+    ended = [replace(part, outlives=True), replace(part, facts={"graphs": [], "is_whole": True})]
+    ledgers = [ledger_of([one], ["python"], 1, load_rulebook(), Readings()) for one in (part, *ended)]
+    why, *others = ([limit.why for limit in one.limits if limit.kind == "cut-off"] for one in ledgers)
+    assert others == [[], []] and why[0].endswith("; 12 replays of 2 further graphs were counted")

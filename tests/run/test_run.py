@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from graphsafe.report.forms import render
 from graphsafe.report.json_form import read_saved, render_json
 from graphsafe.report.ledger.model import Ledger
+from graphsafe.report.text import count
 from tests.conftest import ValidReport
 
 pytestmark = pytest.mark.child
@@ -111,6 +113,8 @@ def test_a_failed_capture_names_who_swallowed_it(faults: Any) -> None:
     assert failed["error"] == "CUDA error: operation not permitted when stream is capturing"
     (swallowed,) = [one for one in ledger["findings"] if one["code"] == "GS605"]
     assert swallowed["message"].endswith(" failed, and the program went on in a corrupted process")
+    begun = failed["location"]["line"]
+    assert swallowed["why"].endswith(f" This handler swallowed the error of the capture at faults.py:{begun}.")
 
 
 def test_a_saved_ledger_is_read_and_turned_into_every_form(faults: Any) -> None:
@@ -144,6 +148,57 @@ def test_an_error_without_a_line_fails_and_is_coloured_if_asked(tmp_path: Path, 
     assert ran.returncode == 1 and set(limits) == {"GS711 outside-memory-lost"}, ran.stderr
     assert "\x1b[" in ran.stderr
     assert "\x1b[" not in run(tmp_path, "--", sys.executable, "-c", LOST, NO_COLOR="1").stderr
+    found = read_saved(tmp_path / "graphsafe-ledger.json")
+    shown = {form: render(found, form) for form in ("terminal", "concise", "github", "junit", "sarif", "html")}
+    errors = shown["concise"].count("\n")
+    text = f"{count(errors, 'error')} without a line"
+    assert errors and shown["terminal"].splitlines()[-1] == text and f"<p>{text}</p>" in shown["html"]
+    assert shown["github"].splitlines()[-1] == f"graphsafe run: {text}" and shown["github"].count("::error ") == errors
+    assert f'failures="{errors}"' in shown["junit"] and "no findings" not in "".join(shown.values()).lower()
+    (sarif,) = json.loads(shown["sarif"])["runs"]
+    levels = [one["level"] for one in sarif["invocations"][0]["toolExecutionNotifications"]]
+    assert sarif["results"] == [] and levels.count("error") == errors
+
+
+REPEATED = """
+import torch
+
+x = torch.zeros(4, device="cuda")
+graphs = []
+for size in (4, 2, 1):
+    graphs.append(torch.cuda.CUDAGraph())
+    with torch.cuda.graph(graphs[-1]):
+        pass
+    graphs[-1].replay()
+for size in (4, 2, 1):
+    try:
+        with torch.cuda.graph(torch.cuda.CUDAGraph()):
+            y = x[:size] * x.max().item()
+    except RuntimeError:
+        pass
+"""
+
+
+def test_what_a_loop_repeats_is_one_finding_in_every_form(tmp_path: Path, valid_report: ValidReport) -> None:
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, REPEATED))
+    assert ran.returncode == 0, ran.stderr
+    ledger = ledger_in(tmp_path, valid_report)
+    told = {one["code"]: one for one in ledger["findings"]}
+    assert {code: one["count"] for code, one in told.items()} == dict.fromkeys(("GS101", "GS501", "GS602", "GS605"), 3)
+    assert len(told) == len(ledger["findings"]) and len(ledger["processes"][0]["failed"]) == 3
+    assert told["GS602"]["data"]["graphs"] == ["1", "2", "3"]
+    assert "failed 3 times: CUDA error" in ran.stderr and ran.stderr.count("3 times)") == len(told)
+    found = read_saved(tmp_path / "graphsafe-ledger.json")
+    shown = {
+        form: render(found, form) for form in ("terminal", "concise", "sarif", "github", "gitlab", "junit", "html")
+    }
+    errors = sum(one["level"] == "error" for one in ledger["findings"])
+    total = f"{errors} errors and {len(told) - errors} warning"
+    assert shown["terminal"].splitlines()[-1].startswith(total) and f"graphsafe run: {total}" in shown["github"]
+    (sarif,) = json.loads(shown["sarif"])["runs"]
+    assert sorted(one["ruleId"] for one in sarif["results"]) == sorted(told)
+    assert len(json.loads(shown["gitlab"])) == shown["concise"].count("\n") == len(told)
+    assert f'tests="{len(told)}" failures="{errors}"' in shown["junit"] and shown["html"].count("<article") == len(told)
 
 
 def test_a_captured_graph_is_told_whole(tmp_path: Path, valid_report: ValidReport) -> None:
@@ -277,6 +332,22 @@ def test_a_program_that_is_killed_leaves_what_it_did(tmp_path: Path, valid_repor
     ledger = ledger_in(tmp_path, valid_report)
     assert ran.returncode == ledger["exit_code"] == 128 + signal.SIGKILL
     assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [6]
+
+
+def test_a_program_that_crashes_at_once_leaves_its_graph_and_says_what_it_lost(
+    tmp_path: Path, valid_report: ValidReport
+) -> None:
+    crashed = STRAIGHT + "import ctypes; ctypes.string_at(0)\n"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, crashed))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert [graph["replays"] for graph in ledger["processes"][0]["graphs"]] == [5], ran.stderr
+    assert [one["what"] for one in ledger["limits"] if one["kind"] == "cut-off"] == ["process 0"]
+    assert "last second is not known" in " ".join(ran.stderr.split())
+    early = "import os, torch; os._exit(3)"
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, early))
+    assert ran.stderr.startswith("1 process told of no graph before the watch was cut off\n")
+    ran = run(tmp_path, "--", sys.executable, program(tmp_path, "import torch; raise ValueError"))
+    assert "1 process captured no graph\n" in ran.stderr and "last second" not in ran.stderr
 
 
 def test_sigterm_is_passed_on_and_the_ledger_written(tmp_path: Path, valid_report: ValidReport) -> None:

@@ -41,7 +41,7 @@ def test_a_graph_that_is_turned_off_is_told_with_its_replays(ledger: Any) -> Non
     (finding,) = of(ledger, "GS616")
     assert finding["data"]["sizes"] == {"4": 18} and finding["data"]["replays"] == {"4": 12}
     assert "18 steps of size 4 ran without a graph; that size is captured" in finding["message"]
-    assert finding["confidence"] == "likely"
+    assert finding["confidence"] == "likely" and finding["fix"].startswith("turn the graph on again")
 
 
 def test_what_the_key_lacks_is_named(ledger: Any) -> None:

@@ -87,11 +87,9 @@ def run(
     else:
         put_ledger_on_stderr(ledger, rule_texts(config))
     if fail:
-        from graphsafe.capture.parent.finding_table import NO_LINE
+        from graphsafe.report.no_line import unplaced
 
         errors = [one for one in ledger.findings if one.level == "error" and one.suppressed is None]
-        # An error of which no line is known is a limit: "GS711 outside-memory-lost".
-        codes = [limit.what.partition(" ")[0] for limit in ledger.limits if limit.kind == NO_LINE]
-        if errors or any(book.rules[code].level == "error" for code in codes if code in book.rules):
+        if errors or any(one.level == "error" for one in unplaced(ledger.limits)):
             return FINDINGS
     return ran.exit_code

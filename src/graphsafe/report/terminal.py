@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
+from graphsafe.report.no_line import totals
 from graphsafe.report.source import Lines
-from graphsafe.report.text import Paint, cells, chained, count, level_counts, listed, painter, printable, wrapped
+from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
 
 _TAB = 4
 _CUT = "..."
@@ -106,7 +107,7 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     folded = [finding for finding in shown if finding.level == "note" and finding.code == _FOLDED]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
-        # Equal findings of several devices are shown once.
+        # Equal findings of several devices or processes are shown once.
         groups = groupby(main, lambda one: (one.location, one.code, one.level, one.message))
         blocks = [_finding([*same], source, width, paint, printed) for _, same in groups]
     else:
@@ -171,8 +172,12 @@ def _place(same: Sequence[Finding], width: int, paint: Paint) -> list[str]:
         about[0] += f" on {listed(devices)}"
     if finding.status:
         about.append(finding.status)
-    if finding.count > 1:
-        about.append(f"{finding.count} times")
+    processes = list(dict.fromkeys(str(one.data["process"]) for one in same if "process" in one.data))
+    times = sum(one.count for one in same) if len(processes) > 1 else finding.count
+    if len(processes) > 1:
+        about.append(f"in processes {listed(processes, most=_MOST_LINES)}")
+    if times > 1 and times > len(processes):
+        about.append(f"{times} times")
     where = f"in {at.function} ({', '.join(about)})" if at.function else f"({', '.join(about)})"
     return _pointed(place, where, width, paint)
 
@@ -285,9 +290,7 @@ def _limits(limits: Sequence[Limit], width: int, paint: Paint) -> list[str]:
 
 
 def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    parts = level_counts(shown)
-    files = len({finding.location.path for finding in shown})
-    text = f"{listed(parts)} in {count(files, 'file')}" if parts else "no findings"
+    text = totals(report) or "no findings"
     known = sum(map(is_in_baseline, report.findings))
     suppressed = len(report.findings) - len(shown) - known
     hidden = [f"{suppressed} suppressed"] * bool(suppressed) + [f"{known} in the baseline"] * bool(known)

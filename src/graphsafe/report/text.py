@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from graphsafe.report.model import Bucket, DeviceResult, Finding
+    from graphsafe.report.model import Bucket, DeviceResult, Level
 
 Paint = Callable[[str, str], str]
 """Colours a text, as in `paint("bold red", text)`; without colour it returns the text itself."""
@@ -116,9 +116,8 @@ def part_name(device: DeviceResult, bucket: Bucket) -> str:
     return f"{device_name(device)} {bucket_name(bucket.axes)}".rstrip()
 
 
-def level_counts(findings: Sequence[Finding]) -> list[str]:
+def level_counts(levels: Sequence[Level]) -> list[str]:
     """Return how many findings of each level there are, the gravest first: `2 errors`, `1 note`."""
-    levels = [finding.level for finding in findings]
     return [count(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
 
 

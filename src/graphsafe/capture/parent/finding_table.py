@@ -13,6 +13,7 @@ from graphsafe.capture.shared.places import chain, location, shown, text_at
 from graphsafe.optable.entries import version_matches
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import LEVELS, CallSite, Finding, Level, Limit, Region, Source
+from graphsafe.report.no_line import without_line
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.twin import Difference
 from graphsafe.report.text import count
@@ -23,9 +24,6 @@ WITHOUT_GRAPHS = "; to capture the whole step, build it without graphs of its ow
 WITHOUT_COMPILED = (
     '; to capture the whole step, compile it without CUDA graphs: `mode="max-autotune-no-cudagraphs"` or the default'
 )
-
-NO_LINE = "no-line"
-"The kind of a limit that stands for a finding without a line of the user's code."
 
 
 class Words(dict[str, str]):
@@ -91,7 +89,7 @@ def finding_at(
     words = {"expr": "the step", "value": "a value", **words}
     message, fix = _message_and_fix(rule, how, words)
     if frame is None:
-        return Limit(NO_LINE, f"{rule.code} {rule.name}", message)
+        return without_line(rule.code, rule.name, rule.level_of(level), message)
     return replace(
         rule.about(location(frame, None), words, data),
         level=rule.level_of(level),
@@ -163,7 +161,9 @@ class FindingTable:
             self.limits.append(Limit("unknown-rule", code, "the rulebook has no rule of this code"))
             return
         if not frames:
-            self.limits.append(Limit(NO_LINE, f"{code} {rule.name}", expr or "no line of the user's code was running"))
+            at_level = lowered(rule.level_of(level), self._seen)
+            says = expr or "no line of the user's code was running"
+            self.limits.append(without_line(code, rule.name, at_level, says))
             return
         at = location(frames[-1], span)
         key = (code, at.path, at.line)

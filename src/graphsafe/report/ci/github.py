@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from graphsafe.report.model import LEVELS, Finding, Level, Report, Verdict, title_of, unsuppressed
-from graphsafe.report.text import count, level_counts, listed, printable
+from graphsafe.report.no_line import Unplaced, totals, unplaced
+from graphsafe.report.text import count, printable
 
 _COMMANDS: Mapping[Level, str] = {"error": "error", "warning": "warning", "note": "notice"}
 _ROWS = 50
@@ -28,6 +29,7 @@ def render_github(reports: Sequence[Report]) -> str:
     lines: list[str] = []
     for report in reports:
         lines += [_annotation(finding) for finding in unsuppressed(report)]
+        lines += [_unplaced(one) for one in unplaced(report.limits) if one.level != "note"]
         if report.verdict is not None:
             lines.append(
                 f"::{_VERDICT_COMMANDS[report.verdict]} title=graphsafe capture::{_data(verdict_text(report))}"
@@ -53,10 +55,7 @@ def render_summary(reports: Sequence[Report]) -> str:
 
 def _counted(report: Report) -> str:
     """Return `3 errors and 1 note in 2 files`, and the verdict."""
-    found = unsuppressed(report)
-    levels = level_counts(found)
-    files = count(len({one.location.path for one in found}), "file")
-    text = f"{listed(levels)} in {files}" if levels else "no findings"
+    text = totals(report) or "no findings"
     return f"{report.verdict}; {text}" if report.verdict is not None else text
 
 
@@ -74,6 +73,10 @@ def _annotation(finding: Finding) -> str:
     text = "\n".join(filter(None, (finding.message, finding.why, finding.fix and f"Fix: {finding.fix}")))
     said = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
     return f"::{_COMMANDS[finding.level]} {said}::{_data(text)}"
+
+
+def _unplaced(one: Unplaced) -> str:
+    return f"::{_COMMANDS[one.level]} title={_property(f'{one.code} {one.rule}')}::{_data(one.text)}"
 
 
 def _data(text: str) -> str:

@@ -8,6 +8,7 @@ from xml.etree import ElementTree as xml
 
 from graphsafe.report.capture_text import reason
 from graphsafe.report.model import Finding, Report, in_order, title_of, unsuppressed
+from graphsafe.report.no_line import unplaced
 from graphsafe.report.text import part_name
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -41,7 +42,14 @@ def _scan_cases(suite: xml.Element, report: Report) -> None:
             _add(case, "failure", _text(finding), type=finding.code, message=finding.message)
         else:
             _add(case, "system-out", _text(finding))
-    if not report.findings:
+    without = unplaced(report.limits)
+    for one in without:
+        case = _case(suite, report.target or "graphsafe", f"{one.code} {one.rule}")
+        if one.level == "error":
+            _add(case, "failure", one.text, type=one.code, message=one.message)
+        else:
+            _add(case, "system-out", one.text)
+    if not report.findings and not without:
         _case(suite, "graphsafe", "no findings")
 
 

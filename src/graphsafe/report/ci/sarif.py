@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from graphsafe.report.model import Edit, Finding, Location, Report, in_order, is_in_baseline, with_fix
+from graphsafe.report.no_line import unplaced
 from graphsafe.report.rule_text import RuleTexts
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -31,6 +32,8 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
     findings = in_order(report.findings)
     names = {finding.code: finding.rule for finding in findings}
     codes = sorted(names)
+    # A result needs a line: readers of SARIF refuse a file with one that has none.
+    levels = [next((one.level for one in unplaced([limit])), "note") for limit in report.limits]
     return {
         "tool": {
             "driver": {
@@ -48,8 +51,8 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
                 "executionSuccessful": True,
                 "endTimeUtc": report.created,
                 "toolExecutionNotifications": [
-                    {"level": "note", "descriptor": {"id": limit.kind}, "message": _text(f"{limit.what}: {limit.why}")}
-                    for limit in report.limits
+                    {"level": level, "descriptor": {"id": limit.kind}, "message": _text(f"{limit.what}: {limit.why}")}
+                    for level, limit in zip(levels, report.limits, strict=True)
                 ],
             }
         ],

@@ -11,6 +11,7 @@ from graphsafe.report.html.filters import Filters
 from graphsafe.report.html.findings import findings_html, suppressed_html
 from graphsafe.report.html.words import STYLE, badge, escaped_text, page, table, words
 from graphsafe.report.model import LEVELS, Finding, Report, facts_of, in_order, title_of
+from graphsafe.report.no_line import unplaced_counts
 from graphsafe.report.source import Lines
 from graphsafe.report.text import count, level_counts, listed, part_name
 
@@ -25,7 +26,9 @@ def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> s
         said = {"measured": "measured", "predicted": "predicted on the simulated device; only a GPU measures"}
         evidence = f" <small>{said[report.evidence]}</small>" if report.evidence else ""
         lines.append(f"<p>{badge(report.verdict)}{evidence}</p>")
-    counts = listed([*level_counts(shown), *([f"{suppressed} suppressed"] if suppressed else [])]) or "No findings"
+    levels = level_counts([finding.level for finding in shown])
+    hidden = [f"{suppressed} suppressed"] if suppressed else []
+    counts = listed([*levels, *unplaced_counts(report), *hidden]) or "No findings"
     lines += [_verdicts(report), f"<p>{counts}</p>", _codes(shown), _files(shown)]
     return f"<header>{''.join(lines)}</header>"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from graphsafe.report.html.words import escaped_text, table
@@ -16,16 +17,17 @@ _HEAD = ("graph", "captured", "device", "nodes", "pool", "replays", "uses outsid
 
 def with_processes(page: str, ledger: Ledger) -> str:
     """Put the processes of a ledger before the environment of the page of its findings."""
-    parts = "".join(_process(process, traffic.silent(ledger, process)) for process in ledger.processes)
+    parts = "".join(_process(one, traffic.silent(ledger, one), ledger.is_whole(one)) for one in ledger.processes)
     before, mark, after = page.partition("<h2>Environment</h2>")
     return f"{before}{parts}{mark}{after}"
 
 
-def _process(process: Process, silent: Iterable[Finding]) -> str:
+def _process(process: Process, silent: Iterable[Finding], is_whole: bool) -> str:
     rank = "" if process.rank is None else f", rank {process.rank}"
     title = f"<h2>{escaped_text(f'Process {process.name}{rank}')}</h2>"
     rows = [_HEAD, *(_graph(graph, process) for graph in process.graphs)]
-    found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else "<p>No graph.</p>"
+    none = "No graph." if is_whole else "No graph was told of before the watch was cut off."
+    found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else f"<p>{none}</p>"
     facts = "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
     return title + found + facts + "".join(map(_sizes, silent))
 
@@ -60,9 +62,10 @@ def _facts(process: Process) -> Iterator[str]:
         yield f"{process.idle.text[0].upper()}{process.idle.text[1:]}."
     for line in process.memory.by_line or ():
         yield f"{_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
-    for failed in process.failed:
+    for failed, times in Counter(process.failed).items():
         by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
-        yield f"A capture at {_place(failed.location)} failed{by}: {failed.error}"
+        again = f" {count(times, 'time')}" if times > 1 else ""
+        yield f"A capture at {_place(failed.location)} failed{again}{by}: {failed.error}"
     eager = process.eager
     if eager is not None and eager.steps:
         sizes, captured = listed(map(str, eager.sizes)), listed(map(str, eager.captured_sizes))

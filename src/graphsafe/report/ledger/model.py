@@ -11,6 +11,8 @@ from graphsafe.report.model import CallSite, Environment, Finding, Limit, Locati
 
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
+CUT_OFF = "cut-off"
+"The kind of a limit about a process that ended without telling its last second."
 Access = Literal["read", "write", "both"]
 OutsideStatus = Literal["alive", "freed", "moved", "rebound"]
 
@@ -177,6 +179,11 @@ class Ledger(Shown):
     findings: tuple[Finding, ...]
     limits: tuple[Limit, ...]
     processes: tuple[Process, ...]
+
+    def is_whole(self, process: Process) -> bool:
+        """Return whether a process was watched to its end; if not, it may have captured graphs that are not here."""
+        kinds = (CUT_OFF, "internal", "still-running")
+        return not any(one.kind in kinds and one.what == f"process {process.name}" for one in self.limits)
 
     def as_report(self) -> Report:
         """Return the ledger's findings and limits as a report, for the forms that show nothing else."""

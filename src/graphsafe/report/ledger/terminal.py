@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from graphsafe.report.ledger import traffic
@@ -18,9 +19,11 @@ def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     paint, width = painter(colour), max(width, 40)
     told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
     lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), width, paint)]
-    silent = len(ledger.processes) - len(told)
-    if silent:
-        lines.append(f"{count(silent, 'process').replace('processs', 'processes')} captured no graph")
+    silent = [process for process in ledger.processes if process not in told]
+    for is_whole, says in ((True, "captured no graph"), (False, "told of no graph before the watch was cut off")):
+        number = sum(ledger.is_whole(process) is is_whole for process in silent)
+        if number:
+            lines.append(f"{count(number, 'process').replace('processs', 'processes')} {says}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -48,9 +51,10 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
         yield f"  {_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
     if len(lines) > _MOST_LINES:
         yield f"  and {count(len(lines) - _MOST_LINES, 'more line')} that hold memory"
-    for failed in process.failed:
+    for failed, times in Counter(process.failed).items():
         by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
-        yield from wrapped(f"failed: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
+        again = f" {count(times, 'time')}" if times > 1 else ""
+        yield from wrapped(f"failed{again}: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
     for finding in silent:
         yield from _sizes(finding, width)
     for wait in sorted(process.waits or (), key=lambda one: -(one.ms or 0))[:_MOST_LINES]:

@@ -158,7 +158,7 @@ class Book:
         self.steps.captured(contents.step, record.number)
         if contents.problem:
             self._problems["unread-graph", "a graph's nodes", contents.problem] = None
-        self._tell(False)
+        self._tell(len(self.graphs) == 1)  # a process that ends now must not seem to have captured nothing
 
     def failing(self, graph: Any, record: GraphRecord | None, error: BaseException, frame: FrameType) -> None:
         """Note a capture that ended with an error, or an error before a capture, without `graph` and `record`."""
@@ -375,7 +375,7 @@ class Book:
             record.stale = replace(found, at=at, frames=user_frames()[0])
         return found is not None
 
-    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int) -> Facts:
+    def _refill(self, write: tuple[CallSite, ...], replay: tuple[CallSite, ...], storage: int, by_host: bool) -> Facts:
         unnamed = POOL if -MOST_GRAPHS <= storage < 0 else None
         what = unnamed if storage < 0 else self.memories.text(storage)
-        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0}
+        return {"write": write, "replay": replay, "what": what, "is_pinned": storage < 0, "by_host": by_host}

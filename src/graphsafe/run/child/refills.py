@@ -22,6 +22,8 @@ Stream = tuple[int, int]
 "The device and the number of a stream."
 Clock = dict[Stream, int]
 Frames = tuple[CallSite, ...]
+Unordered = tuple[Frames, Frames, int, bool]
+"The calls of a write, and those of a replay (or a copy), that nothing orders; their storage; whether the host wrote."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Refills:
         self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._reads: dict[int, _Work] = {}
         self._writes: dict[int, _Work] = {}
-        self._found: dict[tuple[CallSite, CallSite | None], tuple[Frames, Frames, int]] = {}
+        self._found: dict[tuple[CallSite, CallSite | None], Unordered] = {}
 
     def captured(self, storages: Iterable[int]) -> None:
         self._used.update(storages)
@@ -110,7 +112,7 @@ class Refills:
         must have been waited for. `frames` returns the calls that wrote."""
         for storage in storages:
             if self.is_read(storage):
-                self._tell(storage, frames(), self._reads[storage].frames)
+                self._tell(storage, frames(), self._reads[storage].frames, by_host=True)
 
     def replayed(self, stream: Stream, uses: Mapping[int, Access], frames: Frames) -> None:
         """Record that a graph that uses these storages is about to be replayed."""
@@ -126,7 +128,7 @@ class Refills:
             if access != "write":
                 self._reads[storage] = work
 
-    def found(self) -> list[tuple[Frames, Frames, int]]:
+    def found(self) -> list[Unordered]:
         """Return the first pairs of a write and a replay (or a copy) of one storage that nothing orders, by their
         lines."""
         return list(self._found.values())
@@ -141,9 +143,9 @@ class Refills:
         known = max(self._seen[stream].get(before.stream, 0), self._host.get(before.stream, 0))
         return stream == before.stream or known >= before.count
 
-    def _tell(self, storage: int, write: Frames, replay: Frames) -> None:
+    def _tell(self, storage: int, write: Frames, replay: Frames, by_host: bool = False) -> None:
         if write:
-            self._found.setdefault((write[-1], replay[-1] if replay else None), (write, replay, storage))
+            self._found.setdefault((write[-1], replay[-1] if replay else None), (write, replay, storage, by_host))
 
     def _clock(self, stream: Stream) -> Clock:
         return {**self._seen[stream], stream: self._work[stream]}

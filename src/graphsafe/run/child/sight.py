@@ -13,7 +13,7 @@ from graphsafe.capture.device.bits import layout_text
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, Place
-from graphsafe.run.child.refills import Frames
+from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.steps import Key, Step, Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
@@ -114,7 +114,7 @@ class Sight(Protocol):
         """Return the type and shape of the tensor to whose memory each address belongs now, as far as one is known."""
         return {}
 
-    def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
+    def refills(self) -> Sequence[Unordered]:
         """Return each write and replay of one storage that nothing orders, by their lines."""
 
     def facts(self) -> Facts:

@@ -130,11 +130,12 @@ class Watch:
         facts = part.as_read(self._facts(ended=False))
         return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
-    def _facts(self, ended: bool) -> Facts:
+    def _facts(self, ended: bool, is_whole: bool = False) -> Facts:
+        """Return the facts. `ended`: the program ended, and not by an error; `is_whole`: nothing follows."""
         known = rank()
         # The rank is read early: the program may later leave its process group
         self._rank = self._rank if known is None else known
-        return {**self.book.facts(), "rank": self._rank, "ended": ended}
+        return {**self.book.facts(), "rank": self._rank, "ended": ended, "is_whole": is_whole}
 
     def end(self) -> None:
         """Write the state at the end of the process, which an unhandled exception may have caused."""
@@ -146,7 +147,7 @@ class Watch:
         if self._folder is not None:
             with self._writing:
                 ended = raised is None or isinstance(raised, SystemExit)
-                part.write_part(self._folder, self._token, self._facts(ended))
+                part.write_part(self._folder, self._token, self._facts(ended, is_whole=True))
 
     def before_fork(self) -> None:
         """Prepare for a fork: processes of `multiprocessing` do not run `atexit`, so they must end the watch

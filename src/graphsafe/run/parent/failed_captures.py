@@ -42,10 +42,12 @@ def failed_captures(writer: Writer) -> None:
         expr = {} if frame is None else {"expr": text_at(site(frame), failed["span"])}
         if failed["has_begun"]:
             where = "" if frame is None else f" at {at(frame)}"
-            ended = "the exception was dropped" if handler is None else f"the failure of the capture{where} ended"
+            because = f"The error of the capture{where} was dropped."
+            if handler is not None:
+                because = f"This handler swallowed the error of the capture{where}."
             what = f"`{expr['expr']}`" if expr else "a capture"
             has_failed = {"message": f"{what} failed, and the program went on in a corrupted process"}
-            writer.add("GS605", handler or frame, expr, said, because=f"Here {ended}.", device=device, text=has_failed)
+            writer.add("GS605", handler or frame, expr, said, because=because, device=device, text=has_failed)
         else:
             words = {**_REFUSED, "why": _WHOLE + failed["error"]}
             writer.add("GS605", handler or frame, expr, said, device=device, level="warning", text=words)

@@ -17,6 +17,7 @@ from graphsafe.run.parent.failed_captures import failed_captures
 from graphsafe.run.parent.lost_memory import lost_memory
 from graphsafe.run.parent.ranks import Parting, order_of, partings
 from graphsafe.run.parent.recaptures import Recapture, recaptures
+from graphsafe.run.parent.repeats import once_each
 from graphsafe.run.parent.seen import Facts, SeenGraph, SeenProcess, grouped, last, line_key
 from graphsafe.run.parent.writer import Writer, all_named, at, named
 from graphsafe.run.part import POOL
@@ -54,7 +55,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
         writers.append(_Findings(parting.processes[1], book))
         writers[-1].parted(parting)
     limits = [limit for writer in writers for limit in writer.limits]
-    return [finding for writer in writers for finding in writer.found], [*limits, *unknown]
+    return once_each([finding for writer in writers for finding in writer.found]), [*limits, *unknown]
 
 
 class _Findings(Writer):
@@ -178,7 +179,13 @@ class _Findings(Writer):
             what = refill["what"] or ("pinned memory" if refill["is_pinned"] else "device memory")
             words = {"expr": what if refill["what"] in (None, POOL) else f"`{what}`", "value": reader}
             data = {"what": what, "replay": None if replay is None else at(replay)}
-            self.add("GS714", refill["write"][-1], words, data, certain=False)
+            text = {}
+            if refill["by_host"]:
+                fix = f"have the host wait for an event recorded after that {reads.split()[-1]} before it writes"
+                text["fix"] = f"{fix} again, or fill two buffers in turn"
+            elif refill["what"] == POOL:
+                text["fix"] = "replay both on one stream, make the streams wait, or give each graph a pool of its own"
+            self.add("GS714", refill["write"][-1], words, data, certain=False, text=text)
 
     def outputs(self) -> None:
         """Add results that are kept although every replay overwrites them."""
@@ -283,7 +290,8 @@ class _Findings(Writer):
                 "value": f"that size is captured, and the same loop made {before} of it until the graph was turned off",
             }
             frame = last(step["off_at"])
-            self.add("GS616", frame, words, data, certain=False, number=steps)
+            text = {"fix": "turn the graph on again, or say once that steps run eagerly from then on"}
+            self.add("GS616", frame, words, data, certain=False, number=steps, text=text)
 
     def eager(self) -> None:
         """Add steps that ran without a graph, at sizes that no graph covers."""
@@ -328,8 +336,12 @@ class _Findings(Writer):
         ranks = {str(process.rank): named(one) for process, one in zip(parting.processes, parting.graphs, strict=True)}
         data = {"replay": parting.replay, "ranks": ranks}
         counted = f"At replay {parting.replay} of graphs with collectives {parting.text}."
-        expr = f"the collective of replay {parting.replay}, at which {parting.text},"
-        self.about(graph, "GS614", frame, {"expr": expr}, data, because=counted)
+        orders = f"replay graphs with collectives in different orders, first at replay {parting.replay}"
+        text = {
+            "message": f"{listed(f'rank {rank}' for rank in ranks)} {orders}",
+            "fix": "replay them in the same order in every rank",
+        }
+        self.about(graph, "GS614", frame, {}, data, because=counted, text=text)
 
     def waits(self) -> None:
         """Add lines that repeatedly wait between replays; a warm-up or a last synchronisation does not count."""

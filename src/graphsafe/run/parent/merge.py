@@ -12,6 +12,7 @@ from graphsafe.capture.parent.join import with_comments
 from graphsafe.capture.shared.places import chain, location, site, sites
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.ledger.model import (
+    CUT_OFF,
     Captured,
     Eager,
     Failed,
@@ -29,6 +30,7 @@ from graphsafe.report.ledger.model import (
 from graphsafe.report.model import Limit, Location, Tool
 from graphsafe.report.reading import read
 from graphsafe.report.source import file_line
+from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.run.parent.findings import findings_of
 from graphsafe.run.parent.idle import Readings
@@ -43,9 +45,6 @@ _UNWATCHED = (
 _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
     "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
-    "what a process learned in its last second, where a signal, os._exit or a crash ended it": (
-        "its part of the ledger is written once a second; replays are counted to the last one"
-    ),
 }
 "Parts of every run that are unseen, with the reason."
 
@@ -59,6 +58,7 @@ def ledger_of(
     findings, _ = with_comments(found)
     limits += [Limit(*texts) for process in seen for texts in process.facts.get("limits", ())]
     limits += [Limit("internal", f"process {one.name}", one.facts["fault"]) for one in seen if "fault" in one.facts]
+    limits += [] if exit_code is None else [_cut_off(one) for one in seen if _is_cut_off(one)]
     limits += [
         Limit("still-running", f"process {one.name}", "it outlives the program, and the ledger ends before it")
         for one in seen
@@ -81,6 +81,21 @@ def ledger_of(
         limits=tuple(dict.fromkeys(limits)),
         processes=processes,
     )
+
+
+def _is_cut_off(process: SeenProcess) -> bool:
+    return "is_whole" in process.facts and not process.facts["is_whole"] and not process.outlives
+
+
+def _cut_off(process: SeenProcess) -> Limit:
+    """Return a limit that says that a process told nothing of its last second, and what its counters know of it."""
+    known = {graph.facts["number"] for graph in process.graphs}
+    runs = [(number, times) for number, times in process.order.runs if number not in known and times]
+    why = "a signal, os._exit or a crash ended it: what it learned in its last second is not known, except replays"
+    if runs:
+        graphs, replays = len({number for number, _ in runs}), sum(times for _, times in runs)
+        why += f"; {count(replays, 'replay')} of {count(graphs, 'further graph')} were counted"
+    return Limit(CUT_OFF, f"process {process.name}", why)
 
 
 def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Readings) -> list[Limit]:
@@ -128,7 +143,7 @@ def _eager(steps: Sequence[Facts] | None) -> Eager | None:
     if steps is None:
         return None
     told = [step for step in steps if step["sizes"] or step["off"]] or steps
-    sizes = {int(size): count for step in told for size, count in {**step["off"], **step["sizes"]}.items()}
+    sizes = {int(size): times for step in told for size, times in {**step["off"], **step["sizes"]}.items()}
     captured = {int(size) for step in told for size in step["captured"]}
     return Eager(sum(sizes.values()), tuple(sorted(sizes)), tuple(sorted(captured)))
 
@@ -146,7 +161,7 @@ def _by_line(facts: Facts) -> tuple[LineBytes, ...] | None:
 
 
 def _graph(graph: SeenGraph) -> Graph:
-    facts, count = graph.facts, graph.count
+    facts, counted = graph.facts, graph.count
     return Graph(
         name=graph.name,
         captured=Captured(
@@ -157,10 +172,10 @@ def _graph(graph: SeenGraph) -> Graph:
             at=_time(facts["begun"]),
         ),
         **{key: facts[key] for key in ("device", "nodes", "pool_bytes")},
-        replays=count.replays,
-        first_replay=_time(count.first),
-        last_replay=_time(count.last),
-        outside=tuple(_outside(one, count.replays) for one in facts["outside"]),
+        replays=counted.replays,
+        first_replay=_time(counted.first),
+        last_replay=_time(counted.last),
+        outside=tuple(_outside(one, counted.replays) for one in facts["outside"]),
         replayed_by=tuple(Replayer(*one) for one in facts["replayed_by"]),
         generators=None if facts["draws_from"] is None else tuple(facts["draws_from"]),
         instantiations=max(1, facts["instantiations"]),

@@ -18,7 +18,7 @@ StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unj
             same-inputs, captured-again, made-late, discarded
 AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
             partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed, counted,
-            begun-in-capture, key-lacks, made-twice, refilled, read-early, given-early,
+            begun-in-capture, key-lacks, made-twice, refilled, host-refilled, read-early, given-early,
             optimizer, declared
 Call        the pattern, from a rule's `call`, that the called name matches
 """
@@ -50,8 +50,8 @@ HOWS: Mapping[str, frozenset[str]] = {
         "captured-again made-late discarded",
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
-        "key-lacks made-twice refilled read-early given-early optimizer declared over-declared under-declared "
-        "buckets departed late",  # buckets, departed, late: capture alone
+        "key-lacks made-twice refilled host-refilled read-early given-early optimizer declared over-declared "
+        "under-declared buckets departed late",  # buckets, departed, late: capture alone
     }.items()
 }
 "Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."

@@ -31,7 +31,7 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
     fills = re.compile(rf"\.{re.escape(name)}{_FILLS.pattern}")
     writers = [line for line in files.source(path).lines if name in line and fills.search(line)]
     if writers and not any(_may_wait(frame, one) for one in sorted({path, frame.path})):
-        frame.emit("AttrWrite", "refilled", node, value=f"`{source.name or name}`")
+        frame.emit("AttrWrite", "host-refilled", node, value=f"`{source.name or name}`")
 
 
 def _may_wait(frame: Frame, path: str) -> bool:

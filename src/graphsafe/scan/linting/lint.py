@@ -155,7 +155,9 @@ class Linter:
             chosen = event.how == "literal-device" and event.level == "warning" and self._chooses_device
             # The default capture stream is on the device that the process chose before it captured.
             chosen = chosen or (event.how == "no-stream" and self._has_one_device)
-            chosen = chosen or (event.how in ("refilled", "read-early") and place.path not in self._with_graphs)
+            chosen = chosen or (
+                event.how in ("refilled", "host-refilled", "read-early") and place.path not in self._with_graphs
+            )
             if chosen or (_needs_replay(event) and regions.of(place.ref, event.span[0]) == "step"):
                 event = replace(event, confidence="possible")
             yield place, event
@@ -343,7 +345,7 @@ class _Words(dict[str, str]):
 def _needs_replay(event: Event) -> bool:
     """Return whether an event is a fault only inside a graph, so that in host code around graphs its confidence is at
     most `possible`."""
-    if event.how in ("input-rebound", "output-kept", "refilled", "read-early", "given-early"):
+    if event.how in ("input-rebound", "output-kept", "refilled", "host-refilled", "read-early", "given-early"):
         return False
     return event.kind in ("AttrWrite", "Rng") or event.how in (
         "appended",

@@ -41,7 +41,7 @@ from graphsafe.run.child.cuda.pinned import PinnedReads
 from graphsafe.run.child.cuda.stacks import SHARED, active_addresses, makers, pool_lines, record_stacks
 from graphsafe.run.child.cuda.waits import current_stream, watch_waits
 from graphsafe.run.child.names import Name, Place, storage_number
-from graphsafe.run.child.refills import Frames
+from graphsafe.run.child.refills import Frames, Unordered
 from graphsafe.run.child.sight import Contents, Sight, Touch
 from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
@@ -77,7 +77,7 @@ class CudaSight(Sight):
         "Addresses of the blocks that the pool held when the last capture into it began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
         "Pool -> its graphs, each with the addresses in the pool among its nodes' arguments, in order."
-        self._unordered: dict[CallSite, tuple[Frames, Frames, int]] = {}
+        self._unordered: dict[CallSite, Unordered] = {}
         "The line of a write to pinned memory -> the calls of the write and of the replay, and the storage."
         self._gpus: dict[str, None] = {}
         self._pools: dict[Pool, int] = {}
@@ -151,7 +151,7 @@ class CudaSight(Sight):
 
     def _wrote(self, write: Frames, replay: Frames, storage: int) -> None:
         if write:
-            self._unordered.setdefault(write[-1], (write, replay, storage))
+            self._unordered.setdefault(write[-1], (write, replay, storage, True))
 
     def _grown(self, pool: Pool, segments: Segments) -> int:
         """Return how much a pool has grown since the end of the last capture into it."""
@@ -165,7 +165,7 @@ class CudaSight(Sight):
             return None
         return lambda uses: order.replaying([number for number, access in uses.items() if access != "write"])
 
-    def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
+    def refills(self) -> Sequence[Unordered]:
         return list(self._unordered.values()) if self._order is None else self._order.refills.found()
 
     def end(self) -> None:

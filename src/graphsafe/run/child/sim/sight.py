@@ -36,7 +36,7 @@ from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.host_inputs import HostInputs
 from graphsafe.run.child.names import Name, Place, place_of, storage_number, storage_numbers
-from graphsafe.run.child.refills import Frames, Refills
+from graphsafe.run.child.refills import Refills, Unordered
 from graphsafe.run.child.sight import Contents, Reading, Sight, Touch
 from graphsafe.run.child.sim.eager import Asked, Derived, Growing
 from graphsafe.run.child.sim.let_go import Weights
@@ -205,7 +205,7 @@ class SimSight(Sight):
 
         return replaying
 
-    def refills(self) -> Sequence[tuple[Frames, Frames, int]]:
+    def refills(self) -> Sequence[Unordered]:
         return self._refills.found()
 
     def replaying(self, graph: CUDAGraph) -> None:

@@ -1,0 +1,28 @@
+"""Joins findings that tell the same of one line: a loop may capture, fail or lose memory there many times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from graphsafe.report.model import CONFIDENCES, Finding
+from graphsafe.run.parent.seen import grouped
+
+
+def once_each(findings: Sequence[Finding]) -> list[Finding]:
+    """Return one finding per line, cause and process, with the number of times; its data names all graphs."""
+    return [_joined(same) if len(same) > 1 else same[0] for same in grouped(findings, _cause)]
+
+
+def _cause(finding: Finding) -> tuple[Any, ...]:
+    told = (finding.message, finding.why, finding.fix)
+    process = finding.data.get("process")
+    return (process, finding.device, finding.code, finding.level, finding.region, finding.location, *told)
+
+
+def _joined(same: Sequence[Finding]) -> Finding:
+    surest = max((one.confidence for one in same), key=CONFIDENCES.index)
+    graphs = list(dict.fromkeys(one.data["graph"] for one in same if "graph" in one.data))
+    data = {"graphs": graphs, **same[0].data} if len(graphs) > 1 else same[0].data
+    return replace(same[0], count=sum(one.count for one in same), confidence=surest, data=data)
