@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
 
 _DEVICE = re.compile(r"sim(:\d+)?|cuda(:\d+)?")
-_FACTORY_ARGUMENTS = frozenset({"ready", "devices", "buckets"})
 _MARK = (
     "graphsafe(ready=True, devices=None, buckets=None): a factory whose step is proven as by `graphsafe capture`; "
     "without arguments, on a test: the test may use a GPU, which is simulated where there is none"
@@ -110,11 +109,17 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     if not marks:
         return None
     is_test = collector.funcnamefilter(name)
-    if is_test and not _FACTORY_ARGUMENTS & marks[0].kwargs.keys():
+    if is_test and not marks[0].args and not marks[0].kwargs:
         return None
     if not is_test and isinstance(collector, pytest.Module) and function.__module__ != collector.obj.__name__:
         return None  # an imported factory is collected in its own file
     return Factory.from_parent(collector, name=name, factory=function, mark=marks[0])
+
+
+def _named_arguments(function: Callable[..., object]) -> list[str]:
+    """Return the arguments that are given by name only; `device` is left out, since the mark takes `devices`."""
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "device"]
 
 
 class Worse(AssertionError):
@@ -128,6 +133,7 @@ class Factory(pytest.Item):
         super().__init__(**keywords)
         self.factory = factory
         self.own_markers += getattr(factory, "pytestmark", [])
+        self._unnamed = mark.args
         options = dict(mark.kwargs)
         self._must_be_ready = bool(options.pop("ready", True))
         devices = options.pop("devices", None) or ()
@@ -142,6 +148,11 @@ class Factory(pytest.Item):
 
         if self.get_closest_marker("parametrize") is not None:
             raise RequestError(f"{self.name}: parametrize does not work on a factory; give its values as buckets")
+        allowed = ["ready", "devices", *_named_arguments(capture)]
+        unknown = [*map(repr, self._unnamed), *(name for name in self._options if name not in allowed)]
+        if unknown:
+            what = f"the mark graphsafe takes no argument {', '.join(unknown)}"
+            raise RequestError(f"{self.name}: {what}; by name it takes {', '.join(allowed)}")
         asked = _asked(self.config)
         # A method belongs to a new object of its class, as in every test of pytest.
         build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
