@@ -153,10 +153,7 @@ class Factory(pytest.Item):
         if unknown:
             what = f"the mark graphsafe takes no argument {', '.join(unknown)}"
             raise RequestError(f"{self.name}: {what}; by name it takes {', '.join(allowed)}")
-        asked = _asked(self.config)
-        # A method belongs to a new object of its class, as in every test of pytest.
-        build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
-        report = capture(build, device=self._devices if asked is None else (asked,), **self._options)
+        report = self._proof()
         if gave_no_answer(report):
             raise NotReady(failure_text(report), report)
         worse = self._against_lock(report)
@@ -166,22 +163,39 @@ class Factory(pytest.Item):
         if not is_ready:
             raise NotReady(failure_text(report), report)
 
+    def _proof(self) -> Report:
+        from graphsafe.api import capture
+
+        asked = _asked(self.config)
+        # A method belongs to a new object of its class, as in every test of pytest.
+        build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
+        return capture(build, device=self._devices if asked is None else (asked,), **self._options)
+
     def _against_lock(self, report: Report) -> tuple[str, ...]:
-        """Return the regressions since the lock was written; empty if the lock has no entry of this factory."""
+        """Return the regressions since the lock was written. If the lock has no entry of this factory, that is one
+        unless the step has to be ready."""
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
-        from graphsafe.lock.regressions import compared, introduced_since
+        from graphsafe.lock.regressions import Comparison, compared, confirmed, introduced_since
 
         path = config_over(self.path).root / file.NAME
-        now = proven_by(report)
         if self.config.getoption("--graphsafe-update"):
-            self.config.stash[_PROVEN].setdefault(str(path), {})[self.nodeid] = now
+            self.config.stash[_PROVEN].setdefault(str(path), {})[self.nodeid] = proven_by(report)
             return ()
-        locked = file.read(path).get(self.nodeid)
-        if not locked:
+        locked, introduced = file.read(path).get(self.nodeid, {}), introduced_since(path)
+        if not locked and self._must_be_ready:
             return ()
-        found = compared(self.name, locked, now, report, introduced_since(path))
+
+        def compare(one: Report) -> Comparison:
+            return compared(self.name, locked, proven_by(one), one, introduced, "--graphsafe-update")
+
+        def again() -> Report | None:
+            one = self._proof()
+            return None if gave_no_answer(one) else one
+
+        found = confirmed(report, compare, again)
         for text in found.skipped:
             self.warn(pytest.PytestWarning(text))
         return found.worse

@@ -222,6 +222,30 @@ def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: 
         result.stdout.fnmatch_lines(["*this machine has *"])
 
 
+def test_what_a_factory_compares_with_the_lock(pytester: pytest.Pytester) -> None:
+    text = """
+        import pytest, torch
+
+        @pytest.mark.graphsafe(ready=False)
+        def build_known(device):
+            return (lambda x: x * x.sum().item()), (torch.ones(4, device=device),)
+
+        @pytest.mark.graphsafe
+        def build_ready(device):
+            return (lambda x: x * 2), (torch.ones(4, device=device),)
+        """
+    pytester.makepyfile(test_model=text)
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["build_known: not in the lock; --graphsafe-update adds it"])
+    pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("--graphsafe-device=sim").assert_outcomes(passed=2)
+    pytester.makepyfile(test_model=text.replace("x * 2)", "x * 2 + 1)"))
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["build_ready: 1 ? 2 kernel nodes"])
+
+
 def test_an_unknown_argument_of_the_mark_is_one_line(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_model="""
