@@ -300,6 +300,15 @@ def test_the_program_keeps_its_output_exit_code_and_sitecustomize(tmp_path: Path
     assert ledger["exit_code"] == 7 and [limit["kind"] for limit in ledger["limits"]].count("not-watched") == 1
 
 
+@pytest.mark.parametrize("from_file", [True, False])
+def test_the_warning_of_an_empty_graph_names_the_users_line(tmp_path: Path, from_file: bool) -> None:
+    text = "import torch\ngraph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    torch.ones(8) + 1\n"
+    ran = run(tmp_path, "--", sys.executable, *([program(tmp_path, text)] if from_file else ["-c", text]))
+    place = f"{tmp_path / 'program.py'}:3" if from_file else "<string>:3"
+    assert ran.stderr.startswith(f"{place}: UserWarning: The CUDA Graph is empty."), ran.stderr
+    assert "graphs.py" not in ran.stderr and "hooks.py" not in ran.stderr
+
+
 def test_a_program_without_python_has_a_ledger_without_empty_lines_before_it(tmp_path: Path) -> None:
     ran = run(tmp_path, "--", "true")
     shown = ran.stdout + ran.stderr
