@@ -115,14 +115,14 @@ def test_a_scan_does_not_import_the_probes_of_captures(project: Path, form: str)
     assert subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True).returncode == 1  # findings
 
 
-@pytest.mark.parametrize("command", ["scan", "capture", "explain", "rules", "report", "config", "schema"])
+@pytest.mark.parametrize("command", ["scan", "capture", "run", "explain", "rules", "report", "config", "schema"])
 def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
     code, out, err = here(capsys, command, "--help")
     assert code == 0 and out.startswith(f"Usage: graphsafe {command}") and not err
 
 
 @pytest.mark.parametrize(
-    "command", ["", "scan", "capture", "explain", "rules", "rules test", "report", "config", "schema"]
+    "command", ["", "scan", "capture", "run", "explain", "rules", "rules test", "report", "config", "schema"]
 )
 def test_help_fits_80_columns_and_cuts_off_no_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
@@ -131,6 +131,17 @@ def test_help_fits_80_columns_and_cuts_off_no_sentence(
     out = here(capsys, *command.split(), "--help")[1]
     assert max(map(len, out.splitlines())) <= 80
     assert not [line for line in out.splitlines() if line.startswith("  ") and line.endswith("...")]
+
+
+def test_only_commands_with_a_timeline_offer_a_trace_and_run_says_where_its_ledger_goes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    offers = {
+        command: "|trace]" in here(capsys, command, "--help")[1] for command in ("scan", "run", "capture", "report")
+    }
+    assert offers == {"scan": False, "run": False, "capture": True, "report": True}
+    said = " ".join(here(capsys, "run", "--help")[1].split())
+    assert "Without it, the ledger is shown on stderr" in said and "default: terminal" not in said
 
 
 # scan

@@ -174,8 +174,8 @@ def rules_test(packs: tuple[Path, ...]) -> int:
 
 @commands.command(short_help="Turn saved reports into another form, or join them.")
 @click.argument("files", metavar="[merge] FILE...", nargs=-1, required=True, type=PATH)
-@form_option
-@outputs_option
+@form_option(has_timeline=True)
+@outputs_option()
 def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...]) -> None:
     """Turn a saved JSON report or ledger into another form.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
 
 _DEVICE = re.compile(r"sim(:\d+)?|cuda(:\d+)?")
-_FACTORY_ARGUMENTS = frozenset({"ready", "devices", "buckets"})
 _MARK = (
     "graphsafe(ready=True, devices=None, buckets=None): a factory whose step is proven as by `graphsafe capture`; "
     "without arguments, on a test: the test may use a GPU, which is simulated where there is none"
@@ -110,11 +109,17 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: objec
     if not marks:
         return None
     is_test = collector.funcnamefilter(name)
-    if is_test and not _FACTORY_ARGUMENTS & marks[0].kwargs.keys():
+    if is_test and not marks[0].args and not marks[0].kwargs:
         return None
     if not is_test and isinstance(collector, pytest.Module) and function.__module__ != collector.obj.__name__:
         return None  # an imported factory is collected in its own file
     return Factory.from_parent(collector, name=name, factory=function, mark=marks[0])
+
+
+def _named_arguments(function: Callable[..., object]) -> list[str]:
+    """Return the arguments that are given by name only; `device` is left out, since the mark takes `devices`."""
+    parameters = inspect.signature(function).parameters.values()
+    return [one.name for one in parameters if one.kind is one.KEYWORD_ONLY and one.name != "device"]
 
 
 class Worse(AssertionError):
@@ -128,6 +133,7 @@ class Factory(pytest.Item):
         super().__init__(**keywords)
         self.factory = factory
         self.own_markers += getattr(factory, "pytestmark", [])
+        self._unnamed = mark.args
         options = dict(mark.kwargs)
         self._must_be_ready = bool(options.pop("ready", True))
         devices = options.pop("devices", None) or ()
@@ -142,10 +148,12 @@ class Factory(pytest.Item):
 
         if self.get_closest_marker("parametrize") is not None:
             raise RequestError(f"{self.name}: parametrize does not work on a factory; give its values as buckets")
-        asked = _asked(self.config)
-        # A method belongs to a new object of its class, as in every test of pytest.
-        build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
-        report = capture(build, device=self._devices if asked is None else (asked,), **self._options)
+        allowed = ["ready", "devices", *_named_arguments(capture)]
+        unknown = [*map(repr, self._unnamed), *(name for name in self._options if name not in allowed)]
+        if unknown:
+            what = f"the mark graphsafe takes no argument {', '.join(unknown)}"
+            raise RequestError(f"{self.name}: {what}; by name it takes {', '.join(allowed)}")
+        report = self._proof()
         if gave_no_answer(report):
             raise NotReady(failure_text(report), report)
         worse = self._against_lock(report)
@@ -155,22 +163,39 @@ class Factory(pytest.Item):
         if not is_ready:
             raise NotReady(failure_text(report), report)
 
+    def _proof(self) -> Report:
+        from graphsafe.api import capture
+
+        asked = _asked(self.config)
+        # A method belongs to a new object of its class, as in every test of pytest.
+        build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
+        return capture(build, device=self._devices if asked is None else (asked,), **self._options)
+
     def _against_lock(self, report: Report) -> tuple[str, ...]:
-        """Return the regressions since the lock was written; empty if the lock has no entry of this factory."""
+        """Return the regressions since the lock was written. If the lock has no entry of this factory, that is one
+        unless the step has to be ready."""
+        from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
-        from graphsafe.lock.regressions import compared, introduced_since
+        from graphsafe.lock.regressions import Comparison, compared, confirmed, introduced_since
 
         path = config_over(self.path).root / file.NAME
-        now = proven_by(report)
         if self.config.getoption("--graphsafe-update"):
-            self.config.stash[_PROVEN].setdefault(str(path), {})[self.nodeid] = now
+            self.config.stash[_PROVEN].setdefault(str(path), {})[self.nodeid] = proven_by(report)
             return ()
-        locked = file.read(path).get(self.nodeid)
-        if not locked:
+        locked, introduced = file.read(path).get(self.nodeid, {}), introduced_since(path)
+        if not locked and self._must_be_ready:
             return ()
-        found = compared(self.name, locked, now, report, introduced_since(path))
+
+        def compare(one: Report) -> Comparison:
+            return compared(self.name, locked, proven_by(one), one, introduced, "--graphsafe-update")
+
+        def again() -> Report | None:
+            one = self._proof()
+            return None if gave_no_answer(one) else one
+
+        found = confirmed(report, compare, again)
         for text in found.skipped:
             self.warn(pytest.PytestWarning(text))
         return found.worse

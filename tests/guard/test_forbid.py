@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -229,6 +230,18 @@ def test_launches_have_a_budget(x: torch.Tensor) -> None:
             x.add_(1)
     with graphsafe.forbid(launches=1):
         graph.replay()
+
+
+def test_too_many_launches_are_told_by_line(x: torch.Tensor) -> None:
+    line = sys._getframe().f_lineno
+    with pytest.raises(graphsafe.Forbidden) as error, graphsafe.forbid(launches=2):
+        for _ in range(2):
+            x.add_(1)
+        torch.relu(x).mul_(2)
+    first, second, third = str(error.value).splitlines()
+    assert first.endswith("has 4 launches, where 2 are allowed")
+    assert second.endswith(f"test_forbid.py:{line + 3}: 2 launches by `x.add_(1)`")
+    assert third.endswith(f"test_forbid.py:{line + 4}: 2 launches by `torch.relu(x).mul_(2)`")
 
 
 def test_what_is_forbidden_must_be_something() -> None:

@@ -222,6 +222,60 @@ def test_a_factory_that_cannot_be_run_fails_and_leaves_the_lock_alone(pytester: 
         result.stdout.fnmatch_lines(["*this machine has *"])
 
 
+def test_what_a_factory_compares_with_the_lock(pytester: pytest.Pytester) -> None:
+    text = """
+        import pytest, torch
+
+        @pytest.mark.graphsafe(ready=False)
+        def build_known(device):
+            return (lambda x: x * x.sum().item()), (torch.ones(4, device=device),)
+
+        @pytest.mark.graphsafe
+        def build_ready(device):
+            return (lambda x: x * 2), (torch.ones(4, device=device),)
+        """
+    pytester.makepyfile(test_model=text)
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["build_known: not in the lock; --graphsafe-update adds it"])
+    pytester.runpytest_subprocess("--graphsafe-device=sim", "--graphsafe-update").assert_outcomes(passed=2)
+    pytester.runpytest_subprocess("--graphsafe-device=sim").assert_outcomes(passed=2)
+    pytester.makepyfile(test_model=text.replace("x * 2)", "x * 2 + 1)"))
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["build_ready: 1 ? 2 kernel nodes"])
+
+
+def test_an_unknown_argument_of_the_mark_is_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_model="""
+        import pytest, torch
+
+        @pytest.mark.graphsafe(ready=True, nonsense=1)
+        def build_wrong(device):
+            return (lambda x: x * 2), (torch.ones(2, device=device),)
+
+        @pytest.mark.graphsafe(device="sim")
+        def test_wrong(device):
+            return (lambda x: x * 2), (torch.ones(2, device=device),)
+
+        @pytest.mark.graphsafe("sim")
+        def test_unnamed(device):
+            return (lambda x: x * 2), (torch.ones(2, device=device),)
+        """
+    )
+    result = pytester.runpytest_subprocess("--graphsafe-device=sim", "-q")
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [
+            "build_wrong: the mark graphsafe takes no argument nonsense; by name it takes ready, devices, buckets, *",
+            "test_wrong: the mark graphsafe takes no argument device; by name it takes ready, devices, buckets, *",
+            "test_unnamed: the mark graphsafe takes no argument 'sim'; by name it takes ready, devices, buckets, *",
+        ]
+    )
+    assert "capture()" not in result.stdout.str() and len(result.outlines) < 20
+
+
 def test_a_factory_in_a_class_is_a_test(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         test_model="""

@@ -154,6 +154,18 @@ CASES = [
     ("generators not checked", {"construct__left_capturing": None}, "inconclusive", "generators were not checked"),
     ("construct probe absent", {"construct": None}, "inconclusive", "generators were not checked"),
     (
+        "hangs eagerly",
+        {
+            "step__ran": False,
+            "step__status": "timeout",
+            "step__reason": "no end after 8 s",
+            "capture__status": "skipped",
+            "replay": None,
+        },
+        "inconclusive",
+        "the step timed out: no end after 8 s",
+    ),
+    (
         "fails eagerly",
         {"step__ran": False, "step__reason": "ValueError: no", "capture__status": "skipped", "replay": None},
         "inconclusive",

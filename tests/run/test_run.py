@@ -368,7 +368,26 @@ def test_the_program_keeps_its_output_exit_code_and_sitecustomize(tmp_path: Path
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, text), "-o", "x", PYTHONPATH=str(tmp_path / "site"))
     assert ran.stdout == "own site\n" * 2 + "['-o', 'x'] False False\n" and ran.returncode == 7
     ledger = ledger_in(tmp_path, valid_report)
-    assert ledger["exit_code"] == 7 and [limit["kind"] for limit in ledger["limits"]].count("not-watched") == 1
+    (unwatched,) = [limit["why"] for limit in ledger["limits"] if limit["kind"] == "not-watched"]
+    assert ledger["exit_code"] == 7 and "`python -I`" in unwatched
+
+
+def test_stacks_change_nothing_on_the_simulated_device_and_the_ledger_says_so(
+    tmp_path: Path, valid_report: ValidReport
+) -> None:
+    run(tmp_path, "--stacks", "--", sys.executable, program(tmp_path, STRAIGHT))
+    ledger = ledger_in(tmp_path, valid_report)
+    assert ledger["processes"][0]["memory"]["by_line"] is None
+    assert "a pool's bytes by line" in [limit["what"] for limit in ledger["limits"]]
+
+
+@pytest.mark.parametrize("from_file", [True, False])
+def test_the_warning_of_an_empty_graph_names_the_users_line(tmp_path: Path, from_file: bool) -> None:
+    text = "import torch\ngraph = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(graph):\n    torch.ones(8) + 1\n"
+    ran = run(tmp_path, "--", sys.executable, *([program(tmp_path, text)] if from_file else ["-c", text]))
+    place = f"{tmp_path / 'program.py'}:3" if from_file else "<string>:3"
+    assert ran.stderr.startswith(f"{place}: UserWarning: The CUDA Graph is empty."), ran.stderr
+    assert "graphs.py" not in ran.stderr and "hooks.py" not in ran.stderr
 
 
 def test_a_program_without_python_has_a_ledger_without_empty_lines_before_it(tmp_path: Path) -> None:

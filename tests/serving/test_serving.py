@@ -52,6 +52,17 @@ def test_in_captured_code_alone_three_lines_are_left() -> None:
     assert findings(json.loads(text)) == {mark for mark in marks() if mark[3] == "captured"}
 
 
+COMMAND = re.compile(r"^\$ graphsafe (scan .*)\n((?:(?!```).*\n)*)", re.M)
+
+
+def test_the_page_shows_what_scan_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = COMMAND.findall((PROJECT.parents[2] / "docs" / "serving.md").read_text(encoding="utf-8"))
+    assert len(shown) == 2
+    for command, page in shown:
+        assert run("-m", "graphsafe", *command.split(), "--no-cache")[1] == page
+
+
 def test_capture_confirms_what_scan_predicts_of_the_model(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     report = tmp_path / "report.json"

@@ -98,8 +98,8 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
     "--emit-for", type=click.Choice(["vllm", "sglang"]), help="With --emit: the functions to mark in that engine."
 )
 @click.option("--check", is_flag=True, help="With --plan: run the emitted code and compare it with eager steps.")
-@form_option
-@outputs_option
+@form_option(has_timeline=True)
+@outputs_option()
 @quiet_option
 def capture(
     target: str | None,

@@ -15,14 +15,13 @@ from graphsafe.report.text import count
 if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.lock.file import Lock
+    from graphsafe.lock.proven import Key, Proven
+    from graphsafe.lock.regressions import Comparison, Introduced
     from graphsafe.report.model import Report
 
     Again = Callable[[CaptureRequest], Report]
     Runs = Mapping[str, tuple[CaptureRequest, Report]]
 
-_RUNS = 3
-"""A replay counts as slower if this many runs all find it slower. On an H200 (torch 2.11), a single comparison with a
-fresh lock can find one of 20 entries slower by chance."""
 _SHARD = re.compile(r"([1-9]\d*)/([1-9]\d*)")
 OF_TESTS = "::"
 "Text that occurs only in the names of targets in test files, whose entries pytest writes."
@@ -83,21 +82,13 @@ class Gate:
         return {}
 
     def _compared(self, before: Lock, runs: Runs, gone: Sequence[str], again: Again) -> dict[str, bool]:
-        from graphsafe.capture.request import gave_no_answer
-        from graphsafe.lock.proven import proven_by
-        from graphsafe.lock.regressions import compared, introduced_since
+        from graphsafe.lock.regressions import introduced_since
 
         introduced = introduced_since(self.path)
         outcome: dict[str, bool] = {}
         entries = worse = 0
         for name, (request, report) in runs.items():
-            found = compared(name, before.get(name, {}), proven_by(report), report, introduced)
-            for _ in range(_RUNS - 1):
-                if not found.is_only_slower:
-                    break
-                one = again(request)
-                if not gave_no_answer(one):
-                    found = compared(name, before[name], proven_by(one), one, introduced)
+            found = _of_target(name, before.get(name, {}), request, report, introduced, again)
             better = (f"{text}; --update-lock keeps it" for text in found.better)
             for line in (*found.worse, *found.skipped, *better):
                 complain(line)
@@ -112,6 +103,25 @@ class Gate:
         result = f"{count(entries, 'entry')} compared, {count(worse, 'change')} for the worse{meant}"
         say(f"{self.path.name}: {result}", err=True)
         return outcome
+
+
+def _of_target(
+    name: str,
+    locked: Mapping[Key, Proven],
+    request: CaptureRequest,
+    report: Report,
+    introduced: Introduced,
+    again: Again,
+) -> Comparison:
+    from graphsafe.capture.request import gave_no_answer
+    from graphsafe.lock.proven import proven_by
+    from graphsafe.lock.regressions import compared, confirmed
+
+    def anew() -> Report | None:
+        one = again(request)
+        return None if gave_no_answer(one) else one
+
+    return confirmed(report, lambda one: compared(name, locked, proven_by(one), one, introduced), anew)
 
 
 def any_is_gone(root: Path) -> bool:

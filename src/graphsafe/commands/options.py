@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -29,10 +29,16 @@ class _Form(click.ParamType[str]):
 
     name = "form"
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+    def __init__(self, *, has_timeline: bool) -> None:
+        self._has_timeline = has_timeline
+
+    def _offered(self) -> list[str]:
         from graphsafe.report.forms import FORMS
 
-        return f"[{'|'.join(FORMS)}]"
+        return [form for form in FORMS if form != "trace" or self._has_timeline]
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self._offered())}]"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         from graphsafe.report.forms import FORMS
@@ -44,9 +50,7 @@ class _Form(click.ParamType[str]):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        from graphsafe.report.forms import FORMS
-
-        return [CompletionItem(form) for form in FORMS if form.startswith(incomplete)]
+        return [CompletionItem(form) for form in self._offered() if form.startswith(incomplete)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +91,23 @@ class _Output(click.ParamType[Output]):
 
 PATH = click.Path(path_type=Path)
 LEVEL = click.Choice(["error", "warning", "note"])
-form_option = click.option(
-    "--format", "form", type=_Form(), help="The form on stdout (default: terminal), and of -o FILE."
-)
-outputs_option = click.option(
-    "-o",
-    "--output",
-    "outputs",
-    multiple=True,
-    type=_Output(),
-    help="Write to FILE instead of stdout, in FORM or what its suffix names; -o FORM and -o - are stdout. Repeatable.",
-)
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+def form_option(
+    *, has_timeline: bool, help: str = "The form on stdout (default: terminal), and of -o FILE."
+) -> Callable[[_Command], _Command]:
+    """Return the option for the form; only a command with a timeline offers `trace`."""
+    return click.option("--format", "form", type=_Form(has_timeline=has_timeline), help=help)
+
+
+def outputs_option(instead_of: str = "stdout") -> Callable[[_Command], _Command]:
+    """Return the option for the destinations."""
+    says = f"Write to FILE instead of {instead_of}, in FORM or what its suffix names; "
+    says += "-o FORM and -o - are stdout. Repeatable."
+    return click.option("-o", "--output", "outputs", multiple=True, type=_Output(), help=says)
+
+
 _QUIET = "graphsafe.quiet"
 quiet_option = click.option(
     "-q",

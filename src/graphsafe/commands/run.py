@@ -35,10 +35,12 @@ LEDGER_FILE = "graphsafe-ledger.json"
     help="cuda, cuda:N, all, or sim, sim:N without a GPU; repeatable. Default: all GPUs. cuda:N shows only its graphs.",
 )
 @click.option("--waits", is_flag=True, help="Also report lines that wait for the device between replays, and how long.")
-@click.option("--stacks", is_flag=True, help="Also the lines that allocate; costs an eager step a fifth of its time.")
+@click.option(
+    "--stacks", is_flag=True, help="Also the lines that allocate, on a GPU; costs an eager step a fifth of its time."
+)
 @click.option("--fail", is_flag=True, help="Exit with 1 if an error was found.")
-@form_option
-@outputs_option
+@form_option(has_timeline=False, help="The form on stdout, and of -o FILE. Without it, the ledger is shown on stderr.")
+@outputs_option(instead_of=LEDGER_FILE)
 def run(
     program: tuple[str, ...],
     devices: tuple[str, ...],
@@ -56,7 +58,7 @@ def run(
 
     \b
     graphsafe run -- python serve.py --port 8000
-    graphsafe run -o ledger.html -- torchrun --standalone --nproc-per-node 2 train.py
+    graphsafe run -o ledger.html -- torchrun --nproc-per-node 2 train.py
     graphsafe run --device sim --fail -- python serve.py
     """
     if not program:

@@ -52,8 +52,8 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 
 @click.command(short_help="Name the lines that stand in the way of a CUDA graph.")
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=PATH)
-@form_option
-@outputs_option
+@form_option(has_timeline=False)
+@outputs_option()
 @quiet_option
 @_codes_option("--select", "Only these rules: GS101,GS2. Replaces the configured selection.")
 @_codes_option("--extend-select", "Also use these rules, even if the configuration ignores them.")

@@ -11,6 +11,7 @@ from typing import Literal
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import chain, location, shown, text_at
+from graphsafe.guard.source import Launches
 from graphsafe.report.model import CallSite, Finding, Report, in_order, unsuppressed
 from graphsafe.report.source import file_lines
 from graphsafe.report.terminal import render_findings, render_terminal
@@ -92,7 +93,11 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
 
 
 def message_of(
-    findings: Sequence[Finding], events: Sequence[StepEvent], begun: CallSite | None, launched: int, most: int | None
+    findings: Sequence[Finding],
+    events: Sequence[StepEvent],
+    begun: CallSite | None,
+    launched: Launches,
+    most: int | None,
 ) -> str:
     """Return the error's text: the numbers, then each line as the terminal form shows it."""
     where = f"the block at {shown(begun.path)}:{begun.line}" if begun is not None else "the block"
@@ -100,9 +105,15 @@ def message_of(
     if events:
         lines_of = {(finding.location.path, finding.location.line) for finding in findings}
         parts.append(f"{count(len(events), 'forbidden operation')} on {count(len(lines_of), 'line')}")
-    if most is not None and launched > most:
-        parts.append(f"{count(launched, 'launch')}, where {most} are allowed".replace("launchs", "launches"))
+    too_many = most is not None and launched.count > most
+    if too_many:
+        parts.append(f"{_launches(launched.count)}, where {most} are allowed")
     lines = [f"graphsafe.forbid: {where} has {' and '.join(parts)}"]
+    if too_many:
+        lines += [
+            f"  {shown(site.path)}:{site.line}: {_launches(number)} by `{text_at(site, None)}`"
+            for site, number in launched.by_line.items()
+        ]
     without = sum(not event.frames for event in events)
     if without:
         lines.append(f"{count(without, 'forbidden operation')} ran where no line of your code was running")
@@ -110,3 +121,7 @@ def message_of(
         width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
         lines += ["", render_findings(findings, file_lines, colour=False, width=width).rstrip()]
     return "\n".join(lines)
+
+
+def _launches(number: int) -> str:
+    return "1 launch" if number == 1 else f"{number} launches"

@@ -26,7 +26,7 @@ from graphsafe.capture.device.cuda.trace import Running
 from graphsafe.capture.shared.frames import frames_from, frames_under, user_frames
 from graphsafe.errors import RequestError
 from graphsafe.guard.calls import running_call
-from graphsafe.guard.source import Listener
+from graphsafe.guard.source import Launches, Listener
 
 _COMPILERS = {
     "/torch/_dynamo/convert_frame.py": None,
@@ -114,14 +114,14 @@ class CudaSource:
             del _heard[owner]
 
     @contextmanager
-    def launches_counted(self) -> Iterator[Callable[[], int]]:
+    def launches_counted(self) -> Iterator[Callable[[], Launches]]:
         if torch._C._autograd._profiler_enabled():
             raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, counts already")
         threads = {threading.get_native_id(), threading.get_ident() & _LOW}
         with ExitStack() as stack:
             with _unheard():
                 profiler = stack.enter_context(profiling([ProfilerActivity.CUDA]))
-            yield lambda: _launches(profiler, threads)
+            yield lambda: Launches(_launches(profiler, threads))
             with _unheard():
                 torch.cuda.synchronize()
                 stack.close()

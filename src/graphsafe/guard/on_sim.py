@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -11,7 +12,9 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.protocol import MemoryEvent
 from graphsafe.capture.device.sim.foreign import OTHER_THREAD
 from graphsafe.capture.device.sim.world import LAUNCHED, World
-from graphsafe.guard.source import Listener
+from graphsafe.capture.shared.frames import running_line
+from graphsafe.guard.source import Launches, Listener
+from graphsafe.report.model import CallSite
 
 
 class SimSource:
@@ -50,21 +53,21 @@ class SimSource:
                 ledger.told = told
 
     @contextmanager
-    def launches_counted(self) -> Iterator[Callable[[], int]]:
+    def launches_counted(self) -> Iterator[Callable[[], Launches]]:
         world = self._world
         thread = threading.get_ident()
         before = world.launched
-        count = 0
+        sites: list[CallSite | None] = []
 
         def launched(kind: str, name: str) -> None:
-            nonlocal count
-            count += threading.get_ident() == thread and kind in LAUNCHED
+            if threading.get_ident() == thread and kind in LAUNCHED:
+                sites.append(running_line())
             if before is not None:
                 before(kind, name)
 
         world.launched = launched
         try:
-            yield lambda: count
+            yield lambda: Launches(len(sites), Counter(site for site in sites if site is not None))
         finally:
             world.launched = before
 

@@ -22,7 +22,7 @@ from graphsafe.capture.answers.events import StepEvent, StepEventKind
 from graphsafe.capture.shared.frames import is_user_file, user_frames
 from graphsafe.errors import RequestError
 from graphsafe.guard.findings import Forbidden, findings_of, message_of
-from graphsafe.guard.source import Source
+from graphsafe.guard.source import Launches, Source
 from graphsafe.report.model import CallSite
 
 _P = ParamSpec("_P")
@@ -65,7 +65,7 @@ class _Entered:
     begun: CallSite | None = None
     events: list[StepEvent] = field(default_factory=list)
     counting: ExitStack = field(default_factory=ExitStack)
-    launched: Callable[[], int] = int
+    launched: Callable[[], Launches] = Launches
 
 
 class _Stack:
@@ -167,7 +167,7 @@ class Region:
             return
         launched = entry.launched()
         most = entry.rules.launches
-        if not entry.events and (most is None or launched <= most):
+        if not entry.events and (most is None or launched.count <= most):
             _warn_of_unknown(source.unknown())
             return
         findings = findings_of(entry.events, source.evidence)

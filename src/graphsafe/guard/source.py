@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from graphsafe.capture.answers.events import StepEvent, StepEventKind
+from graphsafe.report.model import CallSite
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """The kernels and graphs that a thread launched."""
+
+    count: int = 0
+    by_line: Mapping[CallSite, int] = field(default_factory=dict)
+    "The user's lines in the order of their first launch, as far as they are known."
 
 
 class Listener(Protocol):
@@ -22,7 +33,7 @@ class Source(Protocol):
     def watched(self, listener: Listener) -> AbstractContextManager[None]:
         """Report to `listener` the work of this thread, and of autograd for it. Never raises, on any thread."""
 
-    def launches_counted(self) -> AbstractContextManager[Callable[[], int]]:
+    def launches_counted(self) -> AbstractContextManager[Callable[[], Launches]]:
         """Count the launches of this thread; the result is ready when the context has ended. Raises RequestError."""
 
     def unknown(self) -> tuple[str, ...]:

@@ -146,6 +146,14 @@ def running_line() -> CallSite | None:
     return next((call_site(one.f_code, one.f_lineno) for one in frames), None)
 
 
+def stack_level() -> int:
+    """Return the `stacklevel` with which the caller's `warnings.warn` names the user's innermost frame; without one
+    (`python -c`), that of the outermost frame."""
+    frames = list(frames_from(sys._getframe(1)))
+    levels = (level for level, one in enumerate(frames, 1) if is_user_file(one.f_code.co_filename))
+    return next(levels, len(frames))
+
+
 def frames_under(thread: int) -> tuple[CallSite, ...]:
     """Return the user's frames of the running stack. If `thread` is another thread, its frames come first, since it
     waits for autograd's threads to run its work."""

@@ -186,7 +186,7 @@ def _sight(options: Options, stack: ExitStack) -> Sight:
     if world is not None:
         from graphsafe.run.child.sim.sight import SimSight
 
-        return SimSight(world)
+        return SimSight(world, options.stacks)
     from graphsafe.run.child.cuda.sight import CudaSight
 
     return CudaSight(options.stacks, options.only)

@@ -1,12 +1,10 @@
-"""Runs the program unchanged, with graphsafe loaded into its processes, and passes signals on."""
+"""Runs the program unchanged, with graphsafe loaded into its processes."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -17,10 +15,10 @@ from graphsafe.capture.request import parse_device
 from graphsafe.errors import RequestError
 from graphsafe.run import part
 from graphsafe.run.parent.idle import Readings, sampling
+from graphsafe.run.parent.signals import passing_on
 from graphsafe.run.part import Options, Part, read_parts
 
 _ENTRY = Path(__file__).parents[1] / "entry"
-_PASSED_ON = ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +84,13 @@ def _environment(folder: Path, options: Options) -> Mapping[str, str]:
 
 @contextmanager
 def _started(program: Sequence[str], environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the program and pass signals on to it. On a terminal, Ctrl-C reaches the program anyway."""
-    try:
-        process = subprocess.Popen(list(program), env=environment)
-    except FileNotFoundError:
-        raise RequestError(f"run: no such program: {program[0]}") from None
-    except OSError as error:
-        raise RequestError(f"run: {program[0]}: {error.strerror}") from None
-    numbers = [getattr(signal, name) for name in _PASSED_ON if hasattr(signal, name)]
-    on_terminal = sys.stdin is not None and sys.stdin.isatty()
-    numbers += [] if on_terminal else [signal.SIGINT]
-    before = {number: signal.signal(number, lambda number, _: process.send_signal(number)) for number in numbers}
-    if on_terminal:
-        before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda number, _: None)
-    try:
+    """Start the program, and pass signals on to it."""
+    with passing_on() as begin:
+        try:
+            process = subprocess.Popen(list(program), env=environment)
+        except FileNotFoundError:
+            raise RequestError(f"run: no such program: {program[0]}") from None
+        except OSError as error:
+            raise RequestError(f"run: {program[0]}: {error.strerror}") from None
+        begin(process)
         yield process
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

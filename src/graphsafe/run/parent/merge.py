@@ -40,7 +40,8 @@ from graphsafe.version import __version__
 
 _MOST_TURNS = 1000
 _UNWATCHED = (
-    "no Python process with graphsafe installed imported torch; programs of another environment are not watched"
+    "no Python process with graphsafe installed imported torch; programs of another environment are not watched, nor "
+    "is `python -I`, -E or -S, which ignore PYTHONPATH or sitecustomize"
 )
 _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",

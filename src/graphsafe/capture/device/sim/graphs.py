@@ -28,7 +28,7 @@ from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.device.sim.tags import storages, tag_of
 from graphsafe.capture.device.structures import is_valueless, tensors_in
 from graphsafe.capture.shared.collectives import is_collective
-from graphsafe.capture.shared.frames import message_of, root_error, traceback_frames, user_frames
+from graphsafe.capture.shared.frames import message_of, root_error, stack_level, traceback_frames, user_frames
 from graphsafe.capture.shared.places import shown
 from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.construct import Attempt
@@ -268,7 +268,7 @@ class CUDAGraph:
             warnings.warn(
                 "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
                 "device or stream.",
-                stacklevel=2,
+                stacklevel=stack_level(),
             )
 
     def replay(self) -> None:

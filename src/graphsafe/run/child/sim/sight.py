@@ -55,8 +55,9 @@ class SimSight(Sight):
     graph = CUDAGraph
     evidence: Literal["measured", "predicted"] = "predicted"
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, stacks: bool) -> None:
         self._world = world
+        self._stacks = stacks
         self._compared: Callable[[object], None] = lambda _: None
         self._read: Reading = lambda _: None
         self._world.stepping = True
@@ -170,6 +171,9 @@ class SimSight(Sight):
         found = [("simulated", f"{what} {how}", why) for (what, how), why in self._world.limits.items()]
         found += [("unknown-operation", what, unknown) for what in self._world.unknown]
         found.append(("simulated", "a pool's bytes", "how a graph's pool reuses memory is not simulated"))
+        if self._stacks:
+            why = "pools are not simulated; the lines that made tensors are known without --stacks"
+            found.append(("simulated", "a pool's bytes by line", why))
         return found
 
     def watch_steps(self, steps: Steps) -> None:

@@ -1,0 +1,93 @@
+"""Passes signals on to the program, so that it gets each one as often as it would without graphsafe.
+
+Ctrl-C, `kill -- -GROUP` and systemd send a signal to the program too, but `kill PID` to graphsafe alone, and the signal
+itself does not tell them apart. So another process, the witness, stands beside the program and notes signals. A signal
+that the witness notes too was sent to all; any other is passed on. In a process group of its own, the program would get
+no signal twice, but SIGKILL to the group would leave it running, and it would lose the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
+from typing import IO, Any
+
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
+_TOGETHER = 0.3
+"So many seconds apart, two processes may hear of one signal."
+_WITNESS = """
+import os, signal, sys
+numbers = [int(text) for text in sys.argv[1:]]
+os.set_blocking(1, False)
+signal.set_wakeup_fd(1)
+for number in numbers:
+    signal.signal(number, lambda number, frame: None)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+sys.stdin.read()
+"""
+"Writes the number of each signal that it hears, as a byte, until graphsafe ends."
+
+
+class _Witness:
+    """A process that notes signals, and the time of each."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        command = [sys.executable, "-I", "-S", "-c", _WITNESS, *map(str, numbers)]
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        # Blocked signals wait until the witness can hear them; else one that came early would end it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+        try:
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._heard: dict[int, float] = {}
+        assert self._process.stdout is not None
+        Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+
+    def _listen(self, output: IO[bytes]) -> None:
+        while numbers := os.read(output.fileno(), 64):
+            self._heard.update(dict.fromkeys(numbers, time.monotonic()))
+
+    def hears(self, number: int) -> bool:
+        """Return whether the witness hears this signal now, as graphsafe does."""
+        now = time.monotonic()
+        while time.monotonic() < now + _TOGETHER:
+            if self._heard.get(number, 0.0) > now - _TOGETHER:
+                return True
+            time.sleep(0.01)
+        return False
+
+    def leave(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+@contextmanager
+def passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """Give a function that begins to pass on, to the program that it is given, what is sent to graphsafe alone."""
+    numbers = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)]
+    # Windows has neither groups nor masks: there Ctrl-C reaches all processes of a console.
+    witness = _Witness(numbers) if hasattr(signal, "pthread_sigmask") else None
+    before: dict[int, Any] = {}
+
+    def begin(program: subprocess.Popen[bytes]) -> None:
+        def come(number: int, _: object) -> None:
+            if witness is not None and not witness.hears(number):
+                program.send_signal(number)
+
+        before.update({number: signal.signal(number, come) for number in numbers})
+
+    try:
+        yield begin
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if witness is not None:
+            witness.leave()
