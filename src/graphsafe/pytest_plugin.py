@@ -172,8 +172,8 @@ class Factory(pytest.Item):
         return capture(build, device=self._devices if asked is None else (asked,), **self._options)
 
     def _against_lock(self, report: Report) -> tuple[str, ...]:
-        """Return the regressions since the lock was written. If the lock has no entry of this factory, that is one
-        unless the step has to be ready."""
+        """Return the regressions since the lock was written. Warn if the step may be anything, because it need not be
+        ready and the lock has no entry of this factory."""
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over
         from graphsafe.lock import file
@@ -185,7 +185,10 @@ class Factory(pytest.Item):
             self.config.stash[_PROVEN].setdefault(str(path), {})[self.nodeid] = proven_by(report)
             return ()
         locked, introduced = file.read(path).get(self.nodeid, {}), introduced_since(path)
-        if not locked and self._must_be_ready:
+        if not locked:
+            if not self._must_be_ready:
+                missing = f"{self.name}: not in the lock, so nothing is compared; --graphsafe-update adds it"
+                self.warn(pytest.PytestWarning(missing))
             return ()
 
         def compare(one: Report) -> Comparison:
