@@ -53,3 +53,16 @@ def test_an_event_that_fails_leaves_the_verdict_open_and_says_why() -> None:
     report = graphsafe.capture(f"{TARGETS}:failing", device="sim")
     assert report.verdict == "inconclusive" and report.findings == ()
     assert ["the event 'fail' failed: ZeroDivisionError" in limit.why for limit in report.limits] == [True]
+
+
+@pytest.mark.parametrize(("name", "event"), [("second", "add"), ("adopted_later", "announce")])
+def test_an_event_that_acts_the_second_time_or_some_rounds_later_is_named(name: str, event: str) -> None:
+    report = graphsafe.capture(f"{TARGETS}:{name}", device="sim")
+    assert report.verdict == "not-ready"
+    assert [(one.code, one.message) for one in report.findings] == [
+        ("GS712", f"after `{event}`, `rows` lies elsewhere")
+    ]
+
+
+def test_what_an_event_announces_may_be_copied_in_place() -> None:
+    assert graphsafe.capture(f"{TARGETS}:adopted_later_in_place", device="sim").verdict == "ready"

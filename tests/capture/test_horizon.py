@@ -26,7 +26,7 @@ LATE = {
 }
 CLOCKS = (
     *("until", "injected_clock", "date", "raw_clock", "local_time", "day"),
-    *("clock_in_closure", "clock_by_default", "stamp", "day_text", "timer"),
+    *("clock_in_closure", "clock_by_default", "stamp", "day_text", "timer", "cpu_usage"),
 )
 SOUND = ("logged", "ring", "dropout", "alternating", "kept", "never_exact", "packed_outside", "grown_base")
 LINES = {"counter": 30, "swap": 118}

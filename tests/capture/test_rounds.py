@@ -7,7 +7,7 @@ import pytest
 from .conftest import DEVICES, ON_GPU, TARGETS, Prove, Report, codes_of, probes_of
 
 STALE = ("pages_counted_by_step", "hooked", "worn_out", "guarded_upkeep")
-SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized")
+SOUND = ("pages_counted_by_loop", "history", "few_batches", "resized", "proxied")
 
 
 @pytest.fixture(scope="module", params=DEVICES)
@@ -44,6 +44,12 @@ def test_a_refresh_that_acts_alike_after_replays_is_ready(reports: dict[str, Rep
 def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/later.py:build_logged"], "sim:0")
     assert probes_of(report)["replay"]["rounds"] is None
+
+
+def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
+    (report,) = prove([f"{TARGETS}/rounds.py:build_noted_late"], "sim:0")
+    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS703"])
+    assert probes_of(report)["replay"]["rounds"] == 256
 
 
 @pytest.mark.parametrize("device", [ON_GPU])

@@ -76,3 +76,54 @@ class Attention(nn.Module):
 def pages(device):
     step = Attention(device)
     return graphsafe.Step(step, (torch.randn(4, 8, device=device),), events={"gc": gc.collect, "long": step.lengthen})
+
+
+class Index:
+    """Rows that move to new memory when they no longer suffice: at the second call."""
+
+    def __init__(self, device):
+        self.rows, self.used = torch.randn(8, 8, device=device), 4
+        self.waiting = None
+
+    def __call__(self, x):
+        return x @ self.rows.T
+
+    def add(self):
+        self.used += 4
+        if self.used > len(self.rows):
+            self.rows = torch.cat([self.rows, torch.randn_like(self.rows)])[-8:]
+
+    def announce(self):
+        self.waiting = torch.randn_like(self.rows)
+
+    def adopt(self, in_place):
+        if self.waiting is not None:
+            if in_place:
+                self.rows.copy_(self.waiting)
+            else:
+                self.rows = self.waiting
+            self.waiting = None
+
+
+def _between_steps(device, event, at_quiet_moments=lambda index: None):
+    index = Index(device)
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(4, 8))
+        if k % 16 == 15:
+            at_quiet_moments(index)
+
+    events = {event: getattr(index, event)}
+    return graphsafe.Step(index, (torch.randn(4, 8, device=device),), refresh=refresh, events=events)
+
+
+def second(device):
+    return _between_steps(device, "add")
+
+
+def adopted_later(device):
+    return _between_steps(device, "announce", lambda index: index.adopt(in_place=False))
+
+
+def adopted_later_in_place(device):
+    return _between_steps(device, "announce", lambda index: index.adopt(in_place=True))

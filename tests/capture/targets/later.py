@@ -7,6 +7,7 @@ import datetime
 import functools
 import itertools
 import random
+import resource
 import threading
 import time
 from collections import deque
@@ -112,6 +113,14 @@ def build_injected_clock(device: torch.device) -> Built:
 def build_raw_clock(device: torch.device) -> Built:
     begun = time.clock_gettime(time.CLOCK_MONOTONIC)
     return lambda x: x + 1 if time.clock_gettime(time.CLOCK_MONOTONIC) - begun < 20 else x + 2, (_x(device),)
+
+
+def build_cpu_usage(device: torch.device) -> Built:
+    def used() -> float:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+    begun = used()
+    return lambda x: x + 1 if used() - begun < 600 else x + 2, (_x(device),)
 
 
 def build_local_time(device: torch.device) -> Built:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
+from weakref import WeakKeyDictionary, proxy
 
 import torch
 
@@ -142,6 +144,35 @@ def build_guarded_upkeep(device: torch.device) -> graphsafe.Step:
         return x * weight
 
     return _step(step, device, lambda k: None)
+
+
+_note: ContextVar[torch.Tensor] = ContextVar("note")
+
+
+def build_noted_late(device: torch.device) -> graphsafe.Step:
+    """The step keeps its hidden state in a context variable; the loop reads it once, late."""
+    _note.set(torch.zeros(8, device=device))
+    summary, weight = torch.zeros(8, device=device), torch.randn(8, device=device)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        _note.set(torch.tanh(x * weight))
+        return _note.get() + summary
+
+    def between(k: int) -> None:
+        if k == 130:
+            _note.set(_note.get().clone())
+        if k == 150:
+            summary.copy_(_note.get())
+
+    return _step(step, device, between)
+
+
+def build_proxied(device: torch.device) -> graphsafe.Step:
+    """Weights behind a weak proxy, and a table by weak keys, of which the loop writes the rows."""
+    linear = torch.nn.Linear(8, 8).to(device).requires_grad_(False)
+    tables = WeakKeyDictionary({linear: torch.ones(8, device=device)})
+    model = proxy(linear)
+    return _step(lambda x: model(x) * tables[linear], device, lambda k: tables[linear].mul_(0.99))
 
 
 def build_written_behind(device: torch.device) -> graphsafe.Step:

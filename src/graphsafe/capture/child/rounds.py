@@ -5,9 +5,11 @@ decide so by host state that the step's Python changes, which replays leave as i
 steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, which do
 nothing before that the other does not do, too.
 
-State that steps change on the device is put back before each of the first rounds, so that positions do not run out of
-their buffers. If eager steps repeat themselves bit for bit, later rounds go on from each other, as a program does. In
-the last ones the device is busy while the host goes on, so that a refresh which should wait for the step shows itself.
+State that steps change on the device is put back before most rounds, so that positions do not run out of their
+buffers. If eager steps repeat themselves bit for bit, some rounds go on from each other, as a program does. Before some
+later ones the target's events happen again, in turn: the second one of a kind may do something else, and so may a
+refresh after it. In the last ones the device is busy while the host goes on, so that a refresh which should wait for
+the step shows itself.
 """
 
 from __future__ import annotations
@@ -17,17 +19,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from graphsafe.capture.child.events import fire
 from graphsafe.capture.child.expected import Expected, Stepped
 from graphsafe.capture.child.session import PAIR, Session, host_values, load_values
 from graphsafe.capture.child.state import copies_of, reach_of
 
 ROUNDS = "rounds.pt"
 "The file in which the eager rounds are handed over."
-ROUNDS_PUT_BACK = 32
-"Number of first rounds before which the state of the device is put back."
-MOST_ROUNDS = 64
-LATE_ROUNDS = 6
-"Number of further rounds in which the device is behind the host."
+GOING_ON = range(32, 64)
+"The rounds, from 0 on, that go on from each other. Before all others the state of the device is put back."
+MOST_ROUNDS = 256
+_EVENT_GAP = 20
+"Number of rounds from one event to the next."
+_EACH_EVENT = 2
+LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
+"The inputs of further rounds, in which the device is behind the host."
 
 
 @dataclass
@@ -46,12 +52,12 @@ class Rounds:
         return found
 
 
-def late_rounds(session: Session, numbers: Iterator[int], run: Callable[[], Any], count: int) -> list[Stepped]:
+def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
     """Run rounds in which the device is behind the host, without a wait that the program does not make: of one half the
     refresh meets a busy device, of the other half the step. The device itself copies the results, in order. Return
     nothing if this device cannot be behind."""
     found = []
-    for number, _ in zip(numbers, range(count), strict=False):
+    for number in LATE_INPUTS:
         meets_refresh = number % 2 == 0
         if meets_refresh and not session.device.fall_behind():
             return []
@@ -70,17 +76,26 @@ def goes_on(session: Session, reference: Expected) -> bool:
     return reference.repeats and session.device.evidence == "measured"
 
 
+def event_since(session: Session, at: int) -> str | None:
+    """Return the event that happened in the last rounds up to round `at` (from 0 on), if one did."""
+    turn, events = (at - GOING_ON.stop) // _EVENT_GAP, [*session.subject.events]
+    return events[turn % len(events)] if 0 <= turn < _EACH_EVENT * len(events) else None
+
+
 def inputs_of_rounds(session: Session, reference: Expected, put_back: Sequence[str]) -> Iterator[int]:
-    """Yield the number of each round's inputs, after state of the device was put back. Host state, and what else the
-    refresh changes, stays."""
+    """Yield the number of each round's inputs, after state of the device was put back and an event happened. Host
+    state, and what else the refresh changes, stays. Raises TargetError if an event fails."""
     reached = reach_of(session.subject).tensors
     # Only these are held, so that memory is freed which a refresh drops.
     tensors = [reached[path] for path in put_back if path in reached]
     del reached
     kept = copies_of(session.device, tensors)
-    last = ROUNDS_PUT_BACK if goes_on(session, reference) else MOST_ROUNDS + LATE_ROUNDS
-    for at in range(MOST_ROUNDS + LATE_ROUNDS):
-        for tensor, values in zip(tensors, kept, strict=True) if at < last else ():
+    going_on = GOING_ON if goes_on(session, reference) else ()
+    for at in range(MOST_ROUNDS):
+        for tensor, values in zip(tensors, kept, strict=True) if at not in going_on else ():
             if tensor.shape == values.shape:  # else the refresh has given it another size
                 session.device.store(tensor, values)
+        event = event_since(session, at)
+        if event is not None and (at - GOING_ON.stop) % _EVENT_GAP == 0:
+            fire(session, at, event)
         yield PAIR + 1 + at

@@ -303,7 +303,9 @@ class _Writer:
         replay = self._probes.replay
         if replay.status != "fail":
             return
-        for frames, told in stale_events(self._told[FiredEvents].events, self._entry):
+        again = self._told[ComparedRounds].after
+        events = (*self._told[FiredEvents].events, *(() if again is None else (again,)))
+        for frames, told in stale_events(events, self._entry):
             self.add("GS712", frames, region="step", **told)
         wrong = differing(replay.checks or ())
         failed = self._told[ComparedRounds].error
@@ -331,6 +333,8 @@ class _Writer:
         """Add findings for later rounds that differ, at the refresh: only it runs between replays. Return the checks
         that they do not explain."""
         rounds = self._told[ComparedRounds]
+        if rounds.after is not None:
+            return []  # they follow from the event
         frames = () if rounds.refresh is None else (rounds.refresh,)
         if rounds.moved and frames:
             for path in rounds.moved[:_MOST_MOVED]:

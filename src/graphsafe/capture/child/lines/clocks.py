@@ -35,11 +35,12 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
         id(clock): _Clock(clock, nanoseconds if clock.__name__.endswith("_ns") else seconds) for clock in _clocks()
     }
     ahead |= {id(calendar): _Calendar(calendar, time.time, seconds) for calendar in _calendars()}
-    ahead |= {id(time.strftime): _Text(seconds), id(os.times): _Times(seconds)}
+    ahead |= {id(time.strftime): _Text(seconds), id(os.times): _Usage(os.times, seconds)}
+    ahead |= {id(usage): _Usage(usage, seconds) for usage in _usages()}
     dates = _dates_ahead(seconds)
     gc.unfreeze()  # also search objects that were frozen before the fork
     # A single search finds all clocks, because a search visits every live object; a second one finds the functions.
-    holders = gc.get_referrers(*_clocks(), *_calendars(), time.strftime, os.times, *_date_classes())
+    holders = gc.get_referrers(*_clocks(), *_calendars(), time.strftime, os.times, *_usages(), *_date_classes())
     tuples = [holder for holder in holders if type(holder) is tuple]
     for function in gc.get_referrers(*tuples):
         defaults = function.__defaults__ if type(function) is FunctionType else None
@@ -67,6 +68,13 @@ def clocks_ahead(seconds: float) -> Iterator[None]:
     finally:
         for undo in reversed(put_back):
             undo()
+
+
+def _usages() -> Iterator[Callable[..., Any]]:
+    """Yield `resource.getrusage`, if anything has imported it; not all systems have it."""
+    resource = sys.modules.get("resource")
+    if resource is not None:
+        yield resource.getrusage
 
 
 def _end_timers() -> None:
@@ -126,16 +134,16 @@ class _Text:
         return text(form, calendar(now() + self._ahead) if parts is None else parts)
 
 
-class _Times:
-    """`os.times`, ahead."""
+class _Usage:
+    """`os.times` or `resource.getrusage`, with the seconds ahead."""
 
-    def __init__(self, ahead: float) -> None:
-        self._read = (os.times,)
+    def __init__(self, read: Callable[..., Any], ahead: float) -> None:
+        self._read = (read,)
         self._ahead = ahead
 
-    def __call__(self) -> Any:
-        now = self._read[0]()
-        return type(now)([part + self._ahead for part in now])
+    def __call__(self, *arguments: Any) -> Any:
+        now = self._read[0](*arguments)
+        return type(now)([part + self._ahead if isinstance(part, float) else part for part in now])
 
 
 _TIME = (datetime.datetime,)

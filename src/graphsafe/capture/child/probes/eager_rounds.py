@@ -8,7 +8,7 @@ import torch
 
 from graphsafe.capture.child.expected import Stepped
 from graphsafe.capture.child.probes.capture import given_reference
-from graphsafe.capture.child.rounds import LATE_ROUNDS, MOST_ROUNDS, ROUNDS, Rounds, inputs_of_rounds, late_rounds
+from graphsafe.capture.child.rounds import GOING_ON, MOST_ROUNDS, ROUNDS, Rounds, inputs_of_rounds, late_rounds
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import generators_of, inputs_of, reach_of
 from graphsafe.capture.child.targets import TargetError
@@ -47,31 +47,33 @@ def run(job: Job, channel: Channel) -> None:
         # A step that binds a name to a new tensor leaves the old one to nobody.
         rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
         numbers = inputs_of_rounds(session, reference, rounds.put_back)
-        rounds.steps = _rounds(session, numbers)
-        if len(rounds.steps) == MOST_ROUNDS:
-            rounds.late = _late_rounds(session, numbers)
+        rounds.steps, can_go_on = _rounds(session, numbers)
+        if can_go_on:
+            rounds.late = _late_rounds(session)
         save_values(channel, ROUNDS, rounds)
 
 
-def _rounds(session: Session, numbers: Iterator[int]) -> list[Stepped]:
-    """Run rounds until one fails, or time or memory runs out: then their number is a power of two."""
+def _rounds(session: Session, numbers: Iterator[int]) -> tuple[list[Stepped], bool]:
+    """Run rounds until one fails, or time or memory runs out: then their number is a power of two. Return also whether
+    enough of them ran, and each is told, so that another child can get here."""
     steps: list[Stepped] = []
     time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
     while len(steps) < MOST_ROUNDS:
         if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
-            return steps[: power_of_two(len(steps))]
-        step = _round(session, next(numbers))
+            told = power_of_two(len(steps))
+            return steps[:told], told == len(steps) >= GOING_ON.stop
+        step = _round(session, numbers)
         if session.ranks.any(step is None) or step is None:
-            break
+            return steps, False
         steps.append(step)
         held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
-    return steps
+    return steps, True
 
 
-def _round(session: Session, number: int) -> Stepped | None:
+def _round(session: Session, numbers: Iterator[int]) -> Stepped | None:
     """Run one round; return None if it fails: a real program would have reset a position before."""
     try:
-        session.put_inputs(number)
+        session.put_inputs(next(numbers))
         outputs = session.outputs_of(session.path_step())
     except TargetError:
         return None
@@ -86,9 +88,9 @@ def _holds_addresses(value: torch.Tensor) -> bool:
     return value.dtype == torch.int64 and bool((value > _ADDRESS).any())
 
 
-def _late_rounds(session: Session, numbers: Iterator[int]) -> list[Stepped]:
+def _late_rounds(session: Session) -> list[Stepped]:
     try:
-        return late_rounds(session, numbers, lambda: session.path_step(wait=False), LATE_ROUNDS)
+        return late_rounds(session, lambda: session.path_step(wait=False))
     except TargetError:
         return []
 

@@ -7,15 +7,14 @@ same event.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from graphsafe.capture.answers.probes import Fired, FiredEvents
+from graphsafe.capture.child.events import fire, inputs_of_event
 from graphsafe.capture.child.probes.capture import Replays, replayed
-from graphsafe.capture.child.session import REPLAYS, Session, opened
+from graphsafe.capture.child.session import opened
 from graphsafe.capture.child.state import reach_of
 from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.child.targets import TargetError, users_code
 from graphsafe.capture.shared.frames import written_at
 from graphsafe.capture.shared.job import Channel, Job
 
@@ -40,32 +39,3 @@ def run(job: Job, channel: Channel) -> None:
             event = session.subject.events[name]
             found += (Fired(name, written_at(code_of(event)), moved, checks),)
             channel.tell(FiredEvents(found))
-
-
-def fire_all(session: Session, then: Callable[[int], None]) -> str | None:
-    """Fire the events in order, each followed by `then` with the next inputs; return the first failure."""
-    for number, name in enumerate(session.subject.events):
-        try:
-            fire(session, number, name)
-        except TargetError as error:
-            return error.line
-        try:
-            then(inputs_of_event(number))
-        except TargetError as error:
-            return f"after the event {name!r} {error.line}"
-    return None
-
-
-def fire(session: Session, number: int, name: str) -> None:
-    """Run an event. Raises TargetError."""
-    session.channel.phase(f"event {name}")
-    session.seed(inputs_of_event(number))
-    event = session.subject.events[name]
-    with users_code("step", f"the event {name!r} failed", written_at(code_of(event))):
-        event()
-        session.device.synchronize()
-
-
-def inputs_of_event(number: int) -> int:
-    """Return the set of inputs for the step after an event."""
-    return 1 + number % REPLAYS

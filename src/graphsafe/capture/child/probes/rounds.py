@@ -8,10 +8,18 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.answers.probes import ComparedRounds
+from graphsafe.capture.answers.probes import ComparedRounds, Fired
 from graphsafe.capture.child.expected import Expected, Stepped
 from graphsafe.capture.child.probes.capture import Replays, comes, replayed
-from graphsafe.capture.child.rounds import ROUNDS, ROUNDS_PUT_BACK, Rounds, goes_on, inputs_of_rounds, late_rounds
+from graphsafe.capture.child.rounds import (
+    GOING_ON,
+    ROUNDS,
+    Rounds,
+    event_since,
+    goes_on,
+    inputs_of_rounds,
+    late_rounds,
+)
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import generators_of, reach_of
 from graphsafe.capture.child.state.objects import code_of
@@ -33,7 +41,7 @@ def run(job: Job, channel: Channel) -> None:
             return
         rounds = Rounds.load(channel.folder)
         if goes_on(session, first.reference) and not all(check.equal for check in first.result.checks or ()):
-            rounds = replace(rounds, steps=rounds.steps[:ROUNDS_PUT_BACK], late=())
+            rounds = replace(rounds, steps=rounds.steps[: GOING_ON.start], late=())
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
@@ -56,7 +64,7 @@ class _Compared:
         try:
             self._compare(rounds.steps, numbers)
             if rounds.late:
-                self._told = replace(self._told, late=self._compare_late(rounds.late, numbers))
+                self._told = replace(self._told, late=self._compare_late(rounds.late))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
             self._told = replace(self._told, error=failure)
@@ -78,13 +86,19 @@ class _Compared:
             now = reach_of(self._session.subject).places()
             if differs:
                 moved = tuple(path for path, place in steady.items() if now.get(path, place) != place)
-                self._told = replace(self._told, moved=moved)
+                self._told = replace(self._told, moved=moved, after=self._fired(number, moved, checks))
             # State that moves in every round moves without harm.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
-    def _compare_late(self, steps: Sequence[Stepped], numbers: Iterator[int]) -> tuple[Check, ...]:
+    def _fired(self, number: int, moved: tuple[str, ...], checks: tuple[Check, ...]) -> Fired | None:
+        name = event_since(self._session, number - 1)
+        if name is None:
+            return None
+        return Fired(name, written_at(code_of(self._session.subject.events[name])), moved, checks)
+
+    def _compare_late(self, steps: Sequence[Stepped]) -> tuple[Check, ...]:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        found = late_rounds(self._session, numbers, self._replay, len(steps))
+        found = late_rounds(self._session, self._replay)
         checks = [replays.compared(number, one.outputs) for number, one in enumerate(found, start=1)]
         return checks[-1] if checks else ()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import enum
 import functools
 import types
+import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -34,6 +36,7 @@ from graphsafe.capture.child.state.objects import (
     names_in,
     once_a_class,
 )
+from graphsafe.capture.child.state.references import WEAK_TABLES, context_slot, referent_of
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, Walk, below
 from graphsafe.capture.shared.frames import is_user_file
@@ -95,6 +98,9 @@ def handler_of(kind: type) -> Handler | None:
         (types.FunctionType, _take_function),
         (functools.partial, _take_partial),
         (functools._lru_cache_wrapper, _take_cache),
+        (WEAK_TABLES, _take_weak_table),
+        ((weakref.ReferenceType, weakref.ProxyType, weakref.CallableProxyType), _take_reference),
+        (ContextVar, _take_context_variable),
     ):
         if issubclass(kind, base):
             return handler
@@ -245,6 +251,21 @@ def _take_cache(walk: Walk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
     walk.reach.caches[path] = (value, value.cache_info().currsize)
     walk.look_at([(path, value.__wrapped__, None, None)])
+
+
+def _take_weak_table(walk: Walk, path: str, value: Any) -> None:
+    walk.look_at([(path, value.data, None, None)])
+
+
+def _take_reference(walk: Walk, path: str, value: Any) -> None:
+    walk.look_at([(path, referent_of(value), None, None)])
+
+
+def _take_context_variable(walk: Walk, path: str, value: Any) -> None:
+    slot = context_slot(value)
+    walk.reach.containers.append(slot)
+    if (item := slot.read()) is not MISSING:
+        walk.look_at([(path, item, slot, None)])
 
 
 def _take_function(walk: Walk, path: str, value: Any) -> None:

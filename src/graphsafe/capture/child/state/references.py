@@ -1,0 +1,43 @@
+"""Objects that stand for another one: weak references and their tables, and variables of a context."""
+
+from __future__ import annotations
+
+import weakref
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+
+from graphsafe.capture.child.state.containers import MISSING, Slot
+
+WEAK_TABLES = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary)
+
+
+class _InContext:
+    """Reads and sets a context variable, as a descriptor does for an attribute."""
+
+    def __get__(self, variable: ContextVar[Any], kind: Any = None) -> Any:
+        return variable.get(MISSING)
+
+    def __set__(self, variable: ContextVar[Any], value: Any) -> None:
+        variable.set(value)
+
+    def __delete__(self, variable: ContextVar[Any]) -> None:
+        raise ValueError("a context variable cannot be unset again")
+
+
+_CONTEXT = _InContext()
+
+
+def context_slot(variable: ContextVar[Any]) -> Slot:
+    """Return the place in which the current context holds the variable."""
+    return Slot(variable, _CONTEXT)
+
+
+def referent_of(reference: Any) -> Any:
+    """Return what a weak reference or a weak proxy stands for; None if it is gone."""
+    if isinstance(reference, weakref.ReferenceType):
+        return weakref.ReferenceType.__call__(reference)
+    with suppress(ReferenceError, AttributeError):
+        # Python tells a proxy's object to nobody, but a bound method of the proxy is one of the object.
+        return reference.__init__.__self__
+    return None
