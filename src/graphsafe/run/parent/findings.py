@@ -190,7 +190,11 @@ class _Findings(Writer):
                 because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
                 data = {"graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
-                self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True)
+                text = {}
+                if how == "collected" and not graphs[0].facts["held_outputs"]["is_keeper_known"]:
+                    text["message"] = f"this replay writes over earlier results of {all_named(graphs)}, which are held"
+                    because = "Their number grew from replay to replay. The line that keeps them is not known."
+                self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True, text=text)
 
     def overwritten(self) -> None:
         """Add reads of a result that another replay, of this graph or of one of its pool, had overwritten."""
