@@ -60,16 +60,17 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
     """Return the containers into which statements of a file put something, as expressions with their lines."""
-    return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each in _containers(node))  # type: ignore[attr-defined]
+    return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each, _ in puts_of(node))  # type: ignore[attr-defined]
 
 
-def _containers(node: ast.AST) -> Iterator[ast.expr]:
+def puts_of(node: ast.AST) -> Iterator[tuple[ast.expr, Sequence[ast.expr]]]:
+    """Yield each container into which a statement puts something, and what it puts there."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
-        yield base_of(node.func.value)
+        yield base_of(node.func.value), node.args[-1:]
     elif isinstance(node, ast.Assign):
-        yield from (base_of(target) for target in node.targets if isinstance(target, ast.Subscript))
+        yield from ((base_of(target), [node.value]) for target in node.targets if isinstance(target, ast.Subscript))
     elif isinstance(node, ast.AugAssign):
-        yield base_of(node.target)
+        yield base_of(node.target), [node.value]
 
 
 def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
