@@ -84,11 +84,16 @@ class _Findings(Writer):
             self.about(graph, "GS502", frames[-1], {}, text=text)
         replaced = [(graph, one["replaced"]) for graph, one in told if one["replaced"] and one["replaced"]["frames"]]
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
-            because = (
-                f"It replaced the one that was registered: {named(graph)} still draws from that, whatever its seed."
-            )
-            data, words = {"generator": one["name"]}, {"expr": one["name"]}
-            self.about(graph, "GS502", one["frames"][-1], words, data, because=because)
+            text = {
+                "message": f"replays of {named(graph)} draw from the generator that `{one['name']}` held before",
+                "why": "A graph draws from the generators that were registered before its capture. Replays do not see "
+                "another one in their place, nor its seed.",
+                "fix": "keep the generator and give it the seed or the state (manual_seed, set_state), or register the "
+                "new one with a new graph and capture again",
+            }
+            if not one["is_line_known"]:
+                text["why"] += " The line that put it there is not known: this is the first replay since."
+            self.about(graph, "GS502", one["frames"][-1], {}, {"generator": one["name"]}, text=text)
         seeded = [(how, one[how], graph) for graph, one in told for how in _SEEDS if one[how]]
         for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
             expr = text_at(site(frames[-1]), None)
