@@ -41,8 +41,34 @@ class Noise:
 class Replacing(Noise):
     def serve(self, seeds):
         for seed in seeds:
-            self.source.rng = self.source.made(seed)
-            self.graph.replay()  # expect: GS502
+            self.source.rng = self.source.made(seed)  # expect: GS502
+            self.graph.replay()
+
+
+class Stream:
+    def __init__(self, seed):
+        self.generator = torch.Generator(device=DEVICE).manual_seed(seed)
+        source = self
+        draw = lambda: torch.randn(4, device=DEVICE, generator=source.generator)  # noqa: E731
+        self.graph, self.out = captured(draw, source.generator)
+
+    def begin(self, seed):
+        self.generator = torch.Generator(device=DEVICE).manual_seed(seed)
+
+    def go_on(self, state):
+        self.generator = torch.Generator(device=DEVICE)
+        self.generator.set_state(state)
+
+    def draw(self):
+        self.graph.replay()  # expect: GS502
+
+
+def begun_or_continued():
+    """Two lines may have put the generator there."""
+    stream = Stream(0)
+    stream.draw()
+    stream.begin(1)
+    stream.draw()
 
 
 def restored():
@@ -103,6 +129,7 @@ def in_pairs():
 
 with torch.no_grad():
     Replacing().serve([1, 2, 3])
+    begun_or_continued()
     Noise().serve([1, 2, 3], lambda source, seed: source.rng.manual_seed(seed))
     restored()
     seeded_by_a_helper()

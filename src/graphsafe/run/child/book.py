@@ -40,6 +40,7 @@ from graphsafe.run.child.results.meeting import Meetings
 from graphsafe.run.child.results.outputs import Outputs, Overwritten
 from graphsafe.run.child.results.overwritten import Reads
 from graphsafe.run.child.results.previous import Previous
+from graphsafe.run.child.results.returned import returned_and_kept
 from graphsafe.run.child.rotations import Rotation
 from graphsafe.run.child.sight import Sight
 from graphsafe.run.child.steps import Steps
@@ -203,6 +204,9 @@ class Book:
                 self.sight.replaying(graph)
             drew = graph is not None and record.draws.replaying(graph, *self._running())
             cells = self.counters.cells
+            if not record.outputs.collected and (kept := self._returned(record)) is not None:
+                record.outputs.collected = (kept,)
+                self._tell(False)
             repeats = record.rotation.replaying(cells[cells[LAST_RUN]] == record.slot)
             if record.outputs.look() | self._is_stale(record) | drew | repeats:
                 self._tell(False)
@@ -212,6 +216,14 @@ class Book:
         if self.sight.evidence == "measured" and record.looks > _FIRST:
             ended = time.perf_counter()
             record.next_look = ended + _PATIENCE * (ended - begun)
+
+    def _returned(self, record: GraphRecord) -> CallSite | None:
+        """Return the line that keeps results which are memory outside the graph's pool, updated by each replay. A GPU's
+        kernels do not tell what they update."""
+        updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
+        updated = [use.memory for use in record.uses if use.access in updates and use.certain]
+        storages = frozenset(memory.number for memory in updated if memory.is_there)
+        return returned_and_kept(storages, user_frames_now(sys._getframe(1)), record.looks) if storages else None
 
     def replayed_by(self, record: GraphRecord) -> None:
         """Note the thread and the stream of a replay: at looks, and if another thread replays than the time before."""

@@ -18,6 +18,7 @@ import torch
 
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
+from graphsafe.run.child.assigning import assigning_line
 from graphsafe.run.child.frozen.origins import callee, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 from graphsafe.run.child.source import function_of, outer_loop, tree_of_code
@@ -42,8 +43,10 @@ class Registered:
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
     "Each with its name, the object and the attribute."
     name: str
-    misplaced: tuple[CallSite, ...] = ()
-    "The calls that registered it while another device was current."
+    calls: tuple[CallSite, ...] = ()
+    "The calls that registered it."
+    is_elsewhere: bool = False
+    "Whether another device was current then."
 
 
 def register(
@@ -55,7 +58,7 @@ def register(
     variables = (name for frame in frames for name, value in locals_of(frame).items() if value is generator)
     name = [*(name for name, _, _ in holders), *variables, _UNNAMED][0]
     is_elsewhere = generator.device.index not in (None, torch.cuda.current_device())
-    known.append(Registered(generator, holders, name, calls if is_elsewhere else ()))
+    known.append(Registered(generator, holders, name, calls, is_elsewhere))
 
 
 def _holders(generator: torch._C.Generator, frames: Sequence[FrameType]) -> Iterator[tuple[str, weakref.ref[Any], str]]:
@@ -81,7 +84,9 @@ class Draws:
         self.is_known = False
         "Whether a replay has told from which generators the graph draws."
         self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
-        "An attribute that held a registered generator and holds another at a replay, with the calls of the replay."
+        """An attribute that held a registered generator and holds another at a replay, with the calls of the replay, or
+        the line that replaced it."""
+        self.is_replacing_known = False
         self.misplaced: tuple[CallSite, ...] = ()
         "The calls that registered a generator while another device was current."
         self.reseeded: tuple[CallSite, ...] = ()
@@ -94,11 +99,13 @@ class Draws:
         if not self.is_known:
             generators = [(_DEFAULT, one) for one in _default()] + [(one.name, one.generator) for one in registered]
             self._before = [(name, one, _state(one)) for name, one in generators]
-            self.misplaced = next((one.misplaced for one in registered if one.misplaced), ())
-        text = self._replaced(registered) if self.replaced is None else None
-        if text is not None:
-            self.replaced = text, calls
-        found = text is not None or (not self.is_known and bool(self.misplaced))
+            self.misplaced = next((one.calls for one in registered if one.is_elsewhere), ())
+        replaced = self._replaced(registered) if self.replaced is None else None
+        if replaced is not None:
+            text, owner, attribute, registering = replaced
+            line = assigning_line(owner, attribute, registering)
+            self.replaced, self.is_replacing_known = (text, calls if line is None else (line,)), line is not None
+        found = replaced is not None or (not self.is_known and bool(self.misplaced))
         states = list(map(_state, self._drawing))
         self._same = self._same + 1 if states and None not in states and states == self._last else 0
         self._last = states
@@ -119,7 +126,10 @@ class Draws:
 
     def facts(self, seeded: CallSite | None) -> Facts:
         """Return the facts; `seeded` is a line of the captured code that seeds a generator."""
-        replaced = None if self.replaced is None else dict(zip(("name", "frames"), self.replaced, strict=True))
+        replaced = None
+        if self.replaced is not None:
+            name, frames = self.replaced
+            replaced = {"name": name, "frames": frames, "is_line_known": self.is_replacing_known}
         return {
             "misplaced": self.misplaced,
             "replaced": replaced,
@@ -128,7 +138,9 @@ class Draws:
             "inside": [] if seeded is None or not self._drawing else [seeded],
         }
 
-    def _replaced(self, registered: Sequence[Registered]) -> str | None:
+    def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
+        """Return an attribute that held a registered generator and holds another: its text, object and name, and the
+        calls that registered the first."""
         for one in registered if self._drawing else ():
             for text, owner, attribute in one.holders:
                 now = attributes_of(owner()).get(attribute)
@@ -136,7 +148,7 @@ class Draws:
                     continue
                 states = _state(now), _state(one.generator)
                 if now.device == one.generator.device and None not in states and states[0] != states[1]:
-                    return text
+                    return text, owner(), attribute, one.calls
         return None
 
 

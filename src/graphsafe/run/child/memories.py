@@ -38,7 +38,8 @@ class Memories:
             known = self._known.get(number)
             if known is None or known.status != "alive" or not known.is_memory_of(touch.storage):
                 own = names.get(number, ())
-                known = self._known[number] = Memory(touch.storage, own, touch.text, touch.made, self._suspected)
+                known = Memory(touch.storage, own, touch.text, touch.made, self._suspected, self._sight.is_held)
+                self._known[number] = known
                 known.instead = None if number in present else record.key.rebinding(own)
             use = Use(known, touch.access, touch.certain, contents.let_go.get(known.number))
             record.uses.append(use)
@@ -53,7 +54,7 @@ class Memories:
         """Record that the running line is about to move a tensor to another storage."""
         memory = self._known.get(number)
         if memory is not None and memory.status == "alive":
-            memory.frames, _ = user_frames()
+            memory.leaving(user_frames()[0])
             self._suspected(memory)
 
     def losing(self, number: int) -> None:
@@ -70,7 +71,7 @@ class Memories:
         for use in record.uses:
             memory = use.memory
             if memory.status == "alive":
-                memory.look(self._sight.is_held, self._sight.maker)
+                memory.look(self._sight.maker)
                 if memory.status == "alive":
                     use.lost_after = None
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -29,7 +30,9 @@ class Memory:
         text: str,
         made: CallSite | None,
         suspect: Callable[[Memory], None],
+        is_held: Callable[[int], bool] = lambda _: True,
     ) -> None:
+        """`is_held` tells whether anything besides graphs holds an existing storage, by its number."""
         self.number = int(storage._cdata)
         self.bytes = storage.nbytes()
         self.address = storage.data_ptr()
@@ -40,14 +43,24 @@ class Memory:
         self.status: OutsideStatus = "alive"
         self.frames: tuple[CallSite, ...] = ()
         "The calls that led to the line where the memory was lost, outermost first."
+        self._left: tuple[CallSite, ...] = ()
+        "The same for the last line that moved a tensor to another storage."
+        self._deaths: dict[int, tuple[CallSite, ...]] = {}
+        "The same for the tensors that have died, by the number of their name."
+        self._before: set[int] = set()
+        "The names whose tensors had died before the line of `frames`."
+        self._outlived: set[int] = set()
+        "The names that meant another tensor while something else held the memory."
         self.instead: CallSite | None = None
         "The line that made the tensor that has the name now."
         self.heir: str | None = None
         "The type and shape of a tensor that has got the lost memory since."
         self._asked = 0
-        self._suspect = suspect
-        named = [tensor for name in names if (tensor := name.tensor()) is not None]
-        self._watched: list[weakref.ref[Any]] = [weakref.ref(one, self._gone) for one in (storage, *named)]
+        self._suspect, self._is_held = suspect, is_held
+        self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, functools.partial(self._gone, None))]
+        for at, name in enumerate(names):
+            if (tensor := name.tensor()) is not None:
+                self._watched.append(weakref.ref(tensor, functools.partial(self._gone, at)))
 
     @property
     def is_there(self) -> bool:
@@ -57,39 +70,64 @@ class Memory:
         """Return whether the memory is still there and is that of the storage, which may have been resized."""
         return self.is_there and int(storage.data_ptr()) == self.address
 
-    def _gone(self, _: Any) -> None:
-        """Note the running line: the storage or a tensor has died."""
+    def leaving(self, frames: tuple[CallSite, ...]) -> None:
+        """Note the calls of a line that is about to move a tensor to another storage."""
+        self._left = frames
+        self._note(frames)
+
+    def _note(self, frames: tuple[CallSite, ...]) -> None:
+        self.frames = frames
+        self._before = {name for name, calls in self._deaths.items() if calls != frames}
+
+    def _gone(self, name: int | None, _: Any) -> None:
+        """Note the running line: the storage, or a tensor that had a name, has died. The memory is lost with the last
+        of its tensors: one that dies while it is held, as it still is by the dying one, comes after those before."""
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):
-            self.frames = self.frames or user_frames()[0]
+            frames, _ = user_frames()
+            if name is not None:
+                self._deaths[name] = frames
+            if not self.frames or (name is not None and self.is_there and self._is_held(self.number)):
+                self._note(frames)
             self._suspect(self)
 
-    def look(self, is_held: Callable[[int], bool], maker: Callable[[torch.Tensor], CallSite | None]) -> None:
+    def look(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
         """Bring `status` up to date, with torch functions disabled; `maker` returns the line that made a tensor. A
         storage without holders is lost, one with holders only if a module's parameter or buffer is now another tensor:
         other variables may have been reused on purpose."""
         if self.status != "alive":
             return
-        held = self.is_there and is_held(self.number)
+        held = self.is_there and self._is_held(self.number)
         if held and self._is_resized():
             self.status = "moved"
             return
         moved = any(self._is_other(name.tensor()) for name in self.names)
-        now = [name.now() for name in self.names]
+        now = [(at, tensor) for at, name in enumerate(self.names) if self._is_other(tensor := name.now())]
+        others = {at: tensor for at, tensor in now if tensor is not None}
         if held:
-            own = [tensor for name, tensor in zip(self.names, now, strict=True) if name.is_parameter]
-            if own and all(self._is_other(tensor) for tensor in own):
+            own = [at for at, name in enumerate(self.names) if name.is_parameter]
+            if own and others.keys() >= set(own):
+                self._rebound(own[0], maker(others[own[0]]))
+                self.frames = self._deaths.get(own[0], self._left)
                 self.status = "moved" if moved else "rebound"
-                self.instead = None if own[0] is None else maker(own[0])
             else:
-                self.frames = ()
-        elif moved:
+                self._outlived |= others.keys() - self._deaths.keys()
+                self.frames = self._left = ()
+            return
+        self.text = next((name.text for at, name in enumerate(self.names) if at not in self._before), self.text)
+        rebound = [at for at in others if at not in self._outlived]
+        if moved:
             self.status = "moved"
+            self.frames = self._left or self.frames
+        elif rebound:
+            self._rebound(rebound[0], self.instead or maker(others[rebound[0]]))
+            self.frames = self._deaths.get(rebound[0], self.frames)
         else:
-            others = [tensor for tensor in now if tensor is not None and self._is_other(tensor)]
-            self.status = "rebound" if others else "freed"
-            self.instead = self.instead or (maker(others[0]) if others else None)
+            self.status = "freed"
+
+    def _rebound(self, name: int, instead: CallSite | None) -> None:
+        self.status, self.text, self.instead = "rebound", self.names[name].text, instead
 
     @property
     def seeks_heir(self) -> bool:

@@ -31,6 +31,8 @@ _TOLD = (
     *("keeps_pool", "is_again", "copy_of", "dropped", "instantiations", "frames", "stale", "drawn"),
 )
 "The fields of a graph's record that become facts unchanged."
+_HELD = ("collected", "is_keeper_known", "compared", "overwritten")
+"The same for its outputs."
 
 
 @dataclass(eq=False, slots=True)
@@ -138,7 +140,7 @@ class GraphRecord:
             "pool_bytes": seen.pool_bytes,
             "collectives": seen.collectives,
             "outside": [use.facts() for use in self.uses],
-            "held_outputs": {name: getattr(self.outputs, name) for name in ("collected", "compared", "overwritten")},
+            "held_outputs": {name: getattr(self.outputs, name) for name in _HELD},
             "key": self.key.texts(),
             "gradients": {"let_go": self.gradients.let_go, "skipped": self.gradients.skipped},
             "rotated": self._rotated() if self.rotation.is_repeated else None,

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from graphsafe.capture.shared.classify import tree_of
 from graphsafe.capture.shared.frames import function_name
-from graphsafe.report.model import CallSite
+from graphsafe.report.model import CallSite, Span
 from graphsafe.report.source import file_lines
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -58,6 +58,11 @@ def _holding(path: str, line: int) -> Sequence[ast.AST]:
                 todo.append(child)
                 found += [] if first is None else [child]
     return found
+
+
+def running_call(path: str, place: Span) -> ast.Call | None:
+    calls = (one for one in _holding(path, place[0]) if isinstance(one, ast.Call))
+    return next((one for one in calls if place_in_file(one) == place), None)
 
 
 def innermost(path: str, line: int, *kinds: type[ast.AST]) -> Any:
@@ -138,7 +143,7 @@ def captured_statements(path: str, line: int) -> Sequence[ast.stmt]:
 
 def _is_call_of(statement: ast.stmt, name: str) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
-    return isinstance(call, ast.Call) and _name(call.func) == name
+    return isinstance(call, ast.Call) and called_name(call.func) == name
 
 
 def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
@@ -148,7 +153,7 @@ def given_by(outer: FrameType, inner: CodeType) -> dict[str, ast.expr]:
     name = inner.co_name
     if name == "__init__":
         name = (function_name(inner) or "").removesuffix(".__init__").rpartition(".")[2]
-    calls = [node for node in nodes if isinstance(node, ast.Call) and _name(node.func) == name]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and called_name(node.func) == name]
     here = [call for call in calls if call.lineno <= outer.f_lineno <= (call.end_lineno or call.lineno)]
     if len(here) != 1:
         return {}
@@ -163,6 +168,20 @@ def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
         return {}
     given = dict(zip(names, call.args, strict=False))
     return given | {one.arg: one.value for one in call.keywords if one.arg is not None}
+
+
+def unchanged(node: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls whose results are part of a value as they are, or as views."""
+    if isinstance(node, ast.Call):
+        yield node
+    elif isinstance(node, (ast.Starred, ast.Subscript)):
+        yield from unchanged(node.value)
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        yield from (call for one in node.elts for call in unchanged(one))
+
+
+def place_in_file(node: ast.expr) -> Span:
+    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
 
 
 def is_read(node: ast.AST) -> TypeGuard[ast.Name]:
@@ -190,7 +209,7 @@ def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
     return None
 
 
-def _name(function: ast.expr) -> str | None:
+def called_name(function: ast.expr) -> str | None:
     if isinstance(function, ast.Name):
         return function.id
     return function.attr if isinstance(function, ast.Attribute) else None

@@ -85,11 +85,16 @@ class _Findings(Writer):
             self.about(graph, "GS502", frames[-1], {}, text=text)
         replaced = [(graph, one["replaced"]) for graph, one in told if one["replaced"] and one["replaced"]["frames"]]
         for (graph, one), *_ in grouped(replaced, lambda pair: line_key(pair[1]["frames"])):
-            because = (
-                f"It replaced the one that was registered: {named(graph)} still draws from that, whatever its seed."
-            )
-            data, words = {"generator": one["name"]}, {"expr": one["name"]}
-            self.about(graph, "GS502", one["frames"][-1], words, data, because=because)
+            text = {
+                "message": f"replays of {named(graph)} draw from the generator that `{one['name']}` held before",
+                "why": "A graph draws from the generators that were registered before its capture. Replays do not see "
+                "another one in their place, nor its seed.",
+                "fix": "keep the generator and give it the seed or the state (manual_seed, set_state), or register the "
+                "new one with a new graph and capture again",
+            }
+            if not one["is_line_known"]:
+                text["why"] += " The line that put it there is not known: this is the first replay since."
+            self.about(graph, "GS502", one["frames"][-1], {}, {"generator": one["name"]}, text=text)
         seeded = [(how, one[how], graph) for graph, one in told for how in _SEEDS if one[how]]
         for (how, frames, graph), *_ in grouped(seeded, lambda one: (one[0], line_key(one[1]))):
             expr = text_at(site(frames[-1]), None)
@@ -197,7 +202,11 @@ class _Findings(Writer):
                 because = f"Here the program {does}: each replay of {all_named(graphs)} writes over the one before."
                 data = {"graphs": [one.name for one in graphs], "how": how}
                 words = {"expr": text_at(site(frame), None), "value": "earlier results are held"}
-                self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True)
+                text = {}
+                if how == "collected" and not graphs[0].facts["held_outputs"]["is_keeper_known"]:
+                    text["message"] = f"this replay writes over earlier results of {all_named(graphs)}, which are held"
+                    because = "Their number grew from replay to replay. The line that keeps them is not known."
+                self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True, text=text)
 
     def overwritten(self) -> None:
         """Add reads of a result that another replay, of this graph or of one of its pool, had overwritten."""

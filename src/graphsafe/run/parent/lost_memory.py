@@ -57,13 +57,14 @@ def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
 def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
     """Return the calls of the line to name, and how the memory was lost there."""
     frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
-    if frames and frames == captured[: len(frames)] and len(frames) < len(captured):
+    is_return = bool(frames) and frames == captured[: len(frames)] and len(frames) < len(captured)
+    if is_return and status != "rebound":  # what is rebound is no variable of the function: the line is not known
         # Python frees a function's variables when it has returned, on the line of its caller.
         returned = captured[len(frames)]
         bound = _line_of(returned, use["what"])
         place = {**returned, "line": bound or returned["line"]}
         return [*frames, place], f"which {by(place)} {status} when it returned"
-    if frames and frames != captured:
+    if frames and frames != captured and not is_return:
         return frames, f"which {by(frames[-1])} {status}"
     if use["instead"] is not None:
         return [use["instead"]], f"whose place a tensor of {by(use['instead'])} has taken"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import ast
 import functools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import CodeType, FrameType
 
 from graphsafe.capture.shared.frames import call_site, position_in
 from graphsafe.report.model import CallSite, Span
 from graphsafe.run.child.records import GraphRecord
 from graphsafe.run.child.results.outputs import Overwritten
-from graphsafe.run.child.source import tree_of_code
+from graphsafe.run.child.source import place_in_file, tree_of_code, unchanged
 
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or of a list."
@@ -66,10 +66,10 @@ def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
         parts = [] if id(node) in kept else _operands(node)
         for at, part in enumerate(parts):
             later = [one for other in parts[at + 1 :] for one in ast.walk(other) if isinstance(one, ast.Call)]
-            for call in _unchanged(part):
+            for call in unchanged(part):
                 same = [one for one in later if ast.unparse(one.func) == ast.unparse(call.func)]
                 for one in same:
-                    found.setdefault(_place(call), {})[_place(one)] = getattr(node, "lineno", 0)
+                    found.setdefault(place_in_file(call), {})[place_in_file(one)] = getattr(node, "lineno", 0)
     return found
 
 
@@ -83,17 +83,3 @@ def _operands(node: ast.AST) -> Sequence[ast.expr]:
     if isinstance(node, (ast.Tuple, ast.List)):
         return node.elts
     return [node.left, *node.comparators] if isinstance(node, ast.Compare) and len(node.ops) == 1 else ()
-
-
-def _unchanged(node: ast.expr) -> Iterator[ast.Call]:
-    """Yield the calls whose results are part of a value as they are, or as views."""
-    if isinstance(node, ast.Call):
-        yield node
-    elif isinstance(node, (ast.Starred, ast.Subscript)):
-        yield from _unchanged(node.value)
-    elif isinstance(node, (ast.Tuple, ast.List)):
-        yield from (call for one in node.elts for call in _unchanged(one))
-
-
-def _place(node: ast.Call) -> Span:
-    return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0

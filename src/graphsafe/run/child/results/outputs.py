@@ -10,7 +10,7 @@ import ast
 import functools
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType, FunctionType
@@ -22,6 +22,7 @@ from graphsafe.capture.shared.frames import call_site, is_user_file, user_frames
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.frozen.origins import Origin, Scope, line_with
 from graphsafe.run.child.names import elements_of, locals_of, storage_number, storage_numbers, user_frames_now
+from graphsafe.run.child.results.built import building_line
 from graphsafe.run.child.source import base_of, file_tree, lines_of
 
 PUTS = frozenset({"append", "appendleft", "add", "insert", "extend", "setdefault", "update", "put"})
@@ -59,24 +60,28 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
     """Return the containers into which statements of a file put something, as expressions with their lines."""
-    return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each in _containers(node))  # type: ignore[attr-defined]
+    return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each, _ in puts_of(node))  # type: ignore[attr-defined]
 
 
-def _containers(node: ast.AST) -> Iterator[ast.expr]:
+def puts_of(node: ast.AST) -> Iterator[tuple[ast.expr, Sequence[ast.expr]]]:
+    """Yield each container into which a statement puts something, and what it puts there."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
-        yield base_of(node.func.value)
+        yield base_of(node.func.value), node.args[-1:]
     elif isinstance(node, ast.Assign):
-        yield from (base_of(target) for target in node.targets if isinstance(target, ast.Subscript))
+        yield from ((base_of(target), [node.value]) for target in node.targets if isinstance(target, ast.Subscript))
     elif isinstance(node, ast.AugAssign):
-        yield base_of(node.target)
+        yield base_of(node.target), [node.value]
 
 
 def _held(value: Any, storages: frozenset[int], depth: int = 0) -> int:
     """Count the tensors of these storages in a container and in the containers inside it."""
     if issubclass(type(value), torch.Tensor):
         return int(depth > 0 and storage_number(value) in storages)
-    items = islice(reversed(elements_of(value)), _MOST_ITEMS) if depth < _DEEPEST else ()
-    return sum(_held(item, storages, depth + 1) for item in items)
+    return _count(reversed(elements_of(value)), storages, depth + 1) if depth < _DEEPEST else 0
+
+
+def _count(items: Iterable[Any], storages: frozenset[int], depth: int = 1) -> int:
+    return sum(_held(item, storages, depth) for item in islice(items, _MOST_ITEMS))
 
 
 _MOST = 8
@@ -110,7 +115,8 @@ class Outputs:
         self._held = 0
         self._grown = 0
         self.collected: tuple[CallSite, ...] = ()
-        "The statement that keeps results, or the replay that overwrote kept results."
+        "The statement that keeps results, or the calls of the replay that overwrote kept results."
+        self.is_keeper_known = True
         self.compared: tuple[CallSite, ...] = ()
         "The place where a result was compared with an earlier one, which is the same memory."
 
@@ -134,11 +140,14 @@ class Outputs:
         if more < _ENOUGH_IN_CONTAINER:
             return False
         tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
-        line = keeping_line(storage_numbers(tensors), user_frames_now(sys._getframe(1)))
+        storages, frames = storage_numbers(tensors), user_frames_now(sys._getframe(1))
+        line = keeping_line(storages, frames)
+        if line is None and more >= _ENOUGH:  # only once, since it goes through all objects
+            line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
         if line is not None:
             self.collected = (line,)
         elif more >= _ENOUGH:
-            self.collected = user_frames()[0]
+            self.collected, self.is_keeper_known = user_frames()[0], False
         return bool(self.collected)
 
     def is_held_by_more(self) -> bool:

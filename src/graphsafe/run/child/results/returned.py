@@ -1,0 +1,88 @@
+"""Finds results that are kept, and are memory outside the graph's pool which each replay updates:
+`images.append(run(x))`, where `run` returns the buffer that the graph updates in place.
+
+Such memory also has other holders, on purpose: a queue of requests may hold a cache many times. So it counts only where
+a statement or a comprehension keeps just what a call returns that led to the replay, and only if the same elements of
+the memory are kept several times: rows of one buffer are different results.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from graphsafe.capture.shared.frames import call_site, position_in
+from graphsafe.report.model import CallSite, Span
+from graphsafe.run.child.frozen.origins import running_in
+from graphsafe.run.child.names import elements_of, storage_number
+from graphsafe.run.child.results.built import building_line
+from graphsafe.run.child.results.outputs import puts_of
+from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_code, unchanged
+
+_ENOUGH = 3
+"How often a container must hold the same memory."
+_ENOUGH_BUILT = 2
+"The same for a container that is being built: nothing but results is in it."
+_SEARCHED = frozenset({4, 8, 16, 32, 64})
+"The looks at which such a container is searched for, among all objects."
+_MOST_ITEMS = 64
+
+
+def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], look: int) -> CallSite | None:
+    """Return the line of a running function that keeps results of these storages. Call it with torch functions
+    disabled."""
+    for frame in frames:
+        code = frame.f_code
+        puts = _puts(code, position_in(code, frame.f_lasti))
+        scope = running_in(frame) if puts else None
+        for container, line, is_in_tuple in puts:
+            value = None if scope is None else scope.origin(container).value
+            if _repeated(reversed(elements_of(value)), storages, is_in_tuple) >= _ENOUGH:
+                return call_site(code, line)
+    if look not in _SEARCHED:
+        return None
+    return building_line(frames, storages, lambda items: _repeated(items, storages, False) >= _ENOUGH_BUILT)
+
+
+@functools.lru_cache(maxsize=1024)
+def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
+    """Return the containers into which a function puts what its call at `place` returns and nothing else, with the
+    line, and whether it puts a tuple or a list there."""
+    tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
+    if tree is None or call is None:
+        return ()
+    lines = lines_of(code)
+    nodes = [one for one in ast.walk(tree) if getattr(one, "lineno", None) in lines]
+    targets = [one.targets for one in nodes if isinstance(one, ast.Assign) and call in unchanged(one.value)]
+    stored = [name for target in targets for part in target for name in ast.walk(part) if isinstance(name, ast.Name)]
+    names = {name.id for name in stored if isinstance(name.ctx, ast.Store)}
+    return tuple(
+        (container, node.lineno, isinstance(values[0], (ast.Tuple, ast.List)))  # type: ignore[attr-defined]
+        for node in nodes
+        for container, values in puts_of(node)
+        if values and all(one is call or (isinstance(one, ast.Name) and one.id in names) for one in _parts(values[0]))
+    )
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(node, (ast.Tuple, ast.List)):
+        yield from (part for one in node.elts for part in _parts(one))
+    else:
+        yield base_of(node)
+
+
+def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> int:
+    """Return how often the same elements of one of these storages are among the items, or inside them."""
+    found: Counter[Any] = Counter()
+    for item in islice(items, _MOST_ITEMS):
+        for one in (item, *elements_of(item)) if is_deep else (item,):
+            if issubclass(type(one), torch.Tensor) and (number := storage_number(one)) in storages:
+                found[number, one.storage_offset(), one.shape, one.stride()] += 1
+    return max(found.values(), default=0)
