@@ -344,9 +344,9 @@ class Driver:
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
             return engine.read(Call(step.ref, step.receiver, loops=step.loops, between=between))
-        file = self.project.file(path)
+        file = self.project.files.index(path)
         if file is not None:
-            tree = parse(self.project.source(path).text)
+            tree = parse(self.project.files.source(path).text)
             frame = Frame(engine, file, step.ref, {}, hot=False, step_loops=step.loops)
             statements.execute(frame, tree.body)
         return NONE
@@ -362,12 +362,12 @@ class Driver:
 
     def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:
         path = ref.partition("::")[0]
-        index = self.project.file(path)
+        index = self.project.files.index(path)
         return self._paths.cold_because(path, index.module if index is not None else "", facts) == COLD_PATHS
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:
             path = ref.partition("::")[0]
-            index = self.project.file(path)
+            index = self.project.files.index(path)
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]

@@ -108,7 +108,7 @@ def _table(project: Project, ref: str) -> GraphTensors | None:
     facts = project.class_facts(ref) if name else None
     if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
         return None
-    return class_table(parse(project.source(path).text), name)
+    return class_table(parse(project.files.source(path).text), name)
 
 
 def _captures(project: Project, method: str) -> bool:

@@ -182,7 +182,7 @@ class Interpreter:
         if facts is None:
             return unknown_result(arguments)
         path, _, qualified = ref.partition("::")
-        file = self.project.file(path) if self.libraries.called else None
+        file = self.project.files.index(path) if self.libraries.called else None
         if file is not None:
             named_calls.note(frame, node, f"{file.module}.{qualified}")
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
@@ -318,7 +318,7 @@ class Interpreter:
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
         path = ref.partition("::")[0]
-        file = self.project.file(path)
+        file = self.project.files.index(path)
         assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
@@ -347,7 +347,7 @@ class Interpreter:
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """Return the value that the annotation of a function promises, for a function that is not read."""
         node = self.project.function_node(ref)
-        file = self.project.file(ref.partition("::")[0])
+        file = self.project.files.index(ref.partition("::")[0])
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))

@@ -35,7 +35,7 @@ def events(
         file = project.files.index(path)
         for cls in file.classes.values() if file is not None else ():
             flag = next((name for name in cls.fields if FLAG.fullmatch(name)), None)
-            node = project.statement(path, *cls.fields[flag]) if flag is not None else None
+            node = project.files.statement(path, *cls.fields[flag]) if flag is not None else None
             promise = _promise(node)
             if flag is None or node is None or promise is None or promise in REFUSALS:
                 continue

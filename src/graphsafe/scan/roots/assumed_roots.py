@@ -175,7 +175,7 @@ class _Forms:
             kernel = project.function_facts(binding.ref) if binding is not None and binding.kind == "function" else None
             if kernel is None or not is_kernel(kernel.decorators):
                 continue
-            text = project.source(self._file.path).text
+            text = project.files.source(self._file.path).text
             # Texts before lookbehinds: the search for a literal beginning is seven times as fast.
             launch = re.compile(rf"{name}(?<![\w.]{name})\[[^\[\]=:\n]+\]\(")
             lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
@@ -240,7 +240,7 @@ class _Forms:
 
     def _turns_environment(self, facts: FunctionFacts) -> bool:
         """Return whether a method hands its step on to an environment: `self._env.step(action)`."""
-        lines = self._engine.project.source(self._file.path).lines_of(facts.line, facts.end_line)
+        lines = self._engine.project.files.source(self._file.path).lines_of(facts.line, facts.end_line)
         return any(_ENVIRONMENT.search(line) is not None for line in lines)
 
     def _works_on_parameter_groups(self, cls: str) -> bool:

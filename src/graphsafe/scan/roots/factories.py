@@ -39,11 +39,11 @@ def may_make_step(data: bytes) -> bool:
 
 def configured_factories(project: Project, config: Config) -> Iterator[tuple[str, str]]:
     """Yield the factory of each configured target, with the reason why its result is a root."""
-    known = set(project.paths)
+    known = set(project.files.names)
     for target in config.targets.values():
         where, _, factory = target.factory.rpartition(":")
         path = str((config.root / where).resolve()) if where.endswith(".py") else ""
-        file = project.file(path) if path in known else project.module(where, str(config.root))
+        file = project.files.index(path) if path in known else project.module(where, str(config.root))
         if file is not None and project.function_facts(f"{file.path}::{factory}") is not None:
             yield f"{file.path}::{factory}", f"{TARGET}{target.name}"
 

@@ -99,7 +99,7 @@ class LoopRoots:
             if takers
             for name in _called_around(takers.node(ref.partition("::")[2]), self.of(file)[ref])
         }
-        lines = self._takers.engine.project.source(file.path).lines if found else ()
+        lines = self._takers.engine.project.files.source(file.path).lines if found else ()
         new = set(found)
         while new:
             calls = re.compile("|".join(map(_own_call, sorted(new))))
@@ -126,9 +126,9 @@ class LoopRoots:
         project = self._takers.engine.project
         data = project.files.data(file.path) or b""
         shows = any(word in data for word in _PROGRESS_WORDS)
-        lines = enumerate(project.source(file.path).lines, 1) if shows else ()
+        lines = enumerate(project.files.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
-        generates = _names_length(project.source(file.path).text)
+        generates = _names_length(project.files.source(file.path).text)
         told = {name for name in file.functions if generates and _is_told_length(project, file, name)}
         return {
             f"{file.path}::{name}"
@@ -147,7 +147,7 @@ class LoopRoots:
         names = [name for name in (*file.functions, *file.classes, *file.imports) if "." not in name]
         begun = [name.encode() + b"(" for name in names if name.encode() + b"(" in data and self._begins(file, name)]
         project = self._takers.engine.project
-        lines = project.source(file.path).lines
+        lines = project.files.source(file.path).lines
         for name, facts in file.functions.items() if begun else ():
             text = "\n".join(lines[facts.line : facts.end_line]).encode()
             is_script = facts.owner is None and not MEASURES.search(name) and any(each in text for each in begun)
@@ -190,7 +190,7 @@ class LoopRoots:
 def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
     """Return whether a function is told how long to generate, or tells it to another one."""
     facts = file.functions[name]
-    lines = project.source(file.path).lines_of(facts.line, facts.end_line)
+    lines = project.files.source(file.path).lines_of(facts.line, facts.end_line)
     node = project.function_node(f"{file.path}::{name}") if any(map(_names_length, lines)) else None
     if node is None:
         return False
@@ -276,7 +276,7 @@ class _File:
         self._takers = takers.of(file)
         self._file = file
         self._project = takers.engine.project
-        self._text = self._project.source(file.path).text
+        self._text = self._project.files.source(file.path).text
 
     def loops(self) -> Iterator[tuple[str, Loops]]:
         """Yield the functions that run in every step, each with its loops, and the module (an empty name) with its

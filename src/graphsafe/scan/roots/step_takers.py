@@ -73,7 +73,7 @@ class FileTakers:
         self._engine = all_files.engine
         self._file = file
         self._between = between
-        source = self._engine.project.source(file.path)
+        source = self._engine.project.files.source(file.path)
         self._texts = {
             name: "\n".join(source.lines[facts.line - 1 : facts.end_line]).encode()
             for name, facts in file.functions.items()
@@ -99,7 +99,7 @@ class FileTakers:
         if name not in self._nodes:
             node: Body | None = self._engine.project.function_node(f"{self._file.path}::{name}") if name else None
             if not name:
-                node = parse(self._engine.project.source(self._file.path).text)
+                node = parse(self._engine.project.files.source(self._file.path).text)
             self._nodes[name] = node if node is not None else ast.Module([], [])
         return self._nodes[name]
 

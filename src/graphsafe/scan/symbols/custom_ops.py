@@ -24,7 +24,7 @@ class CustomOps:
             return None
         files = self._project.files
         path, function = functions_by_operator(files).get(parts[3], ("", ""))
-        file = self._project.file(path) if path else None
+        file = self._project.files.index(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None
         return binding.ref if binding is not None and binding.kind == "function" else None
 
@@ -34,7 +34,7 @@ def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
 
     def read() -> Mapping[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}
-        for path in files.paths:
+        for path in files.names:
             for operator, function in operators_in(files.data(path) or b""):
                 table.setdefault(operator, (path, function))
         return table

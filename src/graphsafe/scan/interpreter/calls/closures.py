@@ -78,7 +78,7 @@ class Closures:
     def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
         """Read a closure that a step calls, with arguments where they are known, and return its value."""
         node = function.node
-        file = self._engine.project.file(function.ref.partition("::")[0])
+        file = self._engine.project.files.index(function.ref.partition("::")[0])
         if file is None:
             return UNKNOWN
         outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
@@ -113,7 +113,7 @@ class Closures:
     def _frame(self, frame: Frame, function: Function) -> Frame:
         closure = function.closure or {}
         own = function.ref.startswith(frame.path + "::")
-        file = None if own else self._engine.project.file(function.ref.partition("::")[0])
+        file = None if own else self._engine.project.files.index(function.ref.partition("::")[0])
         return Frame(
             self._engine,
             file or frame.file,
