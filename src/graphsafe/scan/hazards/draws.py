@@ -50,10 +50,7 @@ def is_seeded(frame: Frame) -> bool:
         number for number, line in enumerate(frame.project.files.source(frame.path).lines, 1) if SEEDED.search(line)
     ]
     return any(
-        facts.line <= number <= facts.end_line
-        for facts in file.functions.values()
-        if not ONCE.match(facts.name)
-        for number in seeding
+        facts.holds(number) for facts in file.functions.values() if not ONCE.match(facts.name) for number in seeding
     )
 
 

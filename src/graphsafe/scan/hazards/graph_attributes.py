@@ -119,7 +119,7 @@ def _captures(project: Project, method: str) -> bool:
 def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
     """Add the names of the methods that a captured block calls on `self` and that another class defines."""
     own = {name.rpartition(".")[2] for name in table.functions}
-    waiting = [name for body in (*table.blocks, *table.captured) for name in captured_names(body) if name not in own]
+    waiting = [name for code in table.captured_code for name in captured_names(code) if name not in own]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()

@@ -146,7 +146,7 @@ class _Site:
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
-        self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
+        self._replays = [node for node in self._own if is_plain_replay(node)]
 
     def events(self) -> Iterator[Event]:
         if not self._replays:

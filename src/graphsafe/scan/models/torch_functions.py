@@ -109,7 +109,7 @@ def device(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def same(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return arguments.positional[0] if arguments.positional else UNKNOWN
+    return arguments.first
 
 
 def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -227,7 +227,7 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     if type(value) is Instance:
         # Attributes that are assigned on the copy are not state of the original object.
         return replace(value, made=value.made or frame.hot)
@@ -235,7 +235,7 @@ def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def is_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     if type(value) is Tensor and value.certain:
         return number(True)
     if type(value) in (Number, Sequence, Dict, NoneValue):

@@ -180,7 +180,7 @@ class _Forms:
             launch = re.compile(rf"{name}(?<![\w.]{name})\[[^\[\]=:\n]+\]\(")
             lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
             for facts in self._file.functions.values():
-                launches = any(facts.line <= line <= facts.end_line for line in lines)
+                launches = any(facts.holds(line) for line in lines)
                 if launches and not _FOR_WEIGHTS.search(facts.name):
                     yield facts.name
 

@@ -133,9 +133,7 @@ class LoopRoots:
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
-            if name in told
-            or name.endswith("Pipeline.__call__")
-            or any(facts.line <= at <= facts.end_line for at in found)
+            if name in told or name.endswith("Pipeline.__call__") or any(facts.holds(at) for at in found)
         }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
@@ -304,7 +302,7 @@ class _File:
         """Return whether a line outside of all functions may begin a loop, before the whole file is parsed for it."""
         begins = (number for number, line in enumerate(self._text.split("\n"), 1) if _BEGINS_LOOP.match(line))
         functions = self._file.functions.values()
-        return any(not any(facts.line <= line <= facts.end_line for facts in functions) for line in begins)
+        return any(not any(facts.holds(line) for facts in functions) for line in begins)
 
     def replays(self, name: str) -> bool:
         """Return whether a function, or a loop of it, replays a graph."""
@@ -335,7 +333,7 @@ class _File:
         ]
         around = [next((one for one in ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks]
         captured = {inner for branch in around if branch for one in branch.body for inner in ast.walk(one)}
-        replays = [call for call in parents if isinstance(call, ast.Call) and is_plain_replay(call)]
+        replays = [call for call in parents if is_plain_replay(call)]
         return not blocks or None in around or all(call in captured for call in replays)
 
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:

@@ -34,6 +34,11 @@ class Binding:
         return intern(f"{self.path}::{self.name}")
 
 
+def ref_of(binding: Binding | None, kind: Kind) -> str | None:
+    """Return the class or function of the project that a name means, or None if it means something else."""
+    return binding.ref if binding is not None and binding.kind == kind else None
+
+
 @dataclass(frozen=True, slots=True)
 class FilesRead:
     """The files that one process has read, for another process."""
