@@ -49,7 +49,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.execution.kinds import MANY_KINDS, unknown, without_given
+from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter import attributes, expressions, members, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls import calls, decorators, parameters
@@ -246,8 +246,7 @@ class Interpreter:
         number = self.queries.known(key)
         if number is None and not self.budget.kinds.has_room(ref, key[-4:]):
             self.note(Failure("not-followed", ref, MANY_KINDS))
-            call = replace(call, bound=without_given(call.bound), arguments=unknown(call.arguments))
-            key = call.question(out_of_scope)
+            return None
         if self.queries.depth > MAX_DEPTH:
             self.queries.rest_on_all()
             return None

@@ -160,8 +160,6 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
         return runtime_objects.method(frame, node, value, "forward", arguments)
-    if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
-        return unknown_result(arguments)
     if isinstance(value, Sequence) and arguments.positional:
         # nn.Sequential: each module is called with the result of the previous module.
         result: Value = arguments.positional[0]
