@@ -28,6 +28,7 @@ class Step(nn.Module):
         ("y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))", "return y", "GS102"),
         ("y = torch.cuda.FloatTensor([1.0, 2.0])", "return x + y", "GS301"),
         ("y = torch.cuda.FloatTensor(2)", "return x + y", None),
+        ("y = torch.ShortTensor([1, 2]).cuda()", "return x + y", "GS304"),
         ("import pickle; y = pickle.dumps(x)", "return y", "GS103"),
         ("y = torch.Tensor.item(x)", "return y", "GS101"),
         ("y = torch.Tensor.add(x, x)", "return y", None),
