@@ -62,6 +62,7 @@ from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, is
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import MAX_BASES, Project
 from graphsafe.scan.symbols.project_files import Files
@@ -357,7 +358,7 @@ class Driver:
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}
         node = self.project.function_node(ref)
-        names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
+        names = [one.arg for one in parameters(node)] if node is not None else []
         return {name: on_host[name] for name in names if name in on_host}
 
     def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:

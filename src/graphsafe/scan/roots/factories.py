@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
 
@@ -77,8 +78,8 @@ def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, P
 def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
     """Return the context in which the scan reads code that assembles objects on a device."""
     node = engine.project.function_node(ref)
-    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
-    given = {name: DeviceValue("device") for name in names if name == "device"}
+    names = [one.arg for one in parameters(node)] if node is not None else []
+    given: dict[str, Value] = {"device": DeviceValue("device")} if "device" in names else {}
     return Call(ref, arguments=Arguments(keywords=given), depth=1, loops=loops, composes=True)
 
 

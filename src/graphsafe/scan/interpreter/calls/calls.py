@@ -10,7 +10,7 @@ from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept, weights
 from graphsafe.scan.domain.joins import element_of, join, join_all
-from graphsafe.scan.domain.naming import MODEL
+from graphsafe.scan.domain.naming import MODEL, last_name
 from graphsafe.scan.domain.record import HOOK
 from graphsafe.scan.domain.values import (
     ARRAY,
@@ -71,9 +71,7 @@ MAX_OVERRIDES = 6
 
 def call(frame: Frame, node: ast.Call) -> Value:
     function = node.func
-    name = (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
+    name = last_name(function)
     if name.startswith(("is_", "_is_")):
         answer = platforms.answered(name, bool(node.args or node.keywords))
         if answer is not None:
