@@ -116,7 +116,7 @@ def explain_path(
     rulebook = rulebook_of(config)
     files, given = _files(paths, config, {})
     wanted = definitions(files, config.root, name)
-    candidates = find_candidates(files, list(files.paths), config, root_patterns(config, rulebook))
+    candidates = find_candidates(files, list(files.names), config, root_patterns(config, rulebook))
     missing = {path: files.names[path] for path in candidates.paths if path in files.names}
     files.indexes.update(build_indexes(missing, process_count(jobs, len(missing))))
     driver = Driver(files, config, rulebook, candidates)

@@ -16,7 +16,7 @@ from typing import Literal
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
-from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, PASSING_HOOK, Failure, Record, reason_weight
+from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, FORWARD_HOOK, LOOP, Failure, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import (
     NONE,
@@ -62,6 +62,7 @@ from graphsafe.scan.roots.hot_roots import COLD_PATHS, FORWARD, HotnessRules, is
 from graphsafe.scan.roots.loop_roots import LoopRoots
 from graphsafe.scan.roots.step_takers import StepTakers
 from graphsafe.scan.sources.source import parse
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FunctionFacts
 from graphsafe.scan.symbols.project import MAX_BASES, Project
 from graphsafe.scan.symbols.project_files import Files
@@ -313,7 +314,7 @@ class Driver:
 
     def _is_doubtful(self, step: Step) -> bool:
         """Return whether what a step leads to is only possible."""
-        return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
+        return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == FORWARD_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
         """Return whether a step is a public function of an application, and no known step calls it."""
@@ -348,9 +349,9 @@ class Driver:
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
             return engine.read(Call(step.ref, step.receiver, loops=step.loops, between=between))
-        file = self.project.file(path)
+        file = self.project.files.index(path)
         if file is not None:
-            tree = parse(self.project.source(path).text)
+            tree = parse(self.project.files.source(path).text)
             frame = Frame(engine, file, step.ref, {}, hot=False, step_loops=step.loops)
             statements.execute(frame, tree.body)
         return NONE
@@ -361,17 +362,17 @@ class Driver:
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}
         node = self.project.function_node(ref)
-        names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
+        names = [one.arg for one in parameters(node)] if node is not None else []
         return {name: on_host[name] for name in names if name in on_host}
 
     def _is_named_cold(self, ref: str, facts: FunctionFacts) -> bool:
         path = ref.partition("::")[0]
-        index = self.project.file(path)
+        index = self.project.files.index(path)
         return self._paths.cold_because(path, index.module if index is not None else "", facts) == COLD_PATHS
 
     def _is_cold(self, ref: str, facts: FunctionFacts) -> bool:
         if ref not in self._cold:
             path = ref.partition("::")[0]
-            index = self.project.file(path)
+            index = self.project.files.index(path)
             self._cold[ref] = self._paths.is_cold(path, index.module if index is not None else "", facts)
         return self._cold[ref]

@@ -17,7 +17,7 @@ KIND = "unmatched-setting"
 def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
     """Yield a limit for each pattern of `hot-paths`, `cold-paths` and `per-file-ignores` that matches no file."""
     shown = HotnessRules(config)
-    relative = {path: shown.relative(path) for path in files.paths}
+    relative = {path: shown.relative(path) for path in files.names}
     for key, patterns in (("hot-paths", config.hot_paths), ("cold-paths", config.cold_paths)):
         for pattern in patterns:
             if not any(_may_match(pattern, path, relative[path], files) for path in relative):

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from graphsafe.report.html.words import escaped_text, table
 from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Process
-from graphsafe.report.ledger.terminal import used
-from graphsafe.report.model import Finding, Location
+from graphsafe.report.ledger.terminal import place_text, used
+from graphsafe.report.model import Finding
 from graphsafe.report.text import bytes_text, count, listed
 
 _HEAD = ("graph", "captured", "device", "nodes", "pool", "replays", "uses outside its pool")
@@ -35,7 +35,7 @@ def _process(process: Process, silent: Iterable[Finding], is_whole: bool) -> str
 def _sizes(finding: Finding) -> str:
     """Return the sizes of a step that ran without a graph, as bars beside those captured."""
     data = finding.data
-    head = f"{_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
+    head = f"{place_text(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
     bars = table([[str(row.size), escaped_text(row.bar), escaped_text(row.text)] for row in traffic.rows(data)])
     more = traffic.left_out(data)
     rest = [f"And {count(more, 'more size')}."] if more else []
@@ -48,7 +48,7 @@ def _graph(graph: Graph, process: Process) -> tuple[str, ...]:
     lost = [text for text, use in zip(lost, graph.outside, strict=True) if use.replays_since]
     return (
         graph.name,
-        f"{_place(graph.captured.location)}, {graph.captured.stream}, {graph.captured.seconds:.2g} s",
+        f"{place_text(graph.captured.location)}, {graph.captured.stream}, {graph.captured.seconds:.2g} s",
         graph.device,
         "not read" if graph.nodes is None else listed(count(number, kind) for kind, number in graph.nodes.items()),
         "" if graph.pool_bytes is None else bytes_text(graph.pool_bytes),
@@ -61,19 +61,15 @@ def _facts(process: Process) -> Iterator[str]:
     if process.idle is not None:
         yield f"{process.idle.text[0].upper()}{process.idle.text[1:]}."
     for line in process.memory.by_line or ():
-        yield f"{_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
+        yield f"{place_text(line.location)} holds {bytes_text(line.bytes)} in graphs"
     for failed, times in Counter(process.failed).items():
-        by = f", swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
+        by = f", swallowed by {place_text(failed.swallowed_by)}" if failed.swallowed_by else ""
         again = f" {count(times, 'time')}" if times > 1 else ""
-        yield f"A capture at {_place(failed.location)} failed{again}{by}: {failed.error}"
+        yield f"A capture at {place_text(failed.location)} failed{again}{by}: {failed.error}"
     eager = process.eager
     if eager is not None and eager.steps:
         sizes, captured = listed(map(str, eager.sizes)), listed(map(str, eager.captured_sizes))
         yield f"{count(eager.steps, 'step')} ran without a graph: sizes {sizes}; captured are {captured}"
     for wait in process.waits or ():
         took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
-        yield f"{_place(wait.location)} waits {count(wait.count, 'time')}{took}"
-
-
-def _place(location: Location | None) -> str:
-    return f"{location.path}:{location.line}" if location else "a line that is not known"
+        yield f"{place_text(wait.location)} waits {count(wait.count, 'time')}{took}"

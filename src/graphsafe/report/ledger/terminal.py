@@ -125,5 +125,9 @@ def _sizes(finding: Finding, width: int) -> Iterator[str]:
     yield from wrapped(advice, width, "      ", "      ") if advice else ()
 
 
+def place_text(location: Location | None) -> str:
+    return f"{location.path}:{location.line}" if location else "a line that is not known"
+
+
 def _place(location: Location | None) -> str:
-    return printable(f"{location.path}:{location.line}") if location else "a line that is not known"
+    return printable(place_text(location))

@@ -56,7 +56,7 @@ class ScanCache:
         """`wanted` are the files to report on. Without a `folder` nothing is known and nothing is kept."""
         self._rows = _rows(folder, complain) if folder is not None else None
         self._files = files
-        self._read = Contents(files.paths if self._rows is not None else ())
+        self._read = Contents(files.names if self._rows is not None else ())
         self._keys = {path: _index_key(path, *files.names[path], text) for path, text in self._read.digests.items()}
         """Path -> the key of its index. The key includes the module's name, which changes when a package appears or
         disappears."""
@@ -87,7 +87,7 @@ class ScanCache:
         `checked` are files that are known to be legal Python but have no index.
         """
         files, keys = self._files, self._keys
-        if self._rows is None or not keys or not self._read.hold(files.paths):
+        if self._rows is None or not keys or not self._read.hold(files.names):
             return
         made = {path: index for path, index in files.indexes.items() if path in keys and path not in self._known}
         indexes = (

@@ -9,7 +9,7 @@ from functools import reduce
 from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.numbers import NO_STATE, both_states
-from graphsafe.scan.domain.values import Passed, Unknown, Value, depends_on_step, holds_device
+from graphsafe.scan.domain.values import UNKNOWN, Passed, Unknown, Value, depends_on_step, holds_device
 
 TOP_LEVEL = 2
 """Number of levels of methods that are read for the attributes they assign.
@@ -31,6 +31,11 @@ class Arguments:
         if name in self.keywords:
             return self.keywords[name]
         return self.positional[position] if 0 <= position < len(self.positional) else None
+
+    @property
+    def first(self) -> Value:
+        """The first positional argument, or an unknown value if there is none."""
+        return self.positional[0] if self.positional else UNKNOWN
 
     def values(self) -> Iterable[Value]:
         return (*self.positional, *self.keywords.values())

@@ -38,8 +38,12 @@ def names_host(node: ast.AST) -> bool:
         if isinstance(key, ast.Constant) and isinstance(key.value, str) and HOST_NAME.search(key.value):
             return True
         node = node.value
-    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-    return HOST_NAME.search(name) is not None
+    return HOST_NAME.search(last_name(node)) is not None
+
+
+def last_name(node: ast.AST) -> str:
+    """Return `b` of `a.b`, `a` of `a`, and no text for any other expression."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def bound_to(value: Value, name: str) -> Value:

@@ -87,10 +87,6 @@ class Queries:
         self._ask_again: Callable[[Hashable], bool] = lambda key: False
         self._is_same: Callable[[Any, Any], bool] = lambda old, new: False
 
-    def __len__(self) -> int:
-        """Return how many questions were asked."""
-        return len(self._asked)
-
     @property
     def depth(self) -> int:
         """Return how many questions are being answered."""

@@ -85,9 +85,9 @@ def _number(value: Number) -> Number:
     return replace(value, const=UNSET)
 
 
-def _sequence(value: Sequence) -> Sequence:
+def _sequence(value: Sequence) -> Value:
     if _is_deep(value):
-        value = _sequence_within(value, MAX_NESTING - 1)
+        return Unknown(depends_on_step(value), holds_device(value))
     elem = _widened(value.elem)
     if value.items is None:
         return value if elem is value.elem else Sequence(value.kind, None, elem, value.held_by)
@@ -99,9 +99,9 @@ def _sequence(value: Sequence) -> Sequence:
     return Sequence(value.kind, items, elem, value.held_by, value.names)
 
 
-def _dict(value: Dict) -> Dict:
+def _dict(value: Dict) -> Value:
     if _is_deep(value):
-        value = _dict_within(value, MAX_NESTING - 1)
+        return Unknown(depends_on_step(value), holds_device(value))
     if len(value.items) > MAX_ITEMS or value.weight > MAX_HELD:
         return Dict((), _widened(value.elem), value.held_by)
     items = tuple((key, _widened(item)) for key, item in value.items)
@@ -127,27 +127,6 @@ def _holds_deep(value: Value, room: int) -> bool:
 
 def _is_partial(value: Function) -> bool:
     return bool(value.partial or value.partial_keywords)
-
-
-def _within(value: Value, room: int) -> Value:
-    """Return a value without containers that are nested deeper than `room`."""
-    if isinstance(value, Union):
-        return join_all(_within(each, room) for each in value.options)
-    if not isinstance(value, (Sequence, Dict)):
-        return value
-    if room == 0:
-        return Unknown(depends_on_step(value), holds_device(value))
-    return _sequence_within(value, room - 1) if isinstance(value, Sequence) else _dict_within(value, room - 1)
-
-
-def _sequence_within(value: Sequence, room: int) -> Sequence:
-    items = tuple(_within(item, room) for item in value.items) if value.items is not None else None
-    return Sequence(value.kind, items, _within(value.elem, room), value.held_by, value.names)
-
-
-def _dict_within(value: Dict, room: int) -> Dict:
-    items = tuple((key, _within(item, room)) for key, item in value.items)
-    return Dict(items, _within(value.elem, room), value.held_by)
 
 
 def _function(value: Function) -> Value:

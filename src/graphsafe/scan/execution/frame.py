@@ -107,7 +107,7 @@ class Frame:
         """Return the innermost condition that keeps the current line out of all captures."""
         if self.guards:
             return self.guards[-1]
-        last = self.compile_tests[-1] if self.compile_tests else None
+        last = self.compile_test
         # `if is_compiling():` around `if not is_compiling():`
         return last.text if last and any(test.compiling is not last.compiling for test in self.compile_tests) else None
 

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from graphsafe.scan.domain.arguments import Arguments
-from graphsafe.scan.domain.frozen import replace
-from graphsafe.scan.domain.values import Instance, Unknown, Value, depends_on_step, holds_device
-
 MAX_KINDS = 20
 "The largest number of kinds of one function, once the total is above usual."
 USUAL = 5000
 USUAL_FOR_EACH = 20
 "The usual total of kinds is a fixed number plus this many for each function that is read."
 
-MANY_KINDS = "called in too many ways to follow each; the values of further arguments are not known"
+MANY_KINDS = "called in too many ways to follow each"
 
 
 class ArgumentKinds:
@@ -40,18 +36,3 @@ class ArgumentKinds:
         known.add(kind)
         self._count += 1
         return True
-
-
-def unknown(arguments: Arguments) -> Arguments:
-    """Return unknown arguments, which may be the step's inputs and may hold device tensors."""
-    keywords = {name: _unknown(value) for name, value in arguments.keywords.items()}
-    return Arguments(tuple(map(_unknown, arguments.positional)), keywords, arguments.open)
-
-
-def _unknown(value: Value) -> Value:
-    return Unknown(depends_on_step(value), holds_device(value))
-
-
-def without_given(bound: Value | None) -> Value | None:
-    """Return the object of a method without its constructor's arguments."""
-    return replace(bound, given=None) if type(bound) is Instance and bound.given is not None else bound

@@ -140,7 +140,7 @@ def _is_called_once(frame: Frame, name: str | None) -> bool:
     """Return whether a name is called only in the captured block: `self.net`, made by the constructor, or a method of
     the class."""
     owner, _, attribute = (name or "").rpartition(".")
-    lines = frame.project.source(frame.path).lines
+    lines = frame.project.files.source(frame.path).lines
     if owner != "self" or sum(f".{attribute}(" in line for line in lines) != 1:
         return False
     made = re.compile(rf"self\.{re.escape(attribute)} = [A-Z]\w*\(")

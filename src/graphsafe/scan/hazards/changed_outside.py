@@ -48,10 +48,7 @@ def lines(found: Tables) -> Iterator[Line]:
 def _other_weights(table: GraphTensors) -> Iterator[Line]:
     """Yield lines that put another tensor into a module that the captured block calls, in a method that runs later."""
     called = {
-        text
-        for body in (*table.blocks, *table.captured)
-        for call in calls_in(body.body)
-        if (text := place(call.func)) is not None and text.startswith("self.")
+        text for call in table.captured_calls if (text := place(call.func)) is not None and text.startswith("self.")
     }
     for name, function in table.functions.items() if table.replaying else ():
         if name in table.preparing and name not in table.replaying:
@@ -68,7 +65,7 @@ def _other_weights(table: GraphTensors) -> Iterator[Line]:
 def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield lines after a capture that move a captured module to the host, load the state of a captured optimizer, or
     switch a captured module's mode for a replay."""
-    captured = [call for body in (*table.blocks, *table.captured) for call in calls_in(body.body)]
+    captured = table.captured_calls
     modules = {text for call in captured if (text := place(call.func)) is not None}
     optimizers = {(dotted(call.func) or "").removesuffix(".step") for call in captured if _is_optimizer_step(call)}
     for name, function in table.functions.items() if table.replaying else ():
@@ -197,7 +194,7 @@ def _makes_parameter(value: ast.expr) -> bool:
 def _other_modules(found: Tables, table: GraphTensors) -> Iterator[Line]:
     """Yield lines that replace a module of the captured block, in a method that a loop with replays calls: `self.policy
     = copy.deepcopy(learner)`."""
-    called = {place(call.func) for body in (*table.blocks, *table.captured) for call in calls_in(body.body)}
+    called = {place(call.func) for call in table.captured_calls}
     replaying = {name.rpartition(".")[2] for name in table.replaying}
     for name, function in table.functions.items() if replaying else ():
         if name in table.preparing or name in table.capturing or function in table.captured:
@@ -221,7 +218,7 @@ def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
     The replay is in the function itself or in an object that it calls.
     """
-    inside = [call for body in (*table.blocks, *table.captured) for call in calls_in(body.body)]
+    inside = table.captured_calls
     if not any(called_name(call) == "backward" for call in inside) or any(map(_is_optimizer_step, inside)):
         return
     beside = {name: table.functions[name] for name in sorted(table.replaying - table.capturing)}

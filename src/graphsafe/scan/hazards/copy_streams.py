@@ -61,7 +61,7 @@ class _Order:
 def lines(found: Tables) -> Iterator[Line]:
     """Yield copies, on a side stream, into memory that the function did not make."""
     order = _order_of(found)
-    replays = any(isinstance(call, ast.Call) and is_plain_replay(call) for call in inside(found.tree, ast.Call))
+    replays = any(map(is_plain_replay, inside(found.tree, ast.Call)))
     for name, function, _ in found.functions:
         for _, block in own_nodes(function):
             stream = _entered(block, name, function)

@@ -46,12 +46,11 @@ def is_seeded(frame: Frame) -> bool:
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False
-    seeding = [number for number, line in enumerate(frame.project.source(frame.path).lines, 1) if SEEDED.search(line)]
+    seeding = [
+        number for number, line in enumerate(frame.project.files.source(frame.path).lines, 1) if SEEDED.search(line)
+    ]
     return any(
-        facts.line <= number <= facts.end_line
-        for facts in file.functions.values()
-        if not ONCE.match(facts.name)
-        for number in seeding
+        facts.holds(number) for facts in file.functions.values() if not ONCE.match(facts.name) for number in seeding
     )
 
 

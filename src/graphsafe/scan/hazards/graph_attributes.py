@@ -108,7 +108,7 @@ def _table(project: Project, ref: str) -> GraphTensors | None:
     facts = project.class_facts(ref) if name else None
     if facts is None or not any(_captures(project, f"{path}::{method}") for method in facts.methods.values()):
         return None
-    return class_table(parse(project.source(path).text), name)
+    return class_table(parse(project.files.source(path).text), name)
 
 
 def _captures(project: Project, method: str) -> bool:
@@ -119,7 +119,7 @@ def _captures(project: Project, method: str) -> bool:
 def _add_inherited(project: Project, ref: str, table: GraphTensors) -> None:
     """Add the names of the methods that a captured block calls on `self` and that another class defines."""
     own = {name.rpartition(".")[2] for name in table.functions}
-    waiting = [name for body in (*table.blocks, *table.captured) for name in captured_names(body) if name not in own]
+    waiting = [name for code in table.captured_code for name in captured_names(code) if name not in own]
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()

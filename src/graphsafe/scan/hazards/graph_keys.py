@@ -340,7 +340,7 @@ def _read_by_captures(table: GraphTensors) -> set[str]:
     ]
     return {
         text
-        for body in (*table.blocks, *table.captured, *lambdas)
+        for body in (*table.captured_code, *lambdas)
         for inner in ast.walk(body)
         if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load)
         if (text := place(inner)) is not None and text.startswith("self.") and text.count(".") == 1

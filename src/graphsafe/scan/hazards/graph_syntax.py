@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from graphsafe.report.model import Confidence
 from graphsafe.scan.sources.node_memo import children, inside
@@ -192,8 +192,11 @@ def _is_basic(index: ast.expr) -> bool:
     return all(isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
 
 
-def is_plain_replay(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr == "replay" and not node.args and not node.keywords
+def is_plain_replay(node: ast.AST) -> TypeGuard[ast.Call]:
+    """Return whether a node is the call `graph.replay()`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    return node.func.attr == "replay" and not node.args and not node.keywords
 
 
 def is_host(node: ast.expr) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from graphsafe.scan.hazards.graph_syntax import (
     CaptureBlock,
     Function,
+    calls_in,
     captures,
     entry,
     functions_in,
@@ -29,7 +30,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     written,
 )
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.index import dotted, elements, takes_slice
 
 Code = CaptureBlock | Function | ast.Lambda
 CONSTRUCTORS = frozenset(("__init__", "__post_init__", "__new__", "setup", "build"))
@@ -63,6 +64,15 @@ class GraphTensors:
     replaying: set[str] = field(default_factory=set)
     preparing: set[str] = field(default_factory=set)
     "Constructors, and the functions that they and capturing functions call: these run before the first replay."
+
+    @property
+    def captured_code(self) -> Sequence[CaptureBlock | Function]:
+        """The captured blocks, and the methods that they call."""
+        return (*self.blocks, *self.captured)
+
+    @property
+    def captured_calls(self) -> list[ast.Call]:
+        return [call for code in self.captured_code for call in calls_in(code.body)]
 
     @property
     def overwritten(self) -> Set[str]:
@@ -249,18 +259,13 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
     y`."""
     changed: list[ast.expr] = []
     if isinstance(node, ast.Assign):
-        changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and _is_part(one)]
+        changed += [one.value for one in _bound_by(node) if isinstance(one, ast.Subscript) and takes_slice(one)]
     elif isinstance(node, ast.Call):
         changed += [word.value for word in node.keywords if word.arg == "out"]
         function = node.func
         if isinstance(function, ast.Attribute) and re.fullmatch(r"[a-z]\w*[a-z0-9]_", function.attr):
             changed.append(function.value)
     yield from filter(None, map(viewed, changed))
-
-
-def _is_part(target: ast.Subscript) -> bool:
-    """Return whether a target is a part of a tensor, by a slice, and no entry of a table."""
-    return any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
@@ -315,7 +320,7 @@ def _note_touches(found: GraphTensors, function: str, node: Function, known: Set
     own = [inner for _, inner in own_nodes(node)]
     if any(inner in found.blocks for inner in own):
         found.capturing.add(function)
-    if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in own):
+    if any(map(is_plain_replay, own)):
         found.replaying.add(function)
     # A name that an inner function assigns is the inner function's own variable.
     hidden = {argument.arg for argument in ast.walk(node.args) if isinstance(argument, ast.arg)}

@@ -114,7 +114,7 @@ def _names(name: str, function: Function, bundles: list[Bundle]) -> GraphTensors
     """Return the tensors of the kept graphs that a function replays, by the function's names for them."""
     nodes = [node for _, node in own_nodes(function)]
     found = GraphTensors(functions={name: function}, replaying={name})
-    for call in [node for node in nodes if isinstance(node, ast.Call) and is_plain_replay(node)]:
+    for call in [node for node in nodes if is_plain_replay(node)]:
         assert isinstance(call.func, ast.Attribute)
         graph = call.func.value
         for bundle in bundles:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
 from graphsafe.scan.sources.node_memo import inside
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, is_none
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
 "The name of a method that makes what a capture reads."
@@ -72,7 +72,7 @@ def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, st
     for field, node, value, text in _given(assigned, kinds):
         if _is_new_on_device(value):
             found.setdefault(field, (node, text))
-        elif not _is_none(value):
+        elif not is_none(value):
             others.add(field)
     return {field: place for field, place in found.items() if field not in others}
 
@@ -113,8 +113,4 @@ def _is_new_on_device(value: ast.expr) -> bool:
 
 
 def _is_device(node: ast.expr) -> bool:
-    return "cpu" not in ast.unparse(node) and not _is_none(node)
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+    return "cpu" not in ast.unparse(node) and not is_none(node)

@@ -92,10 +92,10 @@ def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
 
 def placed_events(project: Project, path: str) -> dict[Place, Event]:
     """Return the events around the replays of graphs in a file, in hot and in cold code."""
-    file = project.file(path)
+    file = project.files.index(path)
     if file is None:
         return {}
-    tree = spelled_out(parse(project.source(path).text))
+    tree = spelled_out(parse(project.files.source(path).text))
     return _placed(path, events(tree, file.module, dict(_imported_helpers(project, path))))
 
 
@@ -115,7 +115,7 @@ def _imported_helpers(project: Project, path: str) -> Iterator[tuple[str, Functi
 
 def placed_metadata(project: Project, path: str) -> dict[Place, Event]:
     """Return the events of the metadata objects that a file makes for captures and for steps."""
-    return _placed(path, events_of_metadata(parse(project.source(path).text)))
+    return _placed(path, events_of_metadata(parse(project.files.source(path).text)))
 
 
 def _placed(path: str, found: Iterable[tuple[str, Event]]) -> dict[Place, Event]:
@@ -146,7 +146,7 @@ class _Site:
         given = {name for name, annotation in annotated if _NUMBER.fullmatch(ast.unparse(annotation))}
         self._numbers = {place(target) for target, value in made if isinstance(value, ast.Constant)}
         self._numbers |= {place(target) for target, value in made if isinstance(value, ast.Name) and value.id in given}
-        self._replays = [node for node in self._own if isinstance(node, ast.Call) and is_plain_replay(node)]
+        self._replays = [node for node in self._own if is_plain_replay(node)]
 
     def events(self) -> Iterator[Event]:
         if not self._replays:

@@ -75,7 +75,7 @@ def _is_for_the_next(table: GraphTensors, function: str, made: ast.Assign) -> bo
     if function in table.capturing or function not in table.replaying:
         return False
     parents = parents_in(table.functions[function])
-    replays = [node for node in parents if isinstance(node, ast.Call) and is_plain_replay(node)]
+    replays = [node for node in parents if is_plain_replay(node)]
     return (
         isinstance(parents.get(made), (ast.FunctionDef, ast.AsyncFunctionDef, ast.With))
         and all(replay.lineno < made.lineno for replay in replays)
@@ -161,7 +161,7 @@ def _read_before_replay(table: GraphTensors) -> Iterator[Line]:
         for block in [block for block in table.blocks if block in parents]:
             rest = _following(block, parents)
             for statement in rest:
-                if any(isinstance(inner, ast.Call) and is_plain_replay(inner) for inner in ast.walk(statement)):
+                if any(map(is_plain_replay, ast.walk(statement))):
                     break
                 read = _used(statement, table.outputs)
                 if read is not None:
@@ -237,7 +237,7 @@ def _is_replayed_in_loop(table: GraphTensors, function: str) -> bool:
     loops = (loop for _, loop in own_nodes(node) if isinstance(loop, LOOPS))
     for loop in loops:
         inner = [*ast.walk(loop)]
-        replays = any(isinstance(call, ast.Call) and is_plain_replay(call) for call in inner)
+        replays = any(map(is_plain_replay, inner))
         fills = any(isinstance(call, ast.Attribute) and call.attr == "copy_" for call in inner)
         if replays and not fills:
             return True

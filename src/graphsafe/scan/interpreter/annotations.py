@@ -171,11 +171,11 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
 
     A recursive alias promises nothing.
     """
-    file = engine.project.file(path)
+    file = engine.project.files.index(path)
     bindings = engine.project.assigned(path, name)
     if file is None or not bindings:
         return UNKNOWN
-    statement = engine.project.statement(path, *bindings[-1])
+    statement = engine.project.files.statement(path, *bindings[-1])
     value = getattr(statement, "value", None)
     if isinstance(value, (ast.Subscript, ast.BinOp, ast.Attribute, ast.Name)):
         return annotated(engine, file, value)

@@ -324,8 +324,8 @@ class AttributeTables:
             if facts is None or name not in facts.fields:
                 continue
             path = base.partition("::")[0]
-            file = project.file(path)
-            statement = project.statement(path, *facts.fields[name])
+            file = project.files.index(path)
+            statement = project.files.statement(path, *facts.fields[name])
             if file is None or statement is None:
                 return UNKNOWN
             frame = Frame(self._engine, file, f"{path}::{facts.name}", {}, hot=False, depth=2, level=0)

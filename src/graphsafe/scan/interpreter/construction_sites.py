@@ -46,7 +46,7 @@ def _is_called(engine: Engine, ref: str, name: str) -> bool:
     path = ref.partition("::")[0]
     facts = engine.project.class_facts(ref)
     called = re.compile(rf"\bself\.{name}(?:\.\w+)?\(")
-    lines = engine.project.source(path).lines if facts is not None else ()
+    lines = engine.project.files.source(path).lines if facts is not None else ()
     methods = facts.methods.values() if facts is not None else ()
     found = (engine.project.function_facts(f"{path}::{method}") for method in methods)
     return any(called.search(line) for one in found if one is not None for line in lines[one.line : one.end_line])
@@ -57,7 +57,7 @@ def _in_files(engine: Engine, ref: str, position: int, parameter: str) -> Iterat
     name = ref.rpartition("::")[2]
     for path in _paths_by_class(engine.project.files).get(name, ()):
         file = engine.project.files.index(path)
-        lines = engine.project.source(path).lines if file is not None else ()
+        lines = engine.project.files.source(path).lines if file is not None else ()
         for facts in file.functions.values() if file is not None else ():
             site = f"{path}::{facts.name}"
             if any(f"{name}(" in line for line in lines[facts.line - 1 : facts.end_line]):
@@ -109,7 +109,7 @@ def _paths_by_class(files: Files) -> Mapping[str, Sequence[str]]:
 
     def read() -> Mapping[str, Sequence[str]]:
         table: dict[str, list[str]] = {}
-        for path in sorted(files.paths):
+        for path in sorted(files.names):
             for name in set(_CALL.findall(files.data(path) or b"")):
                 table.setdefault(name.decode(), []).append(path)
         return table

@@ -13,8 +13,6 @@ def merge(envs: list[Env], fallback: Env) -> Env:
         return fallback
     merged = envs[0]
     for env in envs[1:]:
-        if env is merged:
-            continue
         result = dict(merged)
         for name, a in merged.items():
             b = env.get(name)

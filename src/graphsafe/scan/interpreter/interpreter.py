@@ -49,7 +49,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.budget import MAX_COLD, CallBudget, Scope
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.execution.kinds import MANY_KINDS, unknown, without_given
+from graphsafe.scan.execution.kinds import MANY_KINDS
 from graphsafe.scan.interpreter import attributes, expressions, members, statements
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.calls import calls, decorators, parameters
@@ -182,7 +182,7 @@ class Interpreter:
         if facts is None:
             return unknown_result(arguments)
         path, _, qualified = ref.partition("::")
-        file = self.project.file(path) if self.libraries.called else None
+        file = self.project.files.index(path) if self.libraries.called else None
         if file is not None:
             named_calls.note(frame, node, f"{file.module}.{qualified}")
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
@@ -246,8 +246,7 @@ class Interpreter:
         number = self.queries.known(key)
         if number is None and not self.budget.kinds.has_room(ref, key[-4:]):
             self.note(Failure("not-followed", ref, MANY_KINDS))
-            call = replace(call, bound=without_given(call.bound), arguments=unknown(call.arguments))
-            key = call.question(out_of_scope)
+            return None
         if self.queries.depth > MAX_DEPTH:
             self.queries.rest_on_all()
             return None
@@ -318,7 +317,7 @@ class Interpreter:
         self.budget.readings += 1
         facts = self.project.function_facts(ref)
         path = ref.partition("::")[0]
-        file = self.project.file(path)
+        file = self.project.files.index(path)
         assert file is not None and facts is not None
         owner = f"{path}::{facts.owner}" if facts.owner is not None else None
         frame = Frame(self, file, ref, {}, call.hot, call.depth, owner, call.bound, out_of_scope=out_of_scope)
@@ -347,7 +346,7 @@ class Interpreter:
     def declared(self, ref: str, arguments: Arguments | None = None) -> Value:
         """Return the value that the annotation of a function promises, for a function that is not read."""
         node = self.project.function_node(ref)
-        file = self.project.file(ref.partition("::")[0])
+        file = self.project.files.index(ref.partition("::")[0])
         step = arguments is not None and any(map(depends_on_step, arguments.values()))
         if node is None or file is None or node.returns is None:
             return Unknown(step, arguments is not None and any(map(holds_device, arguments.values())))

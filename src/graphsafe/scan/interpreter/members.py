@@ -80,7 +80,7 @@ def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | 
 
 
 def _of_project_module(frame: Frame, owner: ProjectModule, name: str) -> Value:
-    file = frame.project.file(owner.path)
+    file = frame.project.files.index(owner.path)
     binding = frame.project.resolve(file, name) if file is not None else None
     if binding is None:
         binding = frame.project.resolve_dotted(f"{owner.name}.{name}", owner.path)

@@ -54,7 +54,7 @@ class ModuleLevel:
 
     def assigned(self, path: str, name: str) -> Value:
         project = self._engine.project
-        file = project.file(path)
+        file = project.files.index(path)
         bindings = project.assigned(path, name)
         if file is not None and bindings:
             return self._at_module_level(file, name, bindings)
@@ -70,7 +70,7 @@ class ModuleLevel:
         frame = Frame(self._engine, file, f"{file.path}::", {}, hot=False, level=0)
         value: Value | None = None
         for first, last in bindings:
-            statement = self._engine.project.statement(file.path, first, last)
+            statement = self._engine.project.files.statement(file.path, first, last)
             if statement is None:
                 return UNKNOWN
             frame.env.pop(name, None)

@@ -38,7 +38,6 @@ from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
-from graphsafe.scan.symbols.index import dotted
 
 MAX_ROUNDS = 8
 "The most rounds of a loop that are interpreted."
@@ -223,8 +222,6 @@ def _holds_steps(frame: Frame, loop: ast.For | ast.AsyncFor | ast.While) -> bool
 def _for(frame: Frame, node: ast.For | ast.AsyncFor) -> None:
     iterable = protocols.iterated(frame, node.iter, frame.evaluate(node.iter))
     item = element_of(iterable)
-    if isinstance(node.iter, ast.Call) and dotted(node.iter.func) == "enumerate" and type(item) is Unknown:
-        item = UNKNOWN
     around = frame.conditions
     _loop_body(frame, node, lambda: assign(frame, node.target, item, node))
     frame.leave(around)

@@ -72,19 +72,13 @@ class CallGraph:
                     waiting.append((callee, compiled or is_compiled(callee)))
                 else:
                     found.setdefault(callee, set())
-        for ref in [ref for ref, captures in found.items() if not captures]:
-            for callee in self._callees.get(ref, ()):
-                self._nowhere(callee, found)
+        # No capture reaches the functions that only such functions call.
+        unreached = [ref for ref, captures in found.items() if not captures]
+        while unreached:
+            callees = [callee for callee in self._callees.get(unreached.pop(), ()) if callee not in found]
+            found.update((callee, set()) for callee in callees)
+            unreached += callees
         return found
-
-    def _nowhere(self, ref: str, found: dict[str, set[bool]]) -> None:
-        """Record that no capture reaches a function, nor the functions that only such functions call."""
-        waiting = [ref]
-        while waiting:
-            ref = waiting.pop()
-            if ref not in found:
-                found[ref] = set()
-                waiting += self._callees.get(ref, ())
 
     def chains(self) -> Mapping[str, Sequence[Edge]]:
         """Return the shortest chain of edges from a root to each hot function; it is empty for a root.

@@ -11,7 +11,7 @@ from graphsafe.scan.domain.events import Event, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.linting.call_graph import CallGraph
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, ref_of
 
 FLAG = re.compile(r"_?(supports?_cuda_?graphs?|cuda_?graphs?_support(ed)?|is_cuda_?graph_(safe|compatible|capturable))")
 """Matches vLLM's `_cudagraph_support` on metadata builders, and other projects' names for the same promise about a
@@ -35,7 +35,7 @@ def events(
         file = project.files.index(path)
         for cls in file.classes.values() if file is not None else ():
             flag = next((name for name in cls.fields if FLAG.fullmatch(name)), None)
-            node = project.statement(path, *cls.fields[flag]) if flag is not None else None
+            node = project.files.statement(path, *cls.fields[flag]) if flag is not None else None
             promise = _promise(node)
             if flag is None or node is None or promise is None or promise in REFUSALS:
                 continue
@@ -113,5 +113,4 @@ def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str
     last = node.body[-1] if node is not None else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):
         return None
-    binding = project.resolve(file, last.value.id)
-    return binding.ref if binding is not None and binding.kind == "class" else None
+    return ref_of(project.resolve(file, last.value.id), "class")

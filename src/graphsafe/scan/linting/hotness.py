@@ -85,7 +85,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
     if matching:
         # Of overloads, and of a property's functions, the last one counts.
         return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
-    if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.paths):
+    if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.names):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
     close = _close(project, name)
     hint = f" (did you mean {' or '.join(close)}?)" if close else ""
@@ -139,7 +139,7 @@ def _placed(project: Project, ref: str) -> Definition:
 def _holding(files: Files, pattern: bytes) -> Iterator[str]:
     """Return the files whose text matches the pattern."""
     searched = re.compile(pattern, re.M)
-    for path in files.paths:
+    for path in files.names:
         if searched.search(files.data(path) or b""):
             yield path
 
@@ -166,7 +166,7 @@ def _uses(project: Project, definition: Definition, hot: Collection[str]) -> Ite
 def _nodes(project: Project, path: str) -> Iterator[tuple[str, ast.AST]]:
     """Yield every node of a file, with the qualified name of the function or class around it."""
     try:
-        _, tree = parse_source(project.source(path))
+        _, tree = parse_source(project.files.source(path))
     except Unreadable:
         return
     left: deque[tuple[str, ast.AST]] = deque([("", tree)])
@@ -200,7 +200,7 @@ def _close(project: Project, name: str) -> list[str]:
     files = project.files
     last = name.rpartition(".")[2]
     every = re.compile(_DEFINITION % rb"\w+", re.M)
-    words = {word.decode() for path in files.paths for word in every.findall(files.data(path) or b"")}
+    words = {word.decode() for path in files.names for word in every.findall(files.data(path) or b"")}
     known: set[str] = set()
     for word in get_close_matches(last, words, 3, 0.7):
         for path in _holding(files, _DEFINITION % re.escape(word).encode()):

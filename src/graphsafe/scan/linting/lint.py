@@ -181,7 +181,7 @@ class Linter:
         return self._compiled[ref]
 
     def _module(self, path: str) -> str:
-        file = self._project.file(path)
+        file = self._project.files.index(path)
         return file.module if file is not None else ""
 
     def _enabled(self, code: str, path: str) -> bool:

@@ -223,7 +223,7 @@ class Regions:
             self._pausing[path] = any(call in data for call in _PAUSES)
         if facts is None or facts.is_async or not self._pausing[path]:
             return facts is not None and facts.is_async
-        lines = "\n".join(self._project.source(path).lines_of(facts.line, facts.end_line)).encode()
+        lines = "\n".join(self._project.files.source(path).lines_of(facts.line, facts.end_line)).encode()
         return any(call in lines for call in _PAUSES)
 
     def _captured_lines(self, ref: str) -> Iterator[Lines]:

@@ -84,7 +84,7 @@ def _cast_number(value: Number, node: ast.Call) -> Number:
 
 
 def len_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     if type(value) is Sequence and value.items is not None and value.kind == "tuple":
         return number(len(value.items))
     length = protocols.called(frame, node, value, "__len__")
@@ -96,8 +96,8 @@ def branching(how: str) -> Handler:
         key = protocols.key_called(frame, node, arguments)
         if key is not None:
             ordered(frame, node, of_elements("list", key), how)
-            items = arguments.positional if len(arguments.positional) > 1 else (element_of(arguments.positional[0]),)
-            return of_elements("list", join_all(items)) if how == "sorted" else join_all(items)
+            items = protocols.candidates(arguments)
+            return of_elements("list", items) if how == "sorted" else items
         return ordered(frame, node, arguments.positional[0] if len(arguments.positional) == 1 else arguments, how)
 
     return handler
@@ -168,7 +168,7 @@ def sum_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     tensor, _ = as_tensor(value)
     return (
         replace(tensor, fresh=True, attr=None)
@@ -188,7 +188,7 @@ def range_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def enumerate_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     if type(value) is Sequence and value.items is not None:
         return sequence("iterator", [sequence("tuple", (number(i), item)) for i, item in enumerate(value.items)])
     return of_elements("iterator", sequence("tuple", (INT, element_of(value))))
@@ -296,5 +296,5 @@ def next_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def type_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     return ClassValue(value.ref) if type(value) is Instance else UNKNOWN

@@ -124,7 +124,7 @@ def _looked_up(receiver: Dict, name: str, arguments: Arguments) -> Value:
 
 
 def _update(frame: Frame, node: ast.Call, receiver: Dict, arguments: Arguments) -> None:
-    other = arguments.positional[0] if arguments.positional else UNKNOWN
+    other = arguments.first
     added: Value = other.elem if type(other) is Dict else Unknown(depends_on_step(other))
     items = dict(receiver.items)
     if type(other) is Dict:

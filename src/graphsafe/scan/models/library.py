@@ -143,7 +143,8 @@ def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> V
     if head == "logging":
         return formatting.log(frame, node, last, arguments)
     if head == "pickle" and name.endswith(("dumps", "dump")):
-        return _serialised(frame, node, arguments)
+        numpy_reads.copied(frame, node, arguments.values())
+        return STR
     return UNKNOWN if name.endswith((".lru_cache", ".cache")) else unknown_result(arguments)
 
 
@@ -153,11 +154,6 @@ def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     if type(value) is Unknown and type(kind) is Lib and kind.name == "torch.Tensor":
         return Tensor(step=value.step)
     return UNKNOWN if value is None else value
-
-
-def _serialised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    numpy_reads.copied(frame, node, arguments.values())
-    return STR
 
 
 def _partial(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:

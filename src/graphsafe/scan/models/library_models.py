@@ -15,7 +15,6 @@ from graphsafe.scan.domain.values import (
     NONE,
     NUMBER,
     STR,
-    UNKNOWN,
     Dict,
     Number,
     RuntimeObject,
@@ -95,7 +94,7 @@ def _returned(name: str, returns: Returns, arguments: Arguments) -> Value:
     if not isinstance(returns, str):
         return sequence("tuple", [_returned(name, part, arguments) for part in returns])
     step = any(map(depends_on_step, arguments.values()))
-    first = arguments.positional[0] if arguments.positional else UNKNOWN
+    first = arguments.first
     tensor, _ = as_tensor(first)
     if returns in ("first", "unchanged") and tensor is None:
         return NUMBER if type(first) is Number else first

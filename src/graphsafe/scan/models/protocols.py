@@ -90,5 +90,10 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
     key = arguments.keywords.get("key")
     if key is None or not arguments.positional:
         return None
-    items = arguments.positional if len(arguments.positional) > 1 else (element_of(arguments.positional[0]),)
-    return frame.call_value(node, key, Arguments((join_all(items),)))
+    return frame.call_value(node, key, Arguments((candidates(arguments),)))
+
+
+def candidates(arguments: Arguments) -> Value:
+    """Return what `max` and the like compare: their arguments, or the elements of the only one."""
+    given = arguments.positional
+    return join_all(given) if len(given) > 1 else element_of(given[0])

@@ -14,10 +14,8 @@ from graphsafe.scan.domain.record import WRAPPED
 from graphsafe.scan.domain.values import (
     BOOL,
     UNKNOWN,
-    Array,
     DeviceValue,
     Dict,
-    Dtype,
     Function,
     Instance,
     NoneValue,
@@ -32,7 +30,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Engine, Frame
-from graphsafe.scan.models import operations, tensors
+from graphsafe.scan.models import operations
 from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensors_in
 
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
@@ -51,11 +49,6 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
         if function is not None:
             return frame.call(node, Function(function), arguments)
     last = name.rpartition(".")[2]
-    if name.startswith("torch.Tensor."):
-        receiver, certain = as_tensor(arguments.positional[0]) if arguments.positional else (None, False)
-        if receiver is not None and certain:
-            return tensors.method(frame, node, receiver, last, replace(arguments, positional=arguments.positional[1:]))
-        return unknown_result(arguments)
     made = _constructed(frame, node, name, last, arguments)
     if made is not None:
         return made
@@ -67,15 +60,12 @@ def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Valu
 
 
 def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: Arguments) -> Value | None:
-    """Return the object that a class of torch makes: a module, a typed tensor, an optimizer, a scaler; None for other
-    names."""
+    """Return the object that a class of torch makes: a module, an optimizer, a scaler; None for other names."""
     if not last[:1].isupper():
         return None
     if name.startswith("torch.nn."):
         averages = type(arguments.keywords.get("momentum")) is NoneValue
         return RuntimeObject("module", f"{name}[momentum=None]" if averages else name)
-    if last.endswith("Tensor"):
-        return _typed_tensor(frame, node, name, arguments)
     if name.startswith("torch.optim.") and "lr_scheduler" not in name and "swa_utils" not in name:
         given = arguments.keywords.get
         switches = [switch for switch in ("capturable", "fused") if may_be_true(given(switch))]
@@ -86,30 +76,13 @@ def _constructed(frame: Frame, node: ast.Call, name: str, last: str, arguments: 
     return None
 
 
-def _typed_tensor(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:
-    """Return the tensor of `torch.cuda.FloatTensor([1, 2])`. A list is copied to the device; a size is not."""
-    on_device = ".cuda." in name
-    data = arguments.get(0, "data")
-    if (
-        on_device
-        and data is not None
-        and type(data) in (Sequence, Array)
-        and as_tensor(getattr(data, "elem", UNKNOWN))[0] is None
-    ):
-        frame.emit("Transfer", "literal", node, value="Python values")
-    dtype: Dtype | None = (
-        "bool" if "Bool" in name else "int" if any(k in name for k in ("Long", "Int", "Byte", "Short")) else "float"
-    )
-    return Tensor(where="device" if on_device else "host", dtype=dtype, literal=not on_device, fresh=True)
-
-
 def device(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.get(0, "type")
     return device_named(value) or DeviceValue("any")
 
 
 def same(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    return arguments.positional[0] if arguments.positional else UNKNOWN
+    return arguments.first
 
 
 def parameter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
@@ -227,7 +200,7 @@ def cond(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     if type(value) is Instance:
         # Attributes that are assigned on the copy are not state of the original object.
         return replace(value, made=value.made or frame.hot)
@@ -235,7 +208,7 @@ def copy_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def is_tensor(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    value = arguments.positional[0] if arguments.positional else UNKNOWN
+    value = arguments.first
     if type(value) is Tensor and value.certain:
         return number(True)
     if type(value) in (Number, Sequence, Dict, NoneValue):

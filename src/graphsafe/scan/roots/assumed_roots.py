@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.record import PASSING_HOOK
+from graphsafe.scan.domain.record import FORWARD_HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
-from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
+from graphsafe.scan.interpreter.calls.hooks import hooks_in
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
@@ -34,7 +34,7 @@ PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
 "The reason for a public function that may as well run once: what it leads to is only possible."
-DOUBTFUL = (UNCALLED, PASSING_HOOK)
+DOUBTFUL = (UNCALLED, FORWARD_HOOK)
 "Reasons that make findings only possible."
 RESULTS = "a function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
@@ -128,7 +128,6 @@ class _Forms:
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
-        self._hook_reason = forward_hook_reason(data)
         self._is_beside = is_beside_modules(place)
         self._measures = _MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
@@ -143,7 +142,7 @@ class _Forms:
         if self._is_beside:
             return None
         if name in self._hooks:
-            return self._hook_reason
+            return FORWARD_HOOK
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
             return found
@@ -170,12 +169,12 @@ class _Forms:
             kernel = project.function_facts(binding.ref) if binding is not None and binding.kind == "function" else None
             if kernel is None or not is_kernel(kernel.decorators):
                 continue
-            text = project.source(self._file.path).text
+            text = project.files.source(self._file.path).text
             # Texts before lookbehinds: the search for a literal beginning is seven times as fast.
             launch = re.compile(rf"{name}(?<![\w.]{name})\[[^\[\]=:\n]+\]\(")
             lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
             for facts in self._file.functions.values():
-                launches = any(facts.line <= line <= facts.end_line for line in lines)
+                launches = any(facts.holds(line) for line in lines)
                 if launches and not _FOR_WEIGHTS.search(facts.name):
                     yield facts.name
 
@@ -235,7 +234,7 @@ class _Forms:
 
     def _turns_environment(self, facts: FunctionFacts) -> bool:
         """Return whether a method hands its step on to an environment: `self._env.step(action)`."""
-        lines = self._engine.project.source(self._file.path).lines_of(facts.line, facts.end_line)
+        lines = self._engine.project.files.source(self._file.path).lines_of(facts.line, facts.end_line)
         return any(_ENVIRONMENT.search(line) is not None for line in lines)
 
     def _works_on_parameter_groups(self, cls: str) -> bool:

@@ -23,7 +23,7 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
     Constructors, methods that capture, and the methods that these call are left out, because they run before the first
     replay.
     """
-    lines = project.source(file.path).lines
+    lines = project.files.source(file.path).lines
     for cls in file.classes.values():
         texts = {
             name: "\n".join(lines[facts.line - 1 : facts.end_line])

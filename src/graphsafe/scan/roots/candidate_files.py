@@ -140,7 +140,7 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
         candidates: Sequence[str] = plan.candidates
         scope = None if plan.is_complete else Scope(plan.scope, MAX_READINGS * len(wanted))
     else:
-        candidates = list(dict.fromkeys([*wanted, *files.paths]))
+        candidates = list(dict.fromkeys([*wanted, *files.names]))
         scope = None
     packages = _by_package(files)
     beside = frozenset(path for package, paths in packages.items() for path in paths if _is_beside(path, package))

@@ -31,10 +31,10 @@ def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
 
 
 def _is_called_at_module_level(project: Project, file: FileIndex, names: set[str]) -> bool:
-    lines = project.source(file.path).lines
+    lines = project.files.source(file.path).lines
     called = [number for number, line in enumerate(lines, 1) if any(f"{name}(" in line for name in names)]
     functions = file.functions.values()
-    return any(not any(facts.line <= number <= facts.end_line for facts in functions) for number in called)
+    return any(not any(facts.holds(number) for facts in functions) for number in called)
 
 
 def _helpers(project: Project, file: FileIndex) -> Iterator[str]:

@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     options,
 )
 from graphsafe.scan.execution.frame import Engine
+from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
 
@@ -39,11 +40,11 @@ def may_make_step(data: bytes) -> bool:
 
 def configured_factories(project: Project, config: Config) -> Iterator[tuple[str, str]]:
     """Yield the factory of each configured target, with the reason why its result is a root."""
-    known = set(project.paths)
+    known = set(project.files.names)
     for target in config.targets.values():
         where, _, factory = target.factory.rpartition(":")
         path = str((config.root / where).resolve()) if where.endswith(".py") else ""
-        file = project.file(path) if path in known else project.module(where, str(config.root))
+        file = project.files.index(path) if path in known else project.module(where, str(config.root))
         if file is not None and project.function_facts(f"{file.path}::{factory}") is not None:
             yield f"{file.path}::{factory}", f"{TARGET}{target.name}"
 
@@ -77,8 +78,8 @@ def steps_made(engine: Engine, ref: str, why: str) -> Iterator[tuple[Function, P
 def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
     """Return the context in which the scan reads code that assembles objects on a device."""
     node = engine.project.function_node(ref)
-    names = [argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)] if node is not None else []
-    given = {name: DeviceValue("device") for name in names if name == "device"}
+    names = [one.arg for one in parameters(node)] if node is not None else []
+    given: dict[str, Value] = {"device": DeviceValue("device")} if "device" in names else {}
     return Call(ref, arguments=Arguments(keywords=given), depth=1, loops=loops, composes=True)
 
 

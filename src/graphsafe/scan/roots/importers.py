@@ -47,7 +47,7 @@ def reading_plan(
     if len(files.names) <= SMALL:
         leading = climb.all({*given, *_bases(files, given)})
         return ReadingPlan(
-            tuple(path for path in dict.fromkeys([*given, *files.paths]) if path in leading), leading, True
+            tuple(path for path in dict.fromkeys([*given, *files.names]) if path in leading), leading, True
         )
     callers = (path for path in _callers(files, given, sources) if holds_root(sources[path]))
     return climb.nearest(given, callers, holds_root)

@@ -99,7 +99,7 @@ class LoopRoots:
             if takers
             for name in _called_around(takers.node(ref.partition("::")[2]), self.of(file)[ref])
         }
-        lines = self._takers.engine.project.source(file.path).lines if found else ()
+        lines = self._takers.engine.project.files.source(file.path).lines if found else ()
         new = set(found)
         while new:
             calls = re.compile("|".join(map(_own_call, sorted(new))))
@@ -126,16 +126,14 @@ class LoopRoots:
         project = self._takers.engine.project
         data = project.files.data(file.path) or b""
         shows = any(word in data for word in _PROGRESS_WORDS)
-        lines = enumerate(project.source(file.path).lines, 1) if shows else ()
+        lines = enumerate(project.files.source(file.path).lines, 1) if shows else ()
         found = [at for at, line in lines if _PROGRESS.search(line.encode())]
-        generates = _names_length(project.source(file.path).text)
+        generates = _names_length(project.files.source(file.path).text)
         told = {name for name in file.functions if generates and _is_told_length(project, file, name)}
         return {
             f"{file.path}::{name}"
             for name, facts in file.functions.items()
-            if name in told
-            or name.endswith("Pipeline.__call__")
-            or any(facts.line <= at <= facts.end_line for at in found)
+            if name in told or name.endswith("Pipeline.__call__") or any(facts.holds(at) for at in found)
         }
 
     def scripts(self, file: FileIndex) -> Iterator[str]:
@@ -147,7 +145,7 @@ class LoopRoots:
         names = [name for name in (*file.functions, *file.classes, *file.imports) if "." not in name]
         begun = [name.encode() + b"(" for name in names if name.encode() + b"(" in data and self._begins(file, name)]
         project = self._takers.engine.project
-        lines = project.source(file.path).lines
+        lines = project.files.source(file.path).lines
         for name, facts in file.functions.items() if begun else ():
             text = "\n".join(lines[facts.line : facts.end_line]).encode()
             is_script = facts.owner is None and not MEASURES.search(name) and any(each in text for each in begun)
@@ -190,7 +188,7 @@ class LoopRoots:
 def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
     """Return whether a function is told how long to generate, or tells it to another one."""
     facts = file.functions[name]
-    lines = project.source(file.path).lines_of(facts.line, facts.end_line)
+    lines = project.files.source(file.path).lines_of(facts.line, facts.end_line)
     node = project.function_node(f"{file.path}::{name}") if any(map(_names_length, lines)) else None
     if node is None:
         return False
@@ -276,7 +274,7 @@ class _File:
         self._takers = takers.of(file)
         self._file = file
         self._project = takers.engine.project
-        self._text = self._project.source(file.path).text
+        self._text = self._project.files.source(file.path).text
 
     def loops(self) -> Iterator[tuple[str, Loops]]:
         """Yield the functions that run in every step, each with its loops, and the module (an empty name) with its
@@ -304,7 +302,7 @@ class _File:
         """Return whether a line outside of all functions may begin a loop, before the whole file is parsed for it."""
         begins = (number for number, line in enumerate(self._text.split("\n"), 1) if _BEGINS_LOOP.match(line))
         functions = self._file.functions.values()
-        return any(not any(facts.line <= line <= facts.end_line for facts in functions) for line in begins)
+        return any(not any(facts.holds(line) for facts in functions) for line in begins)
 
     def replays(self, name: str) -> bool:
         """Return whether a function, or a loop of it, replays a graph."""
@@ -335,7 +333,7 @@ class _File:
         ]
         around = [next((one for one in ancestors(block, parents) if isinstance(one, ast.If)), None) for block in blocks]
         captured = {inner for branch in around if branch for one in branch.body for inner in ast.walk(one)}
-        replays = [call for call in parents if isinstance(call, ast.Call) and is_plain_replay(call)]
+        replays = [call for call in parents if is_plain_replay(call)]
         return not blocks or None in around or all(call in captured for call in replays)
 
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:

@@ -10,6 +10,7 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.roots.tensor_arguments import Definition, tensor_parameters, undeclared
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.index import FunctionFacts, dotted
+from graphsafe.scan.symbols.project import ref_of
 
 MAX_CALLS = 3
 """Number of calls through which a parameter is followed. Public functions check arguments and pass them on to further
@@ -56,7 +57,7 @@ def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str 
     binding = project.resolve(file, head)
     if binding is not None and rest:
         binding = project.member(binding, rest) if binding.kind == "module" else None
-    return binding.ref if binding is not None and binding.kind == "function" else None
+    return ref_of(binding, "function")
 
 
 def _positional(engine: Engine, ref: str, facts: FunctionFacts) -> list[str]:

@@ -62,10 +62,10 @@ def entries_of(project: Project, file: FileIndex) -> Iterator[str]:
         if facts.owner is None and any(_enters(project, file, decorator) for decorator in facts.decorators):
             yield facts.name
     tables = [bound[0] for name, bound in file.assigns.items() if name.isupper() and len(bound) == 1]
-    source = project.source(file.path) if tables else None
+    source = project.files.source(file.path) if tables else None
     for first, last in tables:
         if source is not None and any("{" in line for line in source.lines_of(first, last)):
-            statement = project.statement(file.path, first, last)
+            statement = project.files.statement(file.path, first, last)
             value = getattr(statement, "value", None)
             if isinstance(value, ast.Dict):
                 names = [item.id for item in value.values if isinstance(item, ast.Name)]

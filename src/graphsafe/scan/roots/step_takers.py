@@ -16,7 +16,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import kept_names, matched
 from graphsafe.scan.symbols.index import FileIndex, dotted
-from graphsafe.scan.symbols.project import Binding
+from graphsafe.scan.symbols.project import Binding, ref_of
 
 Strength = Literal["replays", "trains", "runs"]
 """The way in which a function takes a step, surest first.
@@ -73,7 +73,7 @@ class FileTakers:
         self._engine = all_files.engine
         self._file = file
         self._between = between
-        source = self._engine.project.source(file.path)
+        source = self._engine.project.files.source(file.path)
         self._texts = {
             name: "\n".join(source.lines[facts.line - 1 : facts.end_line]).encode()
             for name, facts in file.functions.items()
@@ -99,7 +99,7 @@ class FileTakers:
         if name not in self._nodes:
             node: Body | None = self._engine.project.function_node(f"{self._file.path}::{name}") if name else None
             if not name:
-                node = parse(self._engine.project.source(self._file.path).text)
+                node = parse(self._engine.project.files.source(self._file.path).text)
             self._nodes[name] = node if node is not None else ast.Module([], [])
         return self._nodes[name]
 
@@ -302,12 +302,10 @@ class FileTakers:
         return any(facts is not None and facts.captures for facts in constructors)
 
     def _class_named(self, node: ast.expr) -> str | None:
-        binding = self._binding(node)
-        return binding.ref if binding is not None and binding.kind == "class" else None
+        return ref_of(self._binding(node), "class")
 
     def _function_named(self, node: ast.expr) -> str | None:
-        binding = self._binding(node)
-        return binding.ref if binding is not None and binding.kind == "function" else None
+        return ref_of(self._binding(node), "function")
 
     def _binding(self, node: ast.expr) -> Binding | None:
         head, *rest = (dotted(node) or "").split(".")

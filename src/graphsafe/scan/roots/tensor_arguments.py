@@ -9,7 +9,7 @@ from collections.abc import Iterator, Set
 from graphsafe.optable import OpTable
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
-from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.index import dotted, elements, takes_slice
 
 _TORCH = ("torch.", "F.")
 _ARRAY = re.compile(r"\b(ndarray|NDArray|ArrayLike)\b")
@@ -99,7 +99,7 @@ def _operands(function: ast.AST) -> Set[str]:
         if (dotted(call.func) or "").startswith(_TORCH):
             operands += [part for given in call.args for part in elements(given)]
     for assignment in inside(function, ast.Assign):
-        operands += [assignment.value] if any(map(_is_sliced, assignment.targets)) else ()
+        operands += [assignment.value] if any(map(takes_slice, assignment.targets)) else ()
     return _copied(function) | {operand.id for operand in operands if isinstance(operand, ast.Name)}
 
 
@@ -115,10 +115,6 @@ def _with_sides(function: ast.AST) -> Set[str]:
     asked = (*unpacked, *(entry.value for entry in inside(function, ast.Subscript)))
     sizes = [one.value for one in asked if isinstance(one, ast.Attribute) and one.attr == "size"]
     return frozenset(one.id for one in sizes if isinstance(one, ast.Name))
-
-
-def _is_sliced(target: ast.expr) -> bool:
-    return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 @memoize_on_node

@@ -85,11 +85,15 @@ def children(node: ast.AST) -> list[ast.AST]:
 source_text = memoize_on_node(ast.unparse)
 
 
+_MOST_SHOWN = 60
+"The most characters of an expression that a message shows."
+
+
 @memoize_on_node
-def expression_text(node: ast.AST, limit: int = 60) -> str:
+def expression_text(node: ast.AST) -> str:
     """Return the code of an expression on one line, cut off if it is long."""
     try:
         text = " ".join(ast.unparse(node).split())
     except (ValueError, RecursionError):
         return "…"
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"

@@ -8,7 +8,7 @@ import re
 from collections import Counter
 
 from graphsafe.scan.execution.frame import Engine, Frame
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, is_none
 
 EMPTIED = re.compile(r"\b(\w+)\.(?:clear|pop|popitem|cache_clear)\(")
 DELETED = re.compile(r"del (?<=\bdel )[\w.]*?(\w+)\[")
@@ -50,4 +50,4 @@ def may_drop_results(engine: Engine, ref: str) -> bool:
 
 def _has_no_bound(decorator: ast.Call) -> bool:
     given = [*decorator.args[:1], *(keyword.value for keyword in decorator.keywords if keyword.arg == "maxsize")]
-    return bool(given) and isinstance(given[0], ast.Constant) and given[0].value is None
+    return bool(given) and is_none(given[0])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import memoize_on_node
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, is_none
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
@@ -57,8 +57,7 @@ def _lazy_comparison(test: ast.Compare, branch: bool) -> Iterator[str]:
     """Yield the missing values: `self.plan is None`, `(plan := self.plans.get(key)) is None`, `key not in
     self.plans`."""
     op, right = test.ops[0], test.comparators[0]
-    is_none = isinstance(right, ast.Constant) and right.value is None
-    if is_none and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
+    if is_none(right) and isinstance(op, (ast.Is, ast.Eq, ast.IsNot, ast.NotEq)):
         if isinstance(op, (ast.Is, ast.Eq)) is branch:
             yield _kept_in_name(test.left) or dotted(test.left) or attribute_asked(test.left) or ""
     elif isinstance(op, (ast.In, ast.NotIn)) and isinstance(op, ast.NotIn) is branch:
@@ -189,9 +188,7 @@ def kept_keys(test: ast.expr) -> tuple[str, ...]:
 def returned_if_there(test: ast.If) -> tuple[str, ...]:
     """Return the value and the flag of `if self.is_updated.get(n): return self.keys[n]`, if one object holds both."""
     last, asked = test.body[-1], test.test
-    if isinstance(asked, ast.Call) and isinstance(asked.func, ast.Attribute) and asked.func.attr == "get":
-        asked = asked.func.value
-    flag = dotted(asked)
+    flag = table_of(asked) if isinstance(asked, ast.Call) else dotted(asked)
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
     if flag is None or kept is None or "." not in kept or kept == flag:
         return ()

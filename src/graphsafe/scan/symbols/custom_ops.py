@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, ref_of
 from graphsafe.scan.symbols.project_files import Files
 
 _DECORATED = re.compile(rb"""custom_op\(\s*["'](?:\w+::)?(\w+)["'].{0,300}?\bdef\s+(\w+)""", re.S)
@@ -24,9 +24,9 @@ class CustomOps:
             return None
         files = self._project.files
         path, function = functions_by_operator(files).get(parts[3], ("", ""))
-        file = self._project.file(path) if path else None
+        file = self._project.files.index(path) if path else None
         binding = self._project.resolve(file, function) if file is not None else None
-        return binding.ref if binding is not None and binding.kind == "function" else None
+        return ref_of(binding, "function")
 
 
 def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
@@ -34,7 +34,7 @@ def functions_by_operator(files: Files) -> Mapping[str, tuple[str, str]]:
 
     def read() -> Mapping[str, tuple[str, str]]:
         table: dict[str, tuple[str, str]] = {}
-        for path in files.paths:
+        for path in files.names:
             for operator, function in operators_in(files.data(path) or b""):
                 table.setdefault(operator, (path, function))
         return table

@@ -67,7 +67,7 @@ def _declared(project: Project, path: str) -> Declared:
         *(span for bound in file.assigns.values() for span in bound),
     }
     found = {span for span in spans if any(span[0] <= number <= span[1] for number in told)}
-    nodes = (project.statement(path, first, last) for first, last in sorted(found))
+    nodes = (project.files.statement(path, first, last) for first, last in sorted(found))
     tables = _Tables(project, path, file)
     declared = [pair for node in nodes if node is not None for pair in _fields(node, tables)]
     makers = {_maker(value) for _, value in declared if _is_kept(value)}
@@ -86,7 +86,7 @@ class _Tables:
     def texts(self, name: str) -> Iterator[str]:
         """Yield the texts in a dict of the file's top level."""
         for first, last in self._file.assigns.get(name, ()):
-            bound = getattr(self._project.statement(self._path, first, last), "value", None)
+            bound = getattr(self._project.files.statement(self._path, first, last), "value", None)
             for value in bound.values if isinstance(bound, ast.Dict) else ():
                 if isinstance(value, ast.Constant) and isinstance(value.value, str):
                     yield value.value

@@ -51,7 +51,7 @@ def default_device_in(data: bytes) -> tuple[bool, bool, Sequence[str]]:
 def _read(files: Files) -> DefaultDevices:
     of_models, of_all = set[str](), set[str]()
     packages: dict[Path, Path | None] = {}
-    for path in files.paths:
+    for path in files.names:
         sets, enters, imported = default_device_in(files.data(path) or b"")
         if (sets or enters) and not _is_test(files, path):
             folder = Path(path).parent

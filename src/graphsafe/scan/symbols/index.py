@@ -51,6 +51,9 @@ class FunctionFacts:
     "Whether the function may register a hook or assign `forward`."
     is_async: bool = False
 
+    def holds(self, line: int) -> bool:
+        return self.line <= line <= self.end_line
+
     @property
     def is_method(self) -> bool:
         """Whether the function's first parameter is its receiver: an instance, or the class."""
@@ -102,6 +105,12 @@ def build_index(source: Source, tree: ast.Module, module: str, is_package: bool)
     return index
 
 
+def _lines_with(source: Source, words: Iterable[str]) -> list[int]:
+    """Return the numbers of the lines that hold one of the words."""
+    held = [word for word in words if word in source.text]
+    return [number for number, line in enumerate(source.lines, 1) if any(word in line for word in held)] if held else []
+
+
 class _Builder:
     def __init__(self, index: FileIndex, source: Source) -> None:
         self.index = index
@@ -110,17 +119,8 @@ class _Builder:
         if "graphsafe:" in source.text:
             found = ((number, HOT_MARK.search(line)) for number, line in enumerate(source.lines, 1))
             self.marks = {number: match[1] for number, match in found if match is not None}
-        words = [word for word in CAPTURE_WORDS if word in source.text]
-        self.capture_lines = (
-            [number for number, line in enumerate(source.lines, 1) if any(word in line for word in words)]
-            if words
-            else []
-        )
-        self.handing_over = (
-            [number for number, line in enumerate(source.lines, 1) if any(word in line for word in HANDING_OVER)]
-            if any(word in source.text for word in HANDING_OVER)
-            else []
-        )
+        self.capture_lines = _lines_with(source, CAPTURE_WORDS)
+        self.handing_over = _lines_with(source, HANDING_OVER)
         index.replays = ".replay()" in source.text
 
     def module_body(self, body: Iterable[ast.stmt]) -> None:
@@ -221,6 +221,11 @@ def dotted(node: ast.expr) -> str | None:
 def is_none(node: ast.AST) -> bool:
     """Return whether an expression is the literal `None`."""
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def takes_slice(target: ast.expr) -> bool:
+    """Return whether an expression is a part of a tensor, by a slice, and no entry of a table."""
+    return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
 def elements(node: ast.expr) -> Sequence[ast.expr]:

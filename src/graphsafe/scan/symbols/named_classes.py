@@ -53,14 +53,14 @@ class NamedClasses:
 
     def _folders(self) -> Mapping[str, Sequence[str]]:
         found: dict[str, list[str]] = {}
-        for path in self._project.files.paths:
+        for path in self._project.files.names:
             found.setdefault(os.path.dirname(path), []).append(path)
         return found
 
     def _asked(self, path: str, facts: FunctionFacts, name: str) -> set[str]:
         """Return the attributes of the parameter that the function uses, and that the class uses through the attribute
         which keeps it."""
-        lines = self._project.source(path).lines
+        lines = self._project.files.source(path).lines
         text = "\n".join(lines[facts.line - 1 : facts.end_line])
         asked = set(re.findall(rf"(?<![\w.]){name}\.(\w+)", text))
         owner = self._project.class_facts(f"{path}::{facts.owner}") if facts.owner is not None else None

@@ -97,7 +97,7 @@ def subclasses_by_base(files: Files) -> Mapping[str, Sequence[tuple[str, str]]]:
 
     def read() -> Mapping[str, Sequence[tuple[str, str]]]:
         table: dict[str, list[tuple[str, str]]] = {}
-        for path in files.paths:
+        for path in files.names:
             for base, name in subclasses_in(files.data(path) or b""):
                 table.setdefault(base, []).append((path, name))
         return table

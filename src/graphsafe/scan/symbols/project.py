@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from sys import intern
 from typing import Literal
 
-from graphsafe.scan.sources.source import Source, Unreadable
+from graphsafe.scan.sources.source import Unreadable
 from graphsafe.scan.symbols.index import ClassFacts, FileIndex, FunctionFacts
 from graphsafe.scan.symbols.project_files import Files
 
@@ -32,6 +32,11 @@ class Binding:
     def ref(self) -> str:
         """Return `path::Qual.name` as one shared text object."""
         return intern(f"{self.path}::{self.name}")
+
+
+def ref_of(binding: Binding | None, kind: Kind) -> str | None:
+    """Return the class or function of the project that a name means, or None if it means something else."""
+    return binding.ref if binding is not None and binding.kind == kind else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +67,6 @@ class Project:
         self._methods: dict[object, dict[str, str | None]] = {}
         "Class (with the class after which to search, if any) -> name -> method."
 
-    @property
-    def paths(self) -> Iterable[str]:
-        return self.files.paths
-
-    def file(self, path: str) -> FileIndex | None:
-        """Return a file, or None if it cannot be read."""
-        return self.files.index(path)
-
-    def source(self, path: str) -> Source:
-        """Return the source whose lines the index counts. Raises KeyError for a file with a known problem, and
-        Unreadable."""
-        return self.files.source(path)
-
-    def statement(self, path: str, first: int, last: int) -> ast.stmt | None:
-        """Return the statement on these lines, or None if they contain more than one statement."""
-        return self.files.statement(path, first, last)
-
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
@@ -92,7 +80,7 @@ class Project:
         if path not in self._asked:
             self._asked.add(path)
             self.asked_bytes += len(self.files.held.get(path, b""))
-        return self.file(path)
+        return self.files.index(path)
 
     def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
         """Return what the global `name` means in `file`; None for a builtin or a name bound nowhere."""
@@ -158,7 +146,7 @@ class Project:
             if binding.kind == "lib":
                 return Binding("lib", intern(".".join([binding.name, *rest[i:]])))
             if binding.kind == "module":
-                file = self.file(binding.path)
+                file = self.files.index(binding.path)
                 found = self.resolve(file, name) if file is not None else None
                 if found is None:
                     return self.resolve_dotted(f"{binding.name}.{name}", binding.path)
@@ -232,7 +220,7 @@ class Project:
         facts = self.function_facts(ref)
         if facts is None:
             return None
-        node = self.statement(ref.partition("::")[0], facts.line, facts.end_line)
+        node = self.files.statement(ref.partition("::")[0], facts.line, facts.end_line)
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
@@ -256,7 +244,7 @@ class Project:
         facts = self.class_facts(ref)
         if facts is None:
             return (ref,)
-        file = self.file(ref.partition("::")[0])
+        file = self.files.index(ref.partition("::")[0])
         assert file is not None
         order = [ref]
         for base in facts.bases:

@@ -69,10 +69,6 @@ class Files:
         return self._names
 
     @property
-    def paths(self) -> Iterable[str]:
-        return self._names
-
-    @property
     def modules(self) -> Mapping[str, Sequence[str]]:
         """Dotted name -> the files that have it."""
         return self._modules

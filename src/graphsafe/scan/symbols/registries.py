@@ -17,7 +17,7 @@ def entries_of(project: Project, path: str, table: str) -> list[Binding]:
     """Return the classes and functions that decorators of a table's file put into it."""
     found: list[Binding] = []
     for decorator in _fillers(project, path, table):
-        for other in sorted(project.files.paths):
+        for other in sorted(project.files.names):
             if f"@{decorator}".encode() in (project.files.data(other) or b""):
                 found += _decorated(project, other, decorator, f"{path}::{decorator}")
     return found if len(found) <= MAX_ENTRIES else []

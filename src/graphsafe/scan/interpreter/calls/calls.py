@@ -10,7 +10,7 @@ from graphsafe.scan.domain.arguments import Arguments, unknown_result
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import kept, weights
 from graphsafe.scan.domain.joins import element_of, join, join_all
-from graphsafe.scan.domain.naming import MODEL
+from graphsafe.scan.domain.naming import MODEL, last_name
 from graphsafe.scan.domain.values import (
     ARRAY,
     NONE,
@@ -62,9 +62,7 @@ MAX_OVERRIDES = 6
 
 def call(frame: Frame, node: ast.Call) -> Value:
     function = node.func
-    name = (
-        function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    )
+    name = last_name(function)
     if name.startswith(("is_", "_is_")):
         answer = platforms.answered(name, bool(node.args or node.keywords))
         if answer is not None:
@@ -75,7 +73,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         receiver = frame.evaluate(function.value)
         arguments = evaluated(frame, node)
         if name in hooks.METHODS:
-            hooks.registered(frame, name, arguments.get(0, "hook"))
+            hooks.registered(frame, node, name, arguments.get(0, "hook"))
         receivers = able(frame, options(receiver), function.attr, node.keywords)
         if name in ("get", "pop"):
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))
@@ -151,8 +149,6 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
         return named_tuples.made(value, arguments)
     if isinstance(value, RuntimeObject) and value.kind == "library":
         return runtime_objects.method(frame, node, value, "forward", arguments)
-    if isinstance(value, RuntimeObject) and value.kind == "tensor-method":
-        return unknown_result(arguments)
     if isinstance(value, Sequence) and arguments.positional:
         # nn.Sequential: each module is called with the result of the previous module.
         result: Value = arguments.positional[0]

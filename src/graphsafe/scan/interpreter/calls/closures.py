@@ -77,23 +77,14 @@ class Closures:
 
     def call_as_root(self, function: Function, given: Passed | None = None) -> Value:
         """Read a closure that a step calls, with arguments where they are known, and return its value."""
-        node = function.node
-        file = self._engine.project.file(function.ref.partition("::")[0])
+        file = self._engine.project.files.index(function.ref.partition("::")[0])
         if file is None:
             return UNKNOWN
         outside = Frame(self._engine, file, f"{file.path}::", {}, hot=True)
-        inner = replace(self._frame(outside, function), depth=0)
-        arguments = arguments_of(given)
-        if isinstance(node, ast.Lambda):
-            parameters.bind_lambda(inner, node, arguments)
-            return inner.evaluate(node.body)
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            return UNKNOWN
-        parameters.bind(inner, node, None, None, arguments)
-        return self._engine.run(inner, node)
+        return self._run(replace(self._frame(outside, function), depth=0), function.node, arguments_of(given))
 
     def _interpreted(self, frame: Frame, call: ast.AST, function: Function, arguments: Arguments) -> Value:
-        engine, node = self._engine, function.node
+        node = function.node
         bound = (function.bound,) if function.bound is not None else ()
         arguments = Arguments(
             (*function.partial, *bound, *arguments.positional),
@@ -103,17 +94,21 @@ class Closures:
         inner = self._frame(frame, function)
         if frame.hot and function.ref != frame.ref:
             frame.note_call(call, function.ref, getattr(node, "lineno", 1))
+        return self._run(inner, node, arguments)
+
+    def _run(self, inner: Frame, node: ast.AST | None, arguments: Arguments) -> Value:
         if isinstance(node, ast.Lambda):
             parameters.bind_lambda(inner, node, arguments)
             return inner.evaluate(node.body)
-        assert isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return UNKNOWN
         parameters.bind(inner, node, None, None, arguments)
-        return engine.run(inner, node)
+        return self._engine.run(inner, node)
 
     def _frame(self, frame: Frame, function: Function) -> Frame:
         closure = function.closure or {}
         own = function.ref.startswith(frame.path + "::")
-        file = None if own else self._engine.project.file(function.ref.partition("::")[0])
+        file = None if own else self._engine.project.files.index(function.ref.partition("::")[0])
         return Frame(
             self._engine,
             file or frame.file,

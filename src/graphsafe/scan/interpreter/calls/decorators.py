@@ -60,7 +60,7 @@ def passed_on(engine: Engine, function: Function, arguments: Arguments) -> Argum
 
 
 def _may_wrap(engine: Engine, ref: str, decorator: str) -> bool:
-    file = engine.project.file(ref.partition("::")[0])
+    file = engine.project.files.index(ref.partition("::")[0])
     head, *rest = decorator.partition("(")[0].split(".")
     binding = engine.project.resolve(file, head) if file is not None else None
     if binding is not None and rest:
@@ -80,7 +80,7 @@ def makes_function(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _wrapped(engine: Engine, ref: str) -> Function | None:
-    file = engine.project.file(ref.partition("::")[0])
+    file = engine.project.files.index(ref.partition("::")[0])
     node = engine.project.function_node(ref)
     if file is None or node is None:
         return None

@@ -110,7 +110,7 @@ def _helper(engine: Engine, ref: str, compiled: bool) -> bool | None:
 
 def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
     node = engine.project.function_node(ref)
-    file = engine.project.file(ref.partition("::")[0])
+    file = engine.project.files.index(ref.partition("::")[0])
     if node is None or file is None:
         return None
     statements = list(_tried(node.body))

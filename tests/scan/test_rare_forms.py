@@ -1,0 +1,58 @@
+"""Forms of code that few projects use: `match`, `torch.cond`, old tensor types, pickling, texts of the host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphsafe.config import Config
+from graphsafe.scan.api import scan_paths
+
+from .conftest import Scan
+
+STEP = """\
+class Step(nn.Module):
+    def forward(self, x: torch.Tensor):
+        {line}
+        {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "body", "code"),
+    [
+        ("match x.sum():", "    case 0: return x", "GS102"),
+        ("match x.shape[0]:", "    case 0: return x", None),
+        ("y = torch.cond(x.sum() > 0, lambda x: x + x.item(), lambda x: x, (x,))", "return y", "GS101"),
+        ("y = torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x, (x,))", "return y", "GS102"),
+        ("y = torch.cuda.FloatTensor([1.0, 2.0])", "return x + y", "GS301"),
+        ("y = torch.cuda.FloatTensor(2)", "return x + y", None),
+        ("y = torch.ShortTensor([1, 2]).cuda()", "return x + y", "GS304"),
+        ("import pickle; y = pickle.dumps(x)", "return y", "GS103"),
+        ("y = torch.Tensor.item(x)", "return y", "GS101"),
+        ("y = torch.Tensor.add(x, x)", "return y", None),
+        ('y = "{}".format(x)', "return y", "GS104"),
+        ("first, *rest = x, x, x", "return rest[0].item()", "GS101"),
+        ("first, *rest, last = 1, 2, 3, x", "return last.item()", "GS101"),
+        ("y = [x.sum()].index(x)", "return y", "GS102"),
+        ("y = {'a': x} | {'b': x}", "return y['b'].item()", "GS101"),
+    ],
+)
+def test_what_the_host_waits_for(scan: Scan, line: str, body: str, code: str | None) -> None:
+    found = {found for found, _ in scan(STEP.format(line=line, body=body))}
+    assert code in found if code is not None else not found
+
+
+def test_a_relative_import_leads_to_the_step_of_another_file(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    for name, text in {
+        "pyproject.toml": "",
+        "pack/__init__.py": "",
+        "pack/parts.py": "def narrowed(x):\n    return x.item()\n",
+        "pack/step.py": "import torch\nfrom .parts import narrowed\n\n\nclass Step(torch.nn.Module):\n"
+        "    def forward(self, x: torch.Tensor):\n        return narrowed(x)\n",
+    }.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    found = scan_paths([tmp_path / "pack" / "parts.py"], Config(root=tmp_path)).findings
+    assert [(one.code, one.location.line) for one in found] == [("GS101", 2)]
