@@ -147,7 +147,7 @@ class ComparedRounds:
     "The checks of rounds in which the device was behind the host."
     moved: tuple[str, ...] = ()
     "State that lay in other memory when the first round differed."
-    after: Fired | None = None
+    after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round that differed."
     refresh: CallSite | None = None
     "The place of the refresh."

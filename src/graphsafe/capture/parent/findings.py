@@ -303,12 +303,10 @@ class _Writer:
         replay = self._probes.replay
         if replay.status != "fail":
             return
-        again = self._told[ComparedRounds].after
-        events = (*self._told[FiredEvents].events, *(() if again is None else (again,)))
-        for frames, told in stale_events(events, self._entry):
+        rounds = self._told[ComparedRounds]
+        for frames, told in stale_events((*self._told[FiredEvents].events, *rounds.after), self._entry):
             self.add("GS712", frames, region="step", **told)
-        wrong = differing(replay.checks or ())
-        failed = self._told[ComparedRounds].error
+        wrong, failed = differing(replay.checks or ()), rounds.error
         if failed is not None:
             self.add("GS704", failed.frames or self._entry, expr=failed.message, value="the refresh")
             return
@@ -333,7 +331,7 @@ class _Writer:
         """Add findings for later rounds that differ, at the refresh: only it runs between replays. Return the checks
         that they do not explain."""
         rounds = self._told[ComparedRounds]
-        if rounds.after is not None:
+        if rounds.after:
             return []  # they follow from the event
         frames = () if rounds.refresh is None else (rounds.refresh,)
         if rounds.moved and frames:

@@ -90,11 +90,11 @@ class _Compared:
             # State that moves in every round moves without harm.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
-    def _fired(self, number: int, moved: tuple[str, ...], checks: tuple[Check, ...]) -> Fired | None:
+    def _fired(self, number: int, moved: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
         name = event_since(self._session, number - 1)
         if name is None:
-            return None
-        return Fired(name, written_at(code_of(self._session.subject.events[name])), moved, checks)
+            return ()
+        return (Fired(name, written_at(code_of(self._session.subject.events[name])), moved, checks),)
 
     def _compare_late(self, steps: Sequence[Stepped]) -> tuple[Check, ...]:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
