@@ -310,8 +310,7 @@ class _Writer:
         if failed is not None:
             self.add("GS704", failed.frames or self._entry, expr=failed.message, value="the refresh")
             return
-        first = [check for check in wrong if not check.name.endswith((IN_LATER_ROUND, BEHIND_HOST))]
-        wrong = first or self._rounds(wrong)
+        wrong = [one for one in wrong if not one.name.endswith((IN_LATER_ROUND, BEHIND_HOST))] or self._rounds(wrong)
         if not wrong and replay.rng_law != "fail":
             return
         growth = self._probes.memory.growth
