@@ -16,7 +16,7 @@ from typing import Literal
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
-from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, FORWARD_HOOK, LOOP, Failure, Record, reason_weight
+from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, PASSING_HOOK, Failure, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import (
     NONE,
@@ -314,7 +314,7 @@ class Driver:
 
     def _is_doubtful(self, step: Step) -> bool:
         """Return whether what a step leads to is only possible."""
-        return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == FORWARD_HOOK
+        return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
         """Return whether a step is a public function of an application, and no known step calls it."""

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.record import FORWARD_HOOK
+from graphsafe.scan.domain.record import PASSING_HOOK
 from graphsafe.scan.domain.values import Instance, Value
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.interpreter.calls.decorators import makes_function
 from graphsafe.scan.interpreter.calls.handed_to_loops import LOOPER
-from graphsafe.scan.interpreter.calls.hooks import hooks_in
+from graphsafe.scan.interpreter.calls.hooks import forward_hook_reason, hooks_in
 from graphsafe.scan.roots.hot_roots import HotnessRules, is_beside_modules
 from graphsafe.scan.roots.public_functions import is_public, works_on_tensors
 from graphsafe.scan.roots.registered_functions import entries_of, may_register, operators_of
@@ -34,7 +34,7 @@ PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
 "The reason for a public function that may as well run once: what it leads to is only possible."
-DOUBTFUL = (UNCALLED, FORWARD_HOOK)
+DOUBTFUL = (UNCALLED, PASSING_HOOK)
 "Reasons that make findings only possible."
 RESULTS = "a function that makes numbers of tensors"
 PERHAPS = "a public function that computes with what it takes"
@@ -128,6 +128,7 @@ class _Forms:
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
+        self._hook_reason = forward_hook_reason(data)
         self._is_beside = is_beside_modules(place)
         self._measures = _MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
@@ -142,7 +143,7 @@ class _Forms:
         if self._is_beside:
             return None
         if name in self._hooks:
-            return FORWARD_HOOK
+            return self._hook_reason
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
             return found

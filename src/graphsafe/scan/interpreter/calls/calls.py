@@ -73,7 +73,7 @@ def call(frame: Frame, node: ast.Call) -> Value:
         receiver = frame.evaluate(function.value)
         arguments = evaluated(frame, node)
         if name in hooks.METHODS:
-            hooks.registered(frame, node, name, arguments.get(0, "hook"))
+            hooks.registered(frame, name, arguments.get(0, "hook"))
         receivers = able(frame, options(receiver), function.attr, node.keywords)
         if name in ("get", "pop"):
             receivers = members.having_field(frame, receivers, arguments.get(0, "key"))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
-from graphsafe.scan.domain.record import FORWARD_HOOK, HOOK
+from graphsafe.scan.domain.record import HOOK, PASSING_HOOK
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import torch_functions
@@ -21,6 +20,8 @@ METHODS = _FORWARD | frozenset(
 _TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 "Matches a function with the parameters that torch's documentation gives a forward hook."
 _WORDS = (b"(module", b"(self, module")
+_REMOVES = b".remove()"
+"The call that takes a hook off its module. (A list's `remove` takes an argument.)"
 
 
 def hooks_in(data: bytes) -> Iterator[str]:
@@ -29,13 +30,17 @@ def hooks_in(data: bytes) -> Iterator[str]:
     return (match[1].decode() for match in found)
 
 
-def registered(frame: Frame, call: ast.Call, method: str, hook: Value | None) -> None:
-    """Make a root of a hook that is registered.
+def forward_hook_reason(data: bytes) -> str:
+    """Return the reason for the forward hooks of a file with this text.
 
-    A backward hook is part of training. Forward hooks record activations in calibrations and tools, so what they lead
-    to is only possible, unless a step registers the hook, or a module does so on itself.
+    Calibrations and tools that show activations register a hook, run the model some times, and remove the hook.
     """
-    on = call.func.value if isinstance(call.func, ast.Attribute) else None
-    is_own = type(on) is ast.Name and on.id == "self"
-    why = HOOK if frame.hot or is_own or method not in _FORWARD else FORWARD_HOOK
+    return PASSING_HOOK if _REMOVES in data else HOOK
+
+
+def registered(frame: Frame, method: str, hook: Value | None) -> None:
+    """Make a hot root of a hook that is registered. A step that registers a hook itself runs it, too."""
+    why = HOOK
+    if method in _FORWARD and not frame.hot:
+        why = forward_hook_reason(frame.project.files.data(frame.ref.partition("::")[0]) or b"")
     torch_functions.handed_over(frame.engine, hook, why)
