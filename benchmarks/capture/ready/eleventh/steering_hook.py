@@ -1,0 +1,35 @@
+"""Some requests come with a steering vector, put in by a forward hook for that request."""
+import torch
+from torch import nn
+
+import graphsafe
+
+
+class Steered:
+    def __init__(self, device):
+        self.blocks = nn.ModuleList(nn.Linear(16, 16) for _ in range(3)).to(device).eval()
+        self.vector = torch.randn(16).to(device)
+        self.handle = None
+
+    def admit(self, steered):
+        if self.handle is not None:
+            self.handle.remove()
+            self.handle = None
+        if steered:
+            self.handle = self.blocks[1].register_forward_hook(lambda m, a, out: out + self.vector)
+
+    @torch.inference_mode()
+    def __call__(self, x):
+        for block in self.blocks:
+            x = torch.relu(block(x))
+        return x
+
+
+def build(device):
+    engine = Steered(device)
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(4, 16))
+        engine.admit(steered=k % 97 == 70)
+
+    return graphsafe.Step(engine, (torch.randn(4, 16, device=device),), refresh=refresh)
