@@ -181,3 +181,14 @@ def _decoded(table: OpTable, *, captured: bool) -> list[str]:
                 found.append(digest(device, recording.outputs))
         assert device.unknown_operations() == ()
         return found
+
+
+def test_autocast_without_a_dtype_takes_that_of_cuda(sim: SimDevice) -> None:
+    before = torch.get_autocast_dtype("cuda")
+    with sim.entered():
+        x = torch.ones(2, 8, device="cuda:1")
+        for dtype in (torch.float16, torch.bfloat16):
+            torch.set_autocast_dtype("cuda", dtype)
+            with torch.autocast("cuda"):
+                assert F.linear(x, x.new_ones(8, 8)).dtype is dtype
+    torch.set_autocast_dtype("cuda", before)

@@ -316,6 +316,9 @@ def _record_stream(tensor: torch.Tensor, stream: Any) -> None:
             world.session.reuse.defer(tensor)
 
 
+_DEFAULT_DTYPE = torch.get_autocast_dtype
+
+
 def _autocast(real: Callable[..., None]) -> Callable[..., None]:
     """Use the CPU's autocast, since the tensors lie on the CPU. The two lists of ops differ."""
 
@@ -329,7 +332,7 @@ def _autocast(real: Callable[..., None]) -> Callable[..., None]:
             )
         dtype = args[0] if args else kwargs.get("dtype")
         others = {name: value for name, value in kwargs.items() if name != "dtype"}
-        real(self, "cpu", torch.float16 if dtype is None else dtype, *args[1:], **others)
+        real(self, "cpu", _DEFAULT_DTYPE("cuda") if dtype is None else dtype, *args[1:], **others)
 
     return init
 
