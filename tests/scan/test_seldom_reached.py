@@ -63,6 +63,24 @@ class Scales:
         for handle in handles:
             handle.remove()
 """
+FAILS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, x):
+        loss = x.square().mean()
+        if not torch.isfinite(loss):  # this itself waits
+            return torch.tensor(1e-10, device=x.device)
+        return loss
+"""
+CALIBRATES = """
+import torch
+
+class MaxCalibrator:
+    def collect(self, x: torch.Tensor):
+        self.most = x.abs().max().cpu()
+"""
 SCHEDULE = """
 from torch.optim.lr_scheduler import _LRScheduler
 
@@ -120,9 +138,13 @@ def found(root: Path, **files: str) -> list[Finding]:
     return [each for each in scan_paths([root], load_config(root)).findings if each.level != "note"]
 
 
-@pytest.mark.parametrize("source", [OPTIMIZER, LEAVES, RECORDS, SCHEDULE, ACTOR, VALIDATION])
+@pytest.mark.parametrize("source", [OPTIMIZER, LEAVES, RECORDS, CALIBRATES, SCHEDULE, ACTOR, VALIDATION])
 def test_no_finding_tells_of_what_no_later_step_waits_for(tmp_path: Path, source: str) -> None:
     assert found(tmp_path, code=source) == []
+
+
+def test_of_a_branch_for_results_that_are_no_numbers_only_the_test_counts(tmp_path: Path) -> None:
+    assert [(each.code, each.location.line) for each in found(tmp_path, code=FAILS)] == [("GS102", 8)]
 
 
 def test_a_forward_hook_that_stays_runs_in_every_step(tmp_path: Path) -> None:

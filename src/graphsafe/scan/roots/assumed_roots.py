@@ -66,7 +66,8 @@ _FOR_WEIGHTS = re.compile(r"init|setup|alloc|weight|pack|load|convert|calib|benc
 """Words in the names of modules and functions whose kernels run once (for instance over the weights) or outside of
 steps."""
 _PREPARES_DATA = re.compile(
-    r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator)\w*\."
+    r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator|Calibrator"
+    r"|(Test|Val|Eval)\w*Meter)\w*\."
 )
 "Classes that make a step's inputs, or save, show or judge its results."
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))

@@ -82,15 +82,32 @@ def asked_for_tensor(test: ast.expr) -> ast.expr | None:
     return call.args[0] if asks else None
 
 
+def _finds_no_number(test: ast.expr) -> bool:
+    """Return whether a test is true of results that are no numbers, as those of few steps are: `isnan(loss).any()`,
+    `(~torch.isfinite(loss)).any()`, `not torch.isfinite(loss)`."""
+    while isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and not test.args:
+        test = test.func.value  # .any(), .all(), .item()
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, (ast.Not, ast.Invert)):
+        return _asks(test.operand, "isfinite")
+    return _asks(test, "isnan") or _asks(test, "isinf")
+
+
+def _asks(test: ast.expr, name: str) -> bool:
+    return any(
+        isinstance(inner, ast.Call) and (dotted(inner.func) or "").rpartition(".")[2] == name
+        for inner in ast.walk(test)
+    )
+
+
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether a test asks, by its name, for a step that logs, saves or evaluates, or for the first one:
-    `every_n_steps(state, 10)`, `batch_idx == 0`."""
+    """Return whether a test asks, by its name, for a step that logs, saves or evaluates, for the first one, or for one
+    that fails: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
         return _is_interval(test.comparators[0])
-    if _is_first(test, _COUNTER):
+    if _is_first(test, _COUNTER) or _finds_no_number(test):
         return True
     if isinstance(test, ast.Compare) and isinstance(test.left, ast.BinOp) and isinstance(test.left.op, ast.Mod):
         names = [dotted(one) or "" for one in ast.walk(test.left.left) if isinstance(one, (ast.Name, ast.Attribute))]
