@@ -27,6 +27,11 @@ STARTS = {
     ("reading_pool.py", "_processes", "multiprocessing.get_context"): "a fork",
     ("reading_pool.py", "_processes", "context.Process"): "a fork",
     ("launch.py", "_started", "subprocess.Popen"): "the program that `graphsafe run` was given",
+    (
+        "signals.py",
+        "__init__",
+        "subprocess.Popen",
+    ): "an isolated Python, which notes signals and imports no site packages",
     ("supervisor.py", "_spawn", "subprocess.Popen"): "a child of capture, which runs the target",
     ("servers.py", "start", "subprocess.Popen"): "the process that children of capture fork from",
     ("server.py", "serve", "os.fork"): "a fork",

@@ -292,7 +292,8 @@ class Run:
         captured = capture.status == "pass" and not capture.empty
         if self._told[Built].events and self.rank.all(bool(captured and replay.checks)):
             self._fire_events()
-        if self.rank.all(bool(self._told[Built].has_refresh and self._probes.replay.status == "pass")):
+        passes = self._probes.replay.status == "pass" and self._told[Reference].event_failed is None
+        if self.rank.all(self._told[Built].has_refresh and passes):
             self._compare_rounds()
         wanted = self.source == "capture" or self.request.replays is not None
         if self.rank.all(captured) and wanted:
