@@ -32,6 +32,7 @@ MOST_ROUNDS = 256
 _EVENT_GAP = 20
 "Number of rounds from one event to the next."
 _EACH_EVENT = 2
+"Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "The inputs of further rounds, in which the device is behind the host."
 

@@ -129,7 +129,6 @@ class _Forms:
         self._operators = frozenset(operators_of(file, data))
         self._entries = frozenset(entries_of(engine.project, file))
         self._hooks = {*hooks_in(data)}
-        self._hook_reason = forward_hook_reason(data)
         self._is_beside = is_beside_modules(place)
         self._measures = _MEASURING.search(file.module) is not None
         self._imports_torch = file.imports_torch
@@ -144,7 +143,7 @@ class _Forms:
         if self._is_beside:
             return None
         if name in self._hooks:
-            return self._hook_reason
+            return forward_hook_reason(self._engine.project.files, self._file.path)
         found = self._of_class(name, facts, f"{self._file.path}::{facts.owner}") if facts.owner is not None else None
         if found is not None:
             return found

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphsafe.capture.answers.probes import Fired, FiredEvents
-from graphsafe.capture.child.events import fire, inputs_of_event
+from graphsafe.capture.child.events import fire, inputs_of_event, place_of_event
 from graphsafe.capture.child.probes.capture import Replays, replayed
 from graphsafe.capture.child.session import opened
 from graphsafe.capture.child.state import reach_of
-from graphsafe.capture.child.state.objects import code_of
-from graphsafe.capture.shared.frames import written_at
+from graphsafe.capture.child.state.reach import moved
 from graphsafe.capture.shared.job import Channel, Job
 
 
@@ -33,9 +32,7 @@ def run(job: Job, channel: Channel) -> None:
             after = reach_of(session.subject).places()
             if number >= len(reference.events):
                 return  # the failure in the eager reference is already reported
-            moved = tuple(path for path, place in before.items() if path in after and after[path] != place)
             steps = replace(reference, steps=reference.events)
             checks = Replays(session, recording, steps).once(number + 1, inputs_of_event(number))
-            event = session.subject.events[name]
-            found += (Fired(name, written_at(code_of(event)), moved, checks),)
+            found += (Fired(name, place_of_event(session, name), moved(before, after), checks),)
             channel.tell(FiredEvents(found))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.answers.probes import ComparedRounds, Fired
+from graphsafe.capture.child.events import place_of_event
 from graphsafe.capture.child.expected import Expected, Stepped
 from graphsafe.capture.child.probes.capture import Replays, comes, replayed
 from graphsafe.capture.child.rounds import (
@@ -23,6 +24,7 @@ from graphsafe.capture.child.rounds import (
 from graphsafe.capture.child.session import Session, opened
 from graphsafe.capture.child.state import generators_of, reach_of
 from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state.reach import moved
 from graphsafe.capture.child.targets import TargetError, describe
 from graphsafe.capture.device.protocol import Replayable
 from graphsafe.capture.shared.frames import error_frames, written_at
@@ -85,16 +87,14 @@ class _Compared:
             differs = any(check.result == "different" for check in checks)
             now = reach_of(self._session.subject).places()
             if differs:
-                moved = tuple(path for path, place in steady.items() if now.get(path, place) != place)
-                self._told = replace(self._told, moved=moved, after=self._fired(number, moved, checks))
+                elsewhere = moved(steady, now)
+                self._told = replace(self._told, moved=elsewhere, after=self._fired(number, elsewhere, checks))
             # State that moves in every round moves without harm.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
-    def _fired(self, number: int, moved: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
+    def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:
         name = event_since(self._session, number - 1)
-        if name is None:
-            return ()
-        return (Fired(name, written_at(code_of(self._session.subject.events[name])), moved, checks),)
+        return () if name is None else (Fired(name, place_of_event(self._session, name), elsewhere, checks),)
 
     def _compare_late(self, steps: Sequence[Stepped]) -> tuple[Check, ...]:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,3 +66,8 @@ class Reach:
             generator.manual_seed(value)
         for found in self.host_generators.values():
             seed(found, value)
+
+
+def moved(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the tensors whose memory lies elsewhere than before; both are places of `Reach.places`."""
+    return tuple(path for path, place in before.items() if after.get(path, place) != place)

@@ -9,6 +9,7 @@ from graphsafe.scan.domain.record import HOOK, PASSING_HOOK
 from graphsafe.scan.domain.values import Value
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.models import torch_functions
+from graphsafe.scan.symbols.project_files import Files
 
 _FORWARD = frozenset(("register_forward_hook", "register_forward_pre_hook"))
 METHODS = _FORWARD | frozenset(
@@ -20,7 +21,7 @@ METHODS = _FORWARD | frozenset(
 _TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|inputs?)\b[^()]*\boutputs?\b")
 "Matches a function with the parameters that torch's documentation gives a forward hook."
 _WORDS = (b"(module", b"(self, module")
-_REMOVES = b".remove()"
+_REMOVES = re.compile(r"\.remove\(\)")
 "The call that takes a hook off its module. (A list's `remove` takes an argument.)"
 
 
@@ -30,17 +31,17 @@ def hooks_in(data: bytes) -> Iterator[str]:
     return (match[1].decode() for match in found)
 
 
-def forward_hook_reason(data: bytes) -> str:
-    """Return the reason for the forward hooks of a file with this text.
+def forward_hook_reason(files: Files, path: str) -> str:
+    """Return the reason for the forward hooks of a file.
 
     Calibrations and tools that show activations register a hook, run the model some times, and remove the hook.
     """
-    return PASSING_HOOK if _REMOVES in data else HOOK
+    return PASSING_HOOK if files.search(path, _REMOVES) else HOOK
 
 
 def registered(frame: Frame, method: str, hook: Value | None) -> None:
     """Make a hot root of a hook that is registered. A step that registers a hook itself runs it, too."""
     why = HOOK
     if method in _FORWARD and not frame.hot:
-        why = forward_hook_reason(frame.project.files.data(frame.ref.partition("::")[0]) or b"")
+        why = forward_hook_reason(frame.project.files, frame.ref.partition("::")[0])
     torch_functions.handed_over(frame.engine, hook, why)
