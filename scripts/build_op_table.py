@@ -25,6 +25,8 @@ import torch
 import yaml
 from op_snippets import measured, measured_files
 
+from graphsafe.optable.rows import entry_of
+
 ROOT = Path(__file__).resolve().parent.parent
 FACTS = ROOT / "rules" / "ops" / "torch.yaml"
 SAMPLES = ROOT / "tests" / "data" / "op_samples.jsonl"
@@ -105,8 +107,18 @@ def table_text() -> str:
         "measured": {"torch": plain_version(runs[-1]), "device": runs[-1]["device"]},
         "tags": {"torch": torch.__version__.split("+")[0]},
     }
-    lines = [json.dumps(finished(row), separators=(",", ":")) for row in sorted(rows, key=order) if worth_a_line(row)]
+    lines = [line_of(finished(row)) for row in sorted(rows, key=order) if worth_a_line(row)]
     return json.dumps(head)[:-1] + ', "ops": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def line_of(row: Row) -> str:
+    """The line of an entry, which graphsafe has to be able to read."""
+    line = json.dumps(row, separators=(",", ":"))
+    try:
+        entry_of(json.loads(line))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FactError(f"{row['aten'] or row['python'][0]}: {error}") from None
+    return line
 
 
 def json_lines(path: Path) -> list[Row]:
@@ -247,11 +259,14 @@ def lay_facts_over(rows: list[Row], measured: set[str]) -> None:
             raise FactError(f"unknown field {sorted(unknown)[0]!r}")
         missing = [name for name in block.get("evidence", ()) if name not in measured]
         if missing:
-            raise FactError(f"no measured row is named {missing[0]!r}")
+            raise FactError(
+                f"no measured row is named {missing[0]!r}: measure it (scripts/measure_ops.py), or leave `evidence` out"
+            )
         for name in block["ops"]:
             row = own_row(name, rows, by_python) if "." in name else by_aten.get(name)
             if row is None:
-                raise FactError(f"torch {torch.__version__} has no aten op {name!r}")
+                hint = "a Python name has its module, as in torch.where"
+                raise FactError(f"torch {torch.__version__} has no aten op {name!r}; {hint}")
             lay_over(row, block)
 
 

@@ -13,6 +13,8 @@ from op_snippets import measured, measured_files
 from graphsafe.optable import Argument, Call, OpTable, OpTableError, Result, load_op_table
 from graphsafe.optable.entries import version_matches
 from graphsafe.optable.rows import EFFECT_KEYS, ENTRY_KEYS
+from graphsafe.rulebook.book import load_rulebook
+from graphsafe.scan.models.operations import EVENT_OF_EFFECT
 
 ROOT = Path(__file__).resolve().parent.parent
 TENSOR = Argument("tensor", text="x")
@@ -145,6 +147,19 @@ def test_every_measured_entry_names_rows_that_were_measured(table: OpTable) -> N
     for op in table.ops():
         assert (op.basis == "measured") == bool(op.evidence), op.python
         assert set(op.evidence) <= rows, op.python
+
+
+def test_the_rule_of_every_effect_matches_its_event(table: OpTable) -> None:
+    """A misspelt `how` would be an event that no rule matches, and so no finding."""
+    rulebook = load_rulebook()
+    for op in table.ops():
+        for effect in op.effects:
+            if effect.rule is not None:
+                event = EVENT_OF_EFFECT.get(effect.kind, "AttrWrite")  # a host value counts where state keeps it
+                rules = {rule.code for rule, _ in rulebook.matching(event, effect.how)}
+                name = op.aten or op.python
+                said = f"{name} in rules/ops/torch.yaml: {event} {effect.how!r} belongs to {sorted(rules) or 'no rule'}"
+                assert effect.rule in rules, f"{said}, not to {effect.rule}"
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,19 @@ def sentences(path: Path) -> Iterator[str]:
         yield re.sub(r"^\s*(?:[-*]|\d+\.)\s+|\*\*", "", " ".join(text.split()))
 
 
+def test_the_files_that_pages_about_the_source_name_exist() -> None:
+    """A path may be given in part: `child/server.py`, `child/probes/{step,horizon}.py`, `scan/`."""
+    tops = ("src", "rules", "tests", "scripts", "docs", "examples")
+    files = "\n".join(f"/{path.relative_to(ROOT).as_posix()}\n" for top in tops for path in (ROOT / top).rglob("*.*"))
+    for page in [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("how-a-*.md")]:
+        for name in re.findall(r"`([\w./{},-]+(?:\.py|\.yaml|\.json|/))`", page.read_text(encoding="utf-8")):
+            before, _, rest = name.partition("{")
+            inside, _, after = rest.partition("}")
+            for one in (f"{before}{each}{after}" for each in inside.split(",")):
+                found = f"/{one}" if one.endswith("/") else f"/{one}\n"
+                assert found in files or "nnn" in one or "X.Y" in one, f"{page.name} names {one}, which is not there"
+
+
 def test_no_sentence_of_the_source_has_a_question_word_as_its_subject() -> None:
     found = [
         f"{name}:{line}: {sentence}"

@@ -15,6 +15,7 @@ from op_snippets import measured, measured_files
 from graphsafe.report.model import LEVELS
 from graphsafe.rulebook.book import RulebookError, load_pack, load_rulebook
 from graphsafe.rulebook.rulefile import CODE, expected_lines
+from graphsafe.scan.domain.events import HOWS
 
 RULES = Path(__file__).parents[1] / "rules"
 
@@ -64,7 +65,8 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_rules_of_graphsafe_hold_together() -> None:
     rulebook = load_rulebook()
     files = {path.name for path in RULES.glob("GS*.yaml")}
-    assert {f"{rule.code}-{rule.name}.yaml" for rule in rulebook.rules.values()} == files
+    named = {f"{rule.code}-{rule.name}.yaml" for rule in rulebook.rules.values()}
+    assert named == files, "a file is named after `code` and `name` of its rule"
     for rule in rulebook.rules.values():
         assert CODE.fullmatch(rule.code) and rule.level in LEVELS
         if rule.code < "GS5":  # the families that the measured atlas of operations covers
@@ -76,7 +78,8 @@ def test_the_rules_of_graphsafe_hold_together() -> None:
 def test_every_rule_and_error_refers_to_rules_that_exist() -> None:
     rulebook = load_rulebook()
     for rule in rulebook.rules.values():
-        assert set(rule.see_also) <= set(rulebook.rules), rule.code
+        unknown = set(rule.see_also) - set(rulebook.rules)
+        assert not unknown, f"{rule.code}: see_also names {sorted(unknown)}, and there is no such rule"
     for error in rulebook.errors:
         assert set(error.rules) <= set(rulebook.rules), error.texts
 
@@ -85,7 +88,16 @@ def test_the_evidence_of_every_rule_was_measured() -> None:
     names = {name for path in measured_files() for name in measured(path)["entries"]}
     for rule in load_rulebook().rules.values():
         for evidence in rule.evidence:
-            assert set(evidence.atlas) <= names, rule.code
+            unknown = set(evidence.atlas) - names
+            assert not unknown, f"{rule.code}: atlas names {sorted(unknown)}, unknown to rules/ops/torch-*.json"
+
+
+def test_the_page_about_rules_names_every_event() -> None:
+    page = (RULES / "README.md").read_text(encoding="utf-8")
+    for kind, hows in HOWS.items():
+        row = next((line for line in page.splitlines() if line.startswith(f"| {kind} |")), "")
+        missing = hows - set(re.findall(r"[\w-]+", row.partition(f"| {kind} |")[2]))
+        assert not missing, f"add {sorted(missing)} to the line {kind} of rules/README.md"
 
 
 @pytest.mark.child

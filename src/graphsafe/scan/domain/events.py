@@ -1,6 +1,6 @@
 """The events that a walk over hot code emits: few kinds, which rules match as data.
 
-Each kind, and how it happens:
+Each kind, and how it happens. Those of Alloc, Rng, StreamOp and AttrWrite are explained by the rules that match them.
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
@@ -11,15 +11,6 @@ Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask
 Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
             (pageable, or pinned without `non_blocking=True`)
 Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
-Alloc       factory, like, new, clone, growing, appended, pinned
-Rng         private-generator, reseed, state, host-random
-StreamOp    synchronize, query, elapsed-time, barrier, no-stream, no-warmup, unjoined, foreign-stream, literal-device,
-            swallowed, capturing-branch, autocast-around, wait-between-graphs, never-replayed,
-            same-inputs, captured-again, made-late, discarded
-AttrWrite   lazy-init, host-state, rebound, cached, output-kept, not-replayed, derived, input-rebound,
-            partial-refresh, weights-rebound, grads-dropped, freed, rate-changed, number-changed, counted,
-            begun-in-capture, key-lacks, made-twice, refilled, host-refilled, read-early, given-early,
-            optimizer, declared
 Call        the pattern, from a rule's `call`, that the called name matches
 """
 
