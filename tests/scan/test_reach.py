@@ -468,3 +468,20 @@ def test_fingerprints_hold_when_lines_move(project: Project) -> None:
 def test_two_scans_give_the_same_report(project: Project) -> None:
     root = project(**ENGINE)
     assert scan(root).findings == scan(root).findings
+
+
+def test_a_width_in_an_f_string_is_read(project: Project) -> None:
+    root = project(
+        step="""\
+        import torch
+        from torch import nn
+
+
+        class Step(nn.Module):
+            def forward(self, x: torch.Tensor):
+                print(f"{x.shape[0]:{x.sum().item()}}")
+                print(f"{x.shape[0]:{len(x)}}")
+                return x
+        """
+    )
+    assert places(scan(root)) == [("GS101", "step.py", 7)]

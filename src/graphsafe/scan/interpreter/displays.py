@@ -121,6 +121,8 @@ def joined_string(frame: Frame, node: ast.JoinedStr) -> Value:
     for part in node.values:
         if isinstance(part, ast.FormattedValue):
             formatting.format_item(frame, node, frame.evaluate(part.value))
+            if part.format_spec is not None:
+                frame.evaluate(part.format_spec)
     first = node.values[0] if node.values else None
     if isinstance(first, ast.Constant) and str(first.value).startswith("cuda"):
         return DeviceValue("device")
