@@ -48,7 +48,7 @@ def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
 
 def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/rounds.py:build_noted_late"], "sim:0")
-    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS703"])
+    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS707"])
     assert probes_of(report)["replay"]["rounds"] == 256
 
 
