@@ -54,8 +54,9 @@ def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
 
 @pytest.mark.parametrize("device", [ON_GPU])
 def test_on_a_gpu_rounds_go_on_from_each_other_and_the_host_runs_ahead(prove: Prove, device: str) -> None:
-    names = ("written_behind", "event_left_out", "stream_waited")
-    behind, event, waited = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], device)
+    names = ("written_behind", "event_left_out", "stream_waited", "doubled_by_position")
+    behind, event, waited, doubled = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], device)
     assert (behind["verdict"], codes_of(behind, "error")) == ("not-ready", ["GS704"])
     assert (event["verdict"], codes_of(event, "error")) == ("not-ready", ["GS714"])
     assert waited["verdict"] == "ready"
+    assert (doubled["verdict"], codes_of(doubled, "error")) == ("not-ready", ["GS707"])
