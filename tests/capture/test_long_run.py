@@ -56,7 +56,7 @@ def test_a_tensor_that_is_replaced_late_makes_the_replays_after_it_wrong(
     found = report(name)
     assert found["verdict"] == "not-ready"
     (finding,) = [one for one in found["findings"] if one["level"] == "error"]
-    assert (finding["code"], finding["location"]["function"]) == ("GS703", "stepped.fill")
+    assert (finding["code"], finding["location"]["function"]) == ("GS707", "stepped.fill")
     assert finding["data"]["attribute"] == "table"
     (drift,) = growth(found)["drifts"]
     assert drift["replay"] == 24  # the first point after it

@@ -48,14 +48,15 @@ def test_without_a_refresh_there_are_no_rounds(prove: Prove) -> None:
 
 def test_what_a_refresh_does_in_the_150th_round_counts(prove: Prove) -> None:
     (report,) = prove([f"{TARGETS}/rounds.py:build_noted_late"], "sim:0")
-    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS703"])
+    assert (report["verdict"], codes_of(report, "error")) == ("not-ready", ["GS707"])
     assert probes_of(report)["replay"]["rounds"] == 256
 
 
 @pytest.mark.parametrize("device", [ON_GPU])
 def test_on_a_gpu_rounds_go_on_from_each_other_and_the_host_runs_ahead(prove: Prove, device: str) -> None:
-    names = ("written_behind", "event_left_out", "stream_waited")
-    behind, event, waited = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], device)
+    names = ("written_behind", "event_left_out", "stream_waited", "doubled_by_position")
+    behind, event, waited, doubled = prove([f"{TARGETS}/rounds.py:build_{name}" for name in names], device)
     assert (behind["verdict"], codes_of(behind, "error")) == ("not-ready", ["GS704"])
     assert (event["verdict"], codes_of(event, "error")) == ("not-ready", ["GS714"])
     assert waited["verdict"] == "ready"
+    assert (doubled["verdict"], codes_of(doubled, "error")) == ("not-ready", ["GS707"])

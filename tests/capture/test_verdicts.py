@@ -31,6 +31,18 @@ EXPECTED = {
     "global_plan": ("not-ready", ["GS701"]),
     "closure_plan": ("not-ready", ["GS701"]),
     "class_plan": ("not-ready", ["GS701"]),
+    "plan_of_a_named_class": ("not-ready", ["GS701"]),
+    "plan_on_a_weight": ("not-ready", ["GS701"]),
+    "plan_on_a_function": ("not-ready", ["GS701"]),
+    "plan_of_a_thread": ("not-ready", ["GS701"]),
+    "plan_in_a_queue": ("not-ready", ["GS701"]),
+    "plan_in_an_iterator": ("not-ready", ["GS701"]),
+    "plan_in_a_context": ("not-ready", ["GS701"]),
+    "memo_by_address": ("ready", []),
+    "sized_by_the_first_step": ("ready", []),
+    "reseeded": ("not-ready", ["GS503"]),
+    "bound_anew_by_the_refresh": ("not-ready", ["GS707"]),
+    "read_off_another_stream": ("not-ready", ["GS604"]),
     "stubborn": ("ready", []),
     "momentum": ("ready", []),
     "escape": ("not-ready", ["GS604"]),
@@ -95,4 +107,4 @@ def test_inputs_that_could_not_be_varied_are_limits(reports: dict[str, Report]) 
 def test_a_failed_capture_says_its_first_error(reports: dict[str, Report]) -> None:
     error = probes_of(reports["private_generator"])["capture"]["first_error"]
     assert "generator" in error["message"]
-    assert error["place"].endswith("silent.py:150")
+    assert error["place"].endswith("silent.py:156")

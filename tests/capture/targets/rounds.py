@@ -232,3 +232,19 @@ def build_event_left_out(device: torch.device) -> graphsafe.Step:
 
 def build_stream_waited(device: torch.device) -> graphsafe.Step:
     return _fed_back(device, Tokens.wait_for_stream)
+
+
+def build_doubled_by_position(device: torch.device) -> graphsafe.Step:
+    """A cache that the loop replaces by a longer one once the device's position, which steps move, nears its end."""
+    kept = {"cache": torch.zeros(48, 8, device=device), "position": torch.zeros(1, dtype=torch.long, device=device)}
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        kept["cache"].index_copy_(0, kept["position"] % len(kept["cache"]), x[None])
+        kept["position"] += 1
+        return kept["cache"].sum(0)
+
+    def between(k: int) -> None:
+        if int(kept["position"]) == len(kept["cache"]) - 1:
+            kept["cache"] = torch.cat([kept["cache"], torch.zeros_like(kept["cache"])])
+
+    return _step(step, device, between)

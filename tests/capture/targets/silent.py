@@ -2,9 +2,15 @@
 
 import collections
 import contextlib
+import contextvars
+import itertools
+import queue
+import threading
 
 import torch
 from torch import nn
+
+import graphsafe
 
 
 class HostCounter(nn.Module):
@@ -356,3 +362,135 @@ def fills_its_input(device):
         x.fill_(2.0)
 
     return step, (torch.randn(4, 4, device=device),)
+
+
+class Scales:
+    largest = None
+
+
+def plan_of_a_named_class(device):
+    def step(x):
+        if Scales.largest is None:
+            Scales.largest = x.abs().max()
+        return x / Scales.largest
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_on_a_weight(device):
+    weight = torch.nn.Parameter(torch.randn(8, 8, device=device))
+
+    def step(x):
+        if not hasattr(weight, "largest"):
+            weight.largest = x.abs().max()
+        return x @ weight / weight.largest
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_on_a_function(device):
+    def step(x):
+        if not hasattr(step, "largest"):
+            step.largest = x.abs().max()
+        return x / step.largest
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_of_a_thread(device):
+    kept = threading.local()
+
+    def step(x):
+        if not hasattr(kept, "largest"):
+            kept.largest = x.abs().max()
+        return x / kept.largest
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_in_a_queue(device):
+    kept = queue.Queue()
+
+    def step(x):
+        if kept.empty():
+            kept.put(x.abs().max())
+        kept.put(largest := kept.get())
+        return x / largest
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_in_an_iterator(device):
+    largest = None
+
+    def step(x):
+        nonlocal largest
+        largest = largest or itertools.repeat(x.abs().max())
+        return x / next(largest)
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_in_a_context(device):
+    kept = contextvars.ContextVar("kept", default=None)
+
+    def step(x):
+        if kept.get() is None:
+            kept.set(x.abs().max())
+        return x / kept.get()
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def memo_by_address(device):
+    """Packed weights that live as long as the step and are never written."""
+    weights, packed, asked = [torch.randn(8, device=device), torch.randn(8, device=device)], {}, [0]
+
+    def step(x):
+        for weight in weights:
+            asked[0] += id(weight) in packed
+            x = x * packed.setdefault(id(weight), weight.flip(0))
+        return x
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randn(4, 8))
+        asked[0] = 0
+
+    return graphsafe.Step(step, (torch.randn(4, 8, device=device),), refresh=refresh)
+
+
+def sized_by_the_first_step(device):
+    scores, keys = torch.empty(0, device=device), torch.randn(20, 8, device=device)
+
+    def step(x):
+        return torch.mm(x, keys.T, out=scores) * 2
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def reseeded(device):
+    def step(x):
+        torch.manual_seed(0)
+        return x + torch.randn_like(x)
+
+    return step, (torch.randn(4, 8, device=device),)
+
+
+def bound_anew_by_the_refresh(device):
+    kept = {"x": torch.randn(4, 8, device=device)}
+
+    def refresh(args, kwargs, k):
+        kept["x"] = torch.randn(4, 8, device=device)
+
+    return graphsafe.Step(lambda: kept["x"] * 2, (), refresh=refresh)
+
+
+def read_off_another_stream(device):
+    side = torch.cuda.Stream(device)
+
+    def step(x):
+        with torch.cuda.stream(side):
+            tripled = x * 3
+        return tripled + 1
+
+    return step, (torch.randn(4, 8, device=device),)

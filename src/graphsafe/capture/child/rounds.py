@@ -5,11 +5,12 @@ decide so by host state that the step's Python changes, which replays leave as i
 steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, which do
 nothing before that the other does not do, too.
 
-State that steps change on the device is put back before most rounds, so that positions do not run out of their
-buffers. If eager steps repeat themselves bit for bit, some rounds go on from each other, as a program does. Before some
-later ones the target's events happen again, in turn: the second one of a kind may do something else, and so may a
-refresh after it. In the last ones the device is busy while the host goes on, so that a refresh which should wait for
-the step shows itself.
+State that steps change on the device is put back before each of the first rounds, so that positions do not run out of
+their buffers. Before some of them the target's events happen again, in turn: the second one of a kind may do something
+else, and so may a refresh after it. In a few rounds after these the device is busy while the host goes on, so that a
+refresh which should wait for the step shows itself. If eager steps repeat themselves bit for bit, the last rounds go on
+from each other, as a program does: a refresh may read what steps count on the device. They end where an eager step
+fails.
 """
 
 from __future__ import annotations
@@ -26,15 +27,20 @@ from graphsafe.capture.child.state import copies_of, reach_of
 
 ROUNDS = "rounds.pt"
 "The file in which the eager rounds are handed over."
-GOING_ON = range(32, 64)
-"The rounds, from 0 on, that go on from each other. Before all others the state of the device is put back."
+GOING_ON = "going-on.pt"
+"The file of the eager rounds that go on from each other."
 MOST_ROUNDS = 256
+"The largest number of rounds before which state is put back."
+MOST_GOING_ON = 128
+_FIRST_EVENT = 64
+"The round, from 0 on, before which the first event happens."
 _EVENT_GAP = 20
 "Number of rounds from one event to the next."
 _EACH_EVENT = 2
 "Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
 "The inputs of further rounds, in which the device is behind the host."
+INPUTS_GOING_ON = range(LATE_INPUTS.stop, LATE_INPUTS.stop + MOST_GOING_ON)
 
 
 @dataclass
@@ -42,8 +48,10 @@ class Rounds:
     """The results of eager rounds."""
 
     put_back: Sequence[str]
-    "The state that steps change in place, which is put back before each of the first rounds."
+    "The state that steps change in place, which is put back before each of these rounds."
     steps: Sequence[Stepped] = ()
+    is_whole: bool = False
+    "Whether no round failed or was left out, so that another child can get here."
     late: Sequence[Stepped] = ()
     "The rounds in which the device was behind the host; outputs only."
 
@@ -51,6 +59,22 @@ class Rounds:
     def load(folder: Path) -> Rounds:
         found: Rounds = load_values(folder / ROUNDS)
         return found
+
+
+class Kept:
+    """State of the device, as it was when this was made."""
+
+    def __init__(self, session: Session, paths: Sequence[str]) -> None:
+        self._session = session
+        reached = reach_of(session.subject).tensors
+        # Only these are held, so that memory is freed which a refresh drops.
+        self._tensors = [reached[path] for path in paths if path in reached]
+        self._copies = copies_of(session.device, self._tensors)
+
+    def put_back(self) -> None:
+        for tensor, values in zip(self._tensors, self._copies, strict=True):
+            if tensor.shape == values.shape:  # else the refresh has given it another size
+                self._session.device.store(tensor, values)
 
 
 def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
@@ -79,24 +103,22 @@ def goes_on(session: Session, reference: Expected) -> bool:
 
 def event_since(session: Session, at: int) -> str | None:
     """Return the event that happened in the last rounds up to round `at` (from 0 on), if one did."""
-    turn, events = (at - GOING_ON.stop) // _EVENT_GAP, [*session.subject.events]
+    turn, events = (at - _FIRST_EVENT) // _EVENT_GAP, [*session.subject.events]
     return events[turn % len(events)] if 0 <= turn < _EACH_EVENT * len(events) else None
 
 
-def inputs_of_rounds(session: Session, reference: Expected, put_back: Sequence[str]) -> Iterator[int]:
+def inputs_of_rounds(session: Session, kept: Kept) -> Iterator[int]:
     """Yield the number of each round's inputs, after state of the device was put back and an event happened. Host
     state, and what else the refresh changes, stays. Raises TargetError if an event fails."""
-    reached = reach_of(session.subject).tensors
-    # Only these are held, so that memory is freed which a refresh drops.
-    tensors = [reached[path] for path in put_back if path in reached]
-    del reached
-    kept = copies_of(session.device, tensors)
-    going_on = GOING_ON if goes_on(session, reference) else ()
     for at in range(MOST_ROUNDS):
-        for tensor, values in zip(tensors, kept, strict=True) if at not in going_on else ():
-            if tensor.shape == values.shape:  # else the refresh has given it another size
-                session.device.store(tensor, values)
+        kept.put_back()
         event = event_since(session, at)
-        if event is not None and (at - GOING_ON.stop) % _EVENT_GAP == 0:
+        if event is not None and (at - _FIRST_EVENT) % _EVENT_GAP == 0:
             fire(session, at, event)
         yield PAIR + 1 + at
+
+
+def inputs_going_on(kept: Kept) -> Iterator[int]:
+    """Yield the number of each round's inputs; state of the device is put back once, before the first."""
+    kept.put_back()
+    yield from INPUTS_GOING_ON

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from graphsafe.capture.answers.build import Built
 from graphsafe.capture.answers.probes import (
@@ -35,8 +34,8 @@ from graphsafe.capture.parent.finding_table import (
     place_of,
     repair_of_generator,
     what_departed,
-    what_was_frozen,
 )
+from graphsafe.capture.parent.frozen_values import FrozenValues, known
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, Seen, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
@@ -46,7 +45,6 @@ from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.replay import Check, differing
-from graphsafe.report.probes.twin import Cause
 from graphsafe.rulebook.book import Rulebook
 
 
@@ -71,8 +69,10 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
 
 _STATE_CODES = {"grows": "GS402", "rebound": "GS703", "host": "GS702", "cached": "GS705"}
 _MOST_MOVED = 3
-_EXPLAIN_REPLAYS = frozenset("GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS712".split())
-_EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3")
+_EXPLAIN_REPLAYS = frozenset(
+    "GS402 GS502 GS503 GS504 GS602 GS604 GS608 GS615 GS701 GS702 GS703 GS705 GS707 GS712".split()
+)
+_EXPLAINED_BY_LINES = ("GS1", "GS2", "GS3", "GS503")
 
 
 class _Writer:
@@ -143,7 +143,7 @@ class _Writer:
                 continue
             if name.endswith(".grad") and self._seen.verdict == "ready":
                 continue  # `p.grad = None` in a training step: backward allocates it again in the graph's own pool
-            values = _known(before=change.before, after=change.after)
+            values = known(before=change.before, after=change.after)
             self.add(code, frames, value=f"`{name}`", level=level, data={"attribute": name, **values})
         for path in lazy:
             if not any(is_within(path, name) for name in (*reported, *growing)):
@@ -170,43 +170,10 @@ class _Writer:
 
     def frozen(self) -> None:
         """Add findings for values that Python froze at capture, which differing captures prove."""
-        if self._twin.status != "fail" or not self._twin.differences:
-            return
-        first = self._twin.differences[0]
-        froze = {"what": first.what, "op": first.op, "before": first.before, "after": first.after}
-        froze |= place_of(first.frames)
-        here = what_was_frozen(first)
-        changes = {change.name: change for change in self._probes.state.changed or ()}
-        for path, cause in self._causes.items():
-            change = changes.get(path) or next((changes[name] for name in changes if is_within(path, name)), None)
-            frames = (change and change.frames) or first.frames or self._entry
-            code = _cause_code(cause)
-            values = _known(before=cause.before, after=cause.after)
-            data = {"attribute": path, **values, "froze": froze}
-            self.add(code, frames, value=f"`{path}`", expr=f"{path}", level="error", data=data, here=here)
-        if self._causes:
-            return
-        wanted = "random" if self._twin.elsewhere == "host-random" else "clock"
-        calls = [call for call in self._told[Ran].host_calls if call.kind == wanted]
-        for call in calls:
-            code = "GS504" if wanted == "random" else "GS702"
-            data = {"call": call.function, "froze": froze}
-            self.add(code, call.frames, call.span, level="error", data=data, here=here)
-        hidden = [change for change in changes.values() if change.how == "opaque" and change.frames]
-        for change in hidden if not calls and wanted == "clock" else ():
-            data = {"attribute": change.name, "froze": froze}
-            self.add("GS702", change.frames, level="error", data=data, here=here)
-        grown = [one for one in changes.values() if one.how == "grows" and _is_line(one.frames, first.frames)]
-        for change in grown:
-            # The line keeps a tensor of each step alive, so that the next step's tensor has another address.
-            data = {"attribute": change.name, **_known(before=change.before, after=change.after), "froze": froze}
-            self.add("GS402", change.frames, value=f"`{change.name}`", level="error", data=data)
-        if not calls and not hidden and not grown:
-            frames = first.frames or self._entry
-            code = "GS504" if wanted == "random" else "GS702"
-            span = first.span if first.frames else None
-            expr = None if first.frames else f"a value handed to {readable(first.op)}"
-            self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=None if expr else "departed")
+        if self._twin.status == "fail" and self._twin.differences:
+            values = FrozenValues(self._twin, self._probes.state.changed or (), self._told[Ran].host_calls, self._entry)
+            for code, frames, told in values.told(escaped=bool(self._told[EscapedWork].operations)):
+                self.add(code, frames, **told)
 
     def horizon(self) -> None:
         """Add a finding if Python decides otherwise in a later step: at the only cause, else at the operation."""
@@ -336,7 +303,7 @@ class _Writer:
         if rounds.moved and frames:
             for path in rounds.moved[:_MOST_MOVED]:
                 data = {"attribute": path, "checks": reported(wrong[:8])}
-                self.add("GS703", frames, expr=path, level="error", how="rebound", data=data)
+                self.add("GS707", frames, expr=path, data=data)
             return []
         late = [check for check in wrong if check.name.endswith(BEHIND_HOST)]
         if late and len(late) == len(wrong):
@@ -382,19 +349,3 @@ class _Writer:
         if own is not None:
             call, data, here = own
             self.add("GS614", call.frames, call.span, expr=f"`{call.op}`", data=data, here=here)
-
-
-def _known(**values: Any) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _is_line(one: Sequence[CallSite], other: Sequence[CallSite]) -> bool:
-    """Return whether two places are the same line of the user's code."""
-    return bool(one and other) and (one[-1].path, one[-1].line) == (other[-1].path, other[-1].line)
-
-
-def _cause_code(cause: Cause) -> str:
-    if cause.kind == "tensor":
-        return "GS703"
-    grows = cause.kind == "length" and int(cause.after or 0) > int(cause.before or 0)
-    return "GS402" if grows else "GS702"

@@ -90,7 +90,6 @@ def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
         return said
     if growth.stopped:
         said.append(Limit("long-run", seen.device, growth.stopped))
-    # Of the user's code only the refresh runs between replays.
     frame = run.refresh or seen.told[Built].entry
     first = next(iter(growth.drifts), None)
     for moved in growth.moved:
@@ -99,8 +98,9 @@ def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
         because = f"Here `{moved.path}` lies elsewhere after replay {moved.replay} of {growth.replays}."
         because += f" From replay {first.replay} on, {first.output} differs from eager steps."
         words, data = {"expr": moved.path}, {"attribute": moved.path, **reported(first)}
-        rule = book.rules["GS703"]
-        said.append(finding_at(frame, rule, "rebound", "error", words, because, data, seen.device, seen.source))
+        # Of the user's code only the refresh runs between replays.
+        rule, how = (book.rules["GS707"], "input-rebound") if run.refresh else (book.rules["GS703"], "rebound")
+        said.append(finding_at(frame, rule, how, "error", words, because, data, seen.device, seen.source))
     if growth.leaks:
         grown = bytes_text((growth.bytes if growth.leaks == "device" else growth.host_bytes) or 0)
         because = f"Here {grown} more of the {growth.leaks}'s memory was held after {growth.replays} replays."

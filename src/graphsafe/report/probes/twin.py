@@ -34,10 +34,13 @@ class Difference:
 class Cause:
     """A change of state that makes two captures differ."""
 
-    kind: Literal["attribute", "tensor", "length"]
+    kind: Literal["attribute", "tensor", "length", "input"]
+    "`input`: a tensor that the target's refresh binds anew."
     path: str
     before: str | None
     after: str | None
+    frames: tuple[CallSite, ...] = ()
+    "Where the change is made, if that is known."
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,19 @@ import torch
 
 from graphsafe.capture.child.expected import Stepped
 from graphsafe.capture.child.probes.capture import given_reference
-from graphsafe.capture.child.rounds import GOING_ON, MOST_ROUNDS, ROUNDS, Rounds, inputs_of_rounds, late_rounds
+from graphsafe.capture.child.rounds import (
+    GOING_ON,
+    ROUNDS,
+    Kept,
+    Rounds,
+    goes_on,
+    inputs_going_on,
+    inputs_of_rounds,
+    late_rounds,
+)
 from graphsafe.capture.child.session import PAIR, REPLAYS, Session, host_values, opened, save_values
 from graphsafe.capture.child.state import generators_of, inputs_of, reach_of
+from graphsafe.capture.child.state.values import ADDRESS
 from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.shared.job import Channel, Job
@@ -21,8 +31,6 @@ _MOST_BYTES = 256 * 2**20
 "Number of bytes of outputs and state that all rounds together may hand over."
 _STATE_BYTES = 2**20
 "Number of bytes of state that are compared, the small tensors first. Larger ones show in the outputs."
-_ADDRESS = 1 << 40
-"Integers from here on are addresses, which differ from process to process."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -46,34 +54,41 @@ def run(job: Job, channel: Channel) -> None:
         session.generators = generators_of(session.subject)
         # A step that binds a name to a new tensor leaves the old one to nobody.
         rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
-        numbers = inputs_of_rounds(session, reference, rounds.put_back)
-        rounds.steps, can_go_on = _rounds(session, numbers)
-        if can_go_on:
+        kept = Kept(session, rounds.put_back)
+        rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))
+        if rounds.is_whole:
             rounds.late = _late_rounds(session)
         save_values(channel, ROUNDS, rounds)
+        # A device that fails in what follows takes nothing of the above away.
+        if rounds.is_whole and goes_on(session, reference):
+            save_values(channel, GOING_ON, _rounds(session, inputs_going_on(kept))[0])
 
 
-def _rounds(session: Session, numbers: Iterator[int]) -> tuple[list[Stepped], bool]:
+def _rounds(session: Session, inputs: Iterator[int]) -> tuple[list[Stepped], bool]:
     """Run rounds until one fails, or time or memory runs out: then their number is a power of two. Return also whether
-    enough of them ran, and each is told, so that another child can get here."""
+    none failed and each is told."""
     steps: list[Stepped] = []
     time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
-    while len(steps) < MOST_ROUNDS:
-        if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
-            told = power_of_two(len(steps))
-            return steps[:told], told == len(steps) >= GOING_ON.stop
-        step = _round(session, numbers)
-        if session.ranks.any(step is None) or step is None:
-            return steps, False
-        steps.append(step)
-        held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
+    try:
+        for number in inputs:
+            step = _round(session, number)
+            if session.ranks.any(step is None) or step is None:
+                return steps, False
+            steps.append(step)
+            held += sum(value.nbytes for values in (step.outputs, step.values) for value in values.values())
+            if session.ranks.any(time_left.is_over(len(steps), held / _MOST_BYTES)):
+                told = power_of_two(len(steps))
+                return steps[:told], told == len(steps)
+    except TargetError:  # an event fails
+        session.ranks.any(True)
+        return steps, False
     return steps, True
 
 
-def _round(session: Session, numbers: Iterator[int]) -> Stepped | None:
+def _round(session: Session, number: int) -> Stepped | None:
     """Run one round; return None if it fails: a real program would have reset a position before."""
     try:
-        session.put_inputs(next(numbers))
+        session.put_inputs(number)
         outputs = session.outputs_of(session.path_step())
     except TargetError:
         return None
@@ -85,7 +100,7 @@ def _round(session: Session, numbers: Iterator[int]) -> Stepped | None:
 
 
 def _holds_addresses(value: torch.Tensor) -> bool:
-    return value.dtype == torch.int64 and bool((value > _ADDRESS).any())
+    return value.dtype == torch.int64 and bool((value > ADDRESS).any())
 
 
 def _late_rounds(session: Session) -> list[Stepped]:

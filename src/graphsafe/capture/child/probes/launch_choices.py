@@ -12,8 +12,9 @@ from __future__ import annotations
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.answers.probes import LaunchChoice, LaunchChoices
 from graphsafe.capture.child.events import fire, inputs_of_event
+from graphsafe.capture.child.probes.before import Before
 from graphsafe.capture.child.probes.measure import in_turn
-from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Before, Twins
+from graphsafe.capture.child.probes.twin import MAY_BE_CHANCE, Twins
 from graphsafe.capture.child.session import CAPTURE_SEED, Session, opened
 from graphsafe.capture.child.state import Snapshot
 from graphsafe.capture.device.protocol import NotComparable, Recording

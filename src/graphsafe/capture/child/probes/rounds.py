@@ -15,13 +15,15 @@ from graphsafe.capture.child.probes.capture import Replays, comes, replayed
 from graphsafe.capture.child.rounds import (
     GOING_ON,
     ROUNDS,
+    Kept,
     Rounds,
     event_since,
     goes_on,
+    inputs_going_on,
     inputs_of_rounds,
     late_rounds,
 )
-from graphsafe.capture.child.session import Session, opened
+from graphsafe.capture.child.session import Session, load_values, opened
 from graphsafe.capture.child.state import generators_of, reach_of
 from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.reach import moved
@@ -42,8 +44,8 @@ def run(job: Job, channel: Channel) -> None:
         if not comes(session, ROUNDS, EAGER_ROUNDS):
             return
         rounds = Rounds.load(channel.folder)
-        if goes_on(session, first.reference) and not all(check.equal for check in first.result.checks or ()):
-            rounds = replace(rounds, steps=rounds.steps[: GOING_ON.start], late=())
+        if not all(check.equal for check in first.result.checks or ()):
+            rounds = replace(rounds, is_whole=False)  # tiny differences would grow in rounds that go on
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
         try:
@@ -62,11 +64,15 @@ class _Compared:
 
     def run(self, rounds: Rounds) -> ComparedRounds:
         """Compare round after round, up to one that fails."""
-        numbers = inputs_of_rounds(self._session, self._reference, rounds.put_back)
+        kept = Kept(self._session, rounds.put_back)
         try:
-            self._compare(rounds.steps, numbers)
+            self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
             if rounds.late:
                 self._told = replace(self._told, late=self._compare_late(rounds.late))
+            goes = rounds.is_whole and goes_on(self._session, self._reference) and not self._differs
+            if goes and comes(self._session, GOING_ON, EAGER_ROUNDS):
+                steps = load_values(self._session.channel.folder / GOING_ON)
+                self._compare(steps, inputs_going_on(kept))
         except TargetError as error:
             failure = Error(f"after replays {error.line}", frames=error_frames(error.__cause__))
             self._told = replace(self._told, error=failure)
@@ -76,19 +82,26 @@ class _Compared:
             self._told = replace(self._told, error=Error(describe(error)))
         return self._told
 
-    def _compare(self, steps: Sequence[Stepped], numbers: Iterator[int]) -> None:
+    @property
+    def _differs(self) -> bool:
+        return any(check.result == "different" for check in (*self._told.checks, *self._told.late))
+
+    def _compare(self, steps: Sequence[Stepped], inputs: Iterator[int]) -> None:
+        """Compare further rounds; the number and the checks go on from those before."""
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        steady, differs = reach_of(self._session.subject).places(), False
-        for number in range(1, len(steps) + 1):
-            checks = replays.once(number, next(numbers))
-            self._told = replace(self._told, number=number, checks=checks)
+        steady, before, differs = reach_of(self._session.subject).places(), self._told, False
+        for number, of_inputs in zip(range(1, len(steps) + 1), inputs, strict=False):
+            checks = replays.once(number, of_inputs)
+            checks = tuple(replace(one, replay=before.number + (one.replay or number)) for one in checks)
+            self._told = replace(self._told, number=before.number + number, checks=(*before.checks, *checks))
             if differs:
                 continue
             differs = any(check.result == "different" for check in checks)
             now = reach_of(self._session.subject).places()
             if differs:
                 elsewhere = moved(steady, now)
-                self._told = replace(self._told, moved=elsewhere, after=self._fired(number, elsewhere, checks))
+                fired = () if before.number else self._fired(number, elsewhere, checks)
+                self._told = replace(self._told, moved=elsewhere, after=fired)
             # State that moves in every round moves without harm.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 

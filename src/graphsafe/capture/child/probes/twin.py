@@ -17,18 +17,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import torch
 
 from graphsafe.capture.answers.events import CaptureFailure
 from graphsafe.capture.child.compare import Spread, difference
+from graphsafe.capture.child.probes.before import Before, changes_between
 from graphsafe.capture.child.session import CAPTURE_SEED, REPLAYS, Session, host_values
-from graphsafe.capture.child.state import Bindings, Reach, Snapshot, StateError, copies_of, put_back_host, reach_of
-from graphsafe.capture.child.state.reach import Constants
+from graphsafe.capture.child.state import Snapshot, StateError, copies_of, put_back_host, reach_of
+from graphsafe.capture.child.state.objects import code_of
+from graphsafe.capture.child.state.reach import Constants, moved
+from graphsafe.capture.child.targets import TargetError
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import NotComparable, Recording
-from graphsafe.capture.device.structures import memory_key
+from graphsafe.capture.shared.frames import written_at
 from graphsafe.report.probes.probe import ProbeStatus
 from graphsafe.report.probes.twin import Cause, Difference, Twin
 
@@ -54,17 +56,6 @@ class _Result:
 
     values: Mapping[str, torch.Tensor]
     digests: Mapping[str, str]
-
-
-class Before:
-    """Everything that the step could reach right before a capture, to compare with and to put back."""
-
-    def __init__(self, session: Session) -> None:
-        self.reach: Reach = reach_of(session.subject)
-        self.bindings = Bindings(self.reach, clear_caches=False)
-        # A detached view keeps the memory of now, even if the tensor later gets other memory (`.data =`).
-        with outside_modes():
-            self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
 
 
 def compare_captures(session: Session, decisive: Recording, constants: Constants) -> Twin:
@@ -270,7 +261,7 @@ class Twins:
         keys = {_key(one) for one in decided}
         if self._gone(keys, lambda: None, start, self._seed):
             return decided, [], "host-random"
-        changes = _changes(self._before, start)[:_MOST_TRIALS]
+        changes = changes_between(self._before, start)[:_MOST_TRIALS]
         causes = [change for change in changes if self._gone(keys, partial(self._put_back, change, start), start, seed)]
         if causes:
             return decided, causes, None
@@ -291,7 +282,27 @@ class Twins:
             text, value = self._constants[path]
             if self._gone(keys, partial(put_back_host, start.reach, path, value), start, CAPTURE_SEED):
                 causes.append(Cause("attribute", path, text, now[path][0]))
+        causes = causes or self._rebound_by_refresh(keys)
         return causes, None if causes else "elsewhere"
+
+    def _rebound_by_refresh(self, keys: set[Key]) -> list[Cause]:
+        """Return the tensors that a refresh binds anew, if captures before and after it differ in one of `keys`."""
+        session = self._session
+        if session.subject.refresh is None:
+            return []
+        before, places = self.record(CAPTURE_SEED), reach_of(session.subject).places()
+        try:
+            session.put_inputs(1)
+        except TargetError:
+            return []
+        rebound = moved(places, reach_of(session.subject).places())
+        after = self.record(CAPTURE_SEED) if rebound else None
+        if isinstance(before, CaptureFailure) or isinstance(after, CaptureFailure) or after is None:
+            return []
+        again = {_key(one) for one in before.differences(after)}
+        frame = written_at(code_of(session.subject.refresh))
+        frames = () if frame is None else (frame,)
+        return [Cause("input", path, None, None, frames) for path in rebound[:_MOST_NAMED]] if keys & again else []
 
     def _chance(self) -> set[Key]:
         """Return the differences between captures of one state and seed: unwritten bytes, a clock, and the like."""
@@ -299,7 +310,7 @@ class Twins:
 
     def _outside_bindings(self, found: list[Difference], start: Before, seed: int) -> Explained:
         """Explain differences that remain with state put back: by memory swapped behind a tensor, else a clock."""
-        swapped = [change for change in _changes(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
+        swapped = [change for change in changes_between(self._before, start) if change.kind == "tensor"][:_MOST_NAMED]
         for one in [one for one in found if one.what == "address"][:_MOST_NAMED]:
             key = {_key(one)}
             causes = [change for change in swapped if self._gone(key, partial(self._swap, change, start), start, seed)]
@@ -352,31 +363,6 @@ Key = tuple[int, str, int]
 
 def _key(one: Difference) -> Key:
     return one.node, one.what, one.argument
-
-
-def _changes(earlier: Before, later: Before) -> list[Cause]:
-    """Return what changed between two captures: host values, tensors in other memory, containers of another length."""
-    before, after = earlier.reach, later.reach
-    found = [
-        Cause("attribute", path, before.hosts[path], text)
-        for path, text in after.hosts.items()
-        if path in before.values and path in after.owners and before.hosts.get(path) != text
-    ]
-    found += [
-        Cause("tensor", path, None, None)
-        for path, view in later.views.items()
-        if path in earlier.views and path in after.owners and _memory(earlier.views[path]) != _memory(view)
-    ]
-    found += [
-        Cause("length", path, str(before.lengths[path]), str(length))
-        for path, length in after.lengths.items()
-        if path in before.sized and before.lengths[path] != length
-    ]
-    return found
-
-
-def _memory(tensor: Any) -> tuple[int, int, int]:
-    return memory_key(tensor), tensor.storage_offset(), tensor.numel()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc
 import types
 import weakref
 from array import array
@@ -25,6 +26,7 @@ from graphsafe.capture.child.state.containers import (
     is_opaque,
     is_over_sequence,
     position_of,
+    suspended_frame,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
@@ -73,6 +75,11 @@ def stored_in(path: str, value: Any) -> Iterator[Item]:
             yield f"{dot}{name}", item, slot, name
 
 
+def variables_without_owner(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
+    """Yield variables that can be read, but not set."""
+    yield from ((path, item, None, None) for path, item, _, _ in variables_in(dot, variables))
+
+
 def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
     for name, item in list(variables.items()):
         yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
@@ -85,6 +92,7 @@ def handler_of(kind: type) -> Handler | None:
         (enum.Enum, _take_value(_member_text)),
         (SCALARS, _take_value(text_of)),  # of subclasses; values of Python's own classes do not come here
         (torch.Tensor, _take_tensor),
+        (type, _take_class),
         (torch._C.Generator, _take_generator),
         (torch.jit.ScriptModule, _take_script_module),
         (torch.nn.Module, _take_module),
@@ -111,7 +119,7 @@ def handler_of(kind: type) -> Handler | None:
     if is_over_sequence(kind):
         return _take_iterator
     if is_opaque(kind):
-        return lambda walk, path, value: walk.reach.opaque.append(path)
+        return _take_opaque
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
     if numpy_kind is not None:
         return _take_array if any(base.__name__ == "ndarray" for base in bases_of(kind)) else _take_numpy_scalar
@@ -138,6 +146,10 @@ def _member_text(value: Any) -> str:
 def _take_tensor(walk: Walk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
+    attributes = attributes_of(value)
+    if attributes is not None and type(value) in (torch.Tensor, torch.nn.Parameter):  # subclasses are read by part
+        walk.reach.containers.append(attributes)
+        walk.look_at(variables_in(below(path), attributes))
     if not kind.is_leaf.__get__(value):
         return
     grad = kind.grad.__get__(value)
@@ -145,6 +157,12 @@ def _take_tensor(walk: Walk, path: str, value: Any) -> None:
         walk.look_at([(f"{path}.grad", grad, None, None)])
     if grad is not None or kind.requires_grad.__get__(value):
         walk.reach.containers.append(Slot(value, kind.grad))
+
+
+def _take_class(walk: Walk, path: str, value: Any) -> None:
+    walk.forget(value)
+    walk.take_class(path, value)
+    walk.take_class(path, type(value))
 
 
 def _take_generator(walk: Walk, path: str, value: Any) -> None:
@@ -232,6 +250,16 @@ def _take_iterator(walk: Walk, path: str, value: Any) -> None:
     walk.reach.containers.append(value)
 
 
+def _take_opaque(walk: Walk, path: str, value: Any) -> None:
+    """Take what an iterator goes over, or the variables of a suspended function. Its position cannot be put back."""
+    walk.reach.opaque.append(path)
+    frame = suspended_frame(value)
+    if frame is not None:
+        walk.look_at(variables_without_owner(below(path), frame.f_locals))
+        return
+    walk.look_at((f"{path}[#{index}]", item, None, None) for index, item in enumerate(gc.get_referents(value)))
+
+
 def _take_partial(walk: Walk, path: str, value: Any) -> None:
     dot = below(path)
     read = functools.partial.__dict__
@@ -282,7 +310,7 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
     for name, default in [*zip(named, defaults, strict=False), *(value.__kwdefaults__ or {}).items()]:
         if not issubclass(type(default), SCALARS):
             walk.look_at([(f"{dot}{name}", default, None, None)])
-    if value.__dict__:
+    if is_user_file(code.co_filename) or value.__dict__:
         walk.reach.containers.append(value.__dict__)
         walk.look_at(variables_in(dot, value.__dict__))
     if is_user_file(code.co_filename):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import queue
 import sys
+import threading
 import types
 from collections import ChainMap, UserDict, UserList
 from collections.abc import Callable
@@ -19,7 +21,10 @@ _NAMESPACE = type.__dict__["__dict__"].__get__
 _MODULE = type.__dict__["__module__"].__get__
 _MODULE_VARIABLES: Callable[[Any], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
 _MOST_DECORATORS = 20
-_DATA = (types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod)
+_DATA = (
+    *(types.SimpleNamespace, UserDict, UserList, ChainMap, functools.partial, functools.partialmethod),
+    *(queue.Queue, queue.LifoQueue, queue.PriorityQueue, threading.local),
+)
 "Classes of the standard library that exist to hold a user's values."
 
 
@@ -100,7 +105,9 @@ def layout_of(kind: type) -> Layout:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """Return the object's own `__dict__`, or None."""
+    """Return the object's own `__dict__`, or None. A `threading.local` has one for each thread."""
+    if issubclass(type(value), threading.local):
+        return threading.local.__getattribute__(value, "__dict__")  # type: ignore[no-any-return]
     read = layout_of(type(value)).attributes
     attributes = None if read is None else read(value)
     return attributes if type(attributes) is dict else None

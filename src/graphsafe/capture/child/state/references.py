@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
 from typing import Any
 
 from graphsafe.capture.child.state.containers import MISSING, Slot
@@ -22,7 +22,11 @@ class _InContext:
         variable.set(value)
 
     def __delete__(self, variable: ContextVar[Any]) -> None:
-        raise ValueError("a context variable cannot be unset again")
+        try:
+            # A context variable cannot be unset again, but its default reads the same.
+            variable.set(Context().run(variable.get))
+        except LookupError:
+            raise ValueError("a context variable without a default cannot be unset again") from None
 
 
 _CONTEXT = _InContext()

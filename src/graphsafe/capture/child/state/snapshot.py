@@ -16,6 +16,7 @@ from graphsafe.capture.child.state.objects import code_of
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.reachable import reach_of, reach_with_refresh
 from graphsafe.capture.child.targets import Subject, users_code
+from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
 from graphsafe.capture.shared.frames import written_at
 
@@ -135,7 +136,11 @@ class Snapshot:
             if path not in self.values:
                 continue
             try:
-                self._device.store(self.tensors[path], self.values[path])
+                tensor, values = self.tensors[path], self.values[path]
+                if tensor.shape != values.shape:
+                    with torch.no_grad(), outside_modes():
+                        tensor.resize_(values.shape)  # a step gave it another size, as `out=` does
+                self._device.store(tensor, values)
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
         # Memory shared with other tensors may already have been put back with them.

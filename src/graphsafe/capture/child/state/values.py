@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 _LONGEST = 80
+ADDRESS = 1 << 40
+"Integers from here on are addresses, which differ from process to process."
 SCALARS = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -56,7 +58,10 @@ WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
 
 
 def key_text(key: Any) -> str | None:
-    """Return a dict's key as paths spell it; None if the key has no text (an object, a tensor)."""
+    """Return a dict's key as paths spell it; None if the key has no text that is the same in each process: an object,
+    a tensor, an address (as `id` gives it)."""
+    if type(key) is int and key > ADDRESS:
+        return None
     if issubclass(type(key), SCALARS):
         return text_of(key)
     if type(key) is tuple:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Set
@@ -15,15 +16,17 @@ from graphsafe.capture.child.state.objects import (
     bases_of,
     file_of,
     function_of,
+    holds_state,
     is_own_file,
     is_users_class,
+    module_name,
     names_in,
     namespace_of,
     variables_of,
 )
 from graphsafe.capture.child.state.reach import Reach
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
-from graphsafe.capture.child.state.values import WRITERS, dotted
+from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
 
 Item = tuple[str, Any, Any, Any]
 "A path, the object there, and the container and key under which it lies."
@@ -93,7 +96,7 @@ class Walk:
             item = variables[name]
             inner = variables_of(item)
             if inner is None:
-                if not issubclass(type(item), (type, types.BuiltinFunctionType)):
+                if not issubclass(type(item), types.BuiltinFunctionType) and not _is_of_library(item):
                     self.look_at([(f"{dot}{name}", item, variables, name)])
                 continue
             file = file_of(item)
@@ -101,7 +104,8 @@ class Walk:
                 of_module = sorted(names & inner.keys())
                 self.reach.containers.append(Variables(inner, tuple(sorted(names))))
                 for part in of_module:
-                    if not issubclass(type(inner[part]), (type, types.ModuleType, types.BuiltinFunctionType)):
+                    kinds = (types.ModuleType, types.BuiltinFunctionType)
+                    if not issubclass(type(inner[part]), kinds) and not _is_of_library(inner[part]):
                         self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
     def look_at(self, items: Iterable[Item]) -> None:
@@ -141,8 +145,16 @@ class Walk:
                     self.take_names(dot, method.__globals__, names_in(method.__code__))
 
 
+def _is_of_library(item: Any) -> bool:
+    """Return whether this is a class that no file of the project defines."""
+    if not issubclass(type(item), type):
+        return False
+    file = file_of(sys.modules.get(module_name(item)))
+    return file is None or not is_own_file(file)
+
+
 def _is_class_state(name: Any, item: Any) -> bool:
     """Return whether a class variable is state that a step may fill, not part of the class itself."""
     if type(name) is not str or name.startswith("__"):
         return False
-    return item is None or issubclass(type(item), (torch.Tensor, dict, list, deque, set, bool, int, float))
+    return issubclass(type(item), (*SCALARS, torch.Tensor, dict, list, deque, set)) or holds_state(type(item))

@@ -1,0 +1,47 @@
+"""What a step can reach right before a capture, and what changed of it until another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphsafe.capture.child.session import Session
+from graphsafe.capture.child.state import Bindings, Reach, reach_of
+from graphsafe.capture.device.modes import outside_modes
+from graphsafe.capture.device.structures import memory_key
+from graphsafe.report.probes.twin import Cause
+
+
+class Before:
+    """Everything that the step could reach right before a capture, to compare with and to put back."""
+
+    def __init__(self, session: Session) -> None:
+        self.reach: Reach = reach_of(session.subject)
+        self.bindings = Bindings(self.reach, clear_caches=False)
+        # A detached view keeps the memory of now, even if the tensor later gets other memory (`.data =`).
+        with outside_modes():
+            self.views = {path: tensor.detach() for path, tensor in self.reach.tensors.items()}
+
+
+def changes_between(earlier: Before, later: Before) -> list[Cause]:
+    """Return what changed between two captures: host values, tensors in other memory, containers of another length."""
+    before, after = earlier.reach, later.reach
+    found = [
+        Cause("attribute", path, before.hosts[path], text)
+        for path, text in after.hosts.items()
+        if path in before.values and path in after.owners and before.hosts.get(path) != text
+    ]
+    found += [
+        Cause("tensor", path, None, None)
+        for path, view in later.views.items()
+        if path in earlier.views and path in after.owners and _memory(earlier.views[path]) != _memory(view)
+    ]
+    found += [
+        Cause("length", path, str(before.lengths[path]), str(length))
+        for path, length in after.lengths.items()
+        if path in before.sized and before.lengths[path] != length
+    ]
+    return found
+
+
+def _memory(tensor: Any) -> tuple[int, int, int]:
+    return memory_key(tensor), tensor.storage_offset(), tensor.numel()
