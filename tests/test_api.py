@@ -128,7 +128,7 @@ def test_it_is_typed(project: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert ran.stdout.count('"graphsafe.report.model.Report"') == 3, ran.stdout
+    assert ran.stdout.count('"graphsafe.report.shown.Report"') == 3, ran.stdout
     assert ran.stdout.count("error:") == 1 and "selekt" in ran.stdout
 
 

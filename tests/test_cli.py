@@ -18,7 +18,7 @@ import pytest
 import graphsafe
 from graphsafe import cli
 from graphsafe.report.forms import FORMS, render
-from graphsafe.report.json_form import read_reports
+from graphsafe.report.json_form import read_saved
 from graphsafe.report.model import Environment, Limit, Report, Tool
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.models import tensors
@@ -640,7 +640,7 @@ def test_report_turns_a_saved_report_into_every_form(
     path = saved(project)
     code, out, err = here(capsys, "report", path, "--format", form)
     assert (code, err) == (0, "")
-    assert out == render(read_reports(path), form, rules=lambda: load_rulebook().rules)
+    assert out == render(read_saved(path), form, rules=lambda: load_rulebook().rules)
 
 
 # what goes wrong with graphsafe itself

@@ -15,7 +15,7 @@ from fix_pairs import Pair, inputs, pairs, step_class
 from graphsafe import cli
 from graphsafe.fixes.apply import apart, edited
 from graphsafe.fixes.registry import FIXES
-from graphsafe.report.json_form import read_reports
+from graphsafe.report.json_form import read_saved
 from graphsafe.report.model import Edit, Finding, Location, Report
 from graphsafe.rulebook.book import load_rulebook
 from graphsafe.scan.sources.source import Unreadable
@@ -38,7 +38,7 @@ def fix(file: Path, *options: str) -> str:
 
 def codes(folder: Path) -> Counter[str]:
     cli.main(["scan", str(folder), "-o", str(folder / "r.json")])
-    report = read_reports(folder / "r.json")
+    report = read_saved(folder / "r.json")
     assert isinstance(report, Report)
     return Counter(finding.code for finding in report.findings if finding.level != "note")
 
@@ -147,7 +147,7 @@ def test_a_diff_that_patch_takes(file: Path, capfdbinary: pytest.CaptureFixture[
 def test_edits_are_in_the_report(file: Path) -> None:
     file.write_text(STEP, encoding="utf-8")
     cli.main(["scan", "step.py", "-o", "r.json"])
-    report = read_reports(file.with_name("r.json"))
+    report = read_saved(file.with_name("r.json"))
     assert isinstance(report, Report)
     (finding,) = report.findings
     (edit,) = finding.edits

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from graphsafe.errors import RequestError
     from graphsafe.guard.findings import Forbidden, NotReady
     from graphsafe.guard.regions import allow, forbid
-    from graphsafe.report.ledger.model import Ledger
-    from graphsafe.report.model import Finding, Limit, Location, Report
+    from graphsafe.report.model import Finding, Limit, Location
+    from graphsafe.report.shown import Ledger, Report
     from graphsafe.run.watching import ledger, watch
 else:
     from graphsafe import capture, scan  # the packages: they can be called
@@ -52,10 +52,10 @@ __all__ = [
 _ON_FIRST_USE = {
     "Finding": "graphsafe.report.model",
     "Forbidden": "graphsafe.guard.findings",
-    "Ledger": "graphsafe.report.ledger.model",
+    "Ledger": "graphsafe.report.shown",
     "Limit": "graphsafe.report.model",
     "Location": "graphsafe.report.model",
-    "Report": "graphsafe.report.model",
+    "Report": "graphsafe.report.shown",
     "NotReady": "graphsafe.guard.findings",
     "RequestError": "graphsafe.errors",
     "allow": "graphsafe.guard.regions",

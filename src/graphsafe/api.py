@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphsafe.errors import RequestError
 from graphsafe.files import with_real_folder
-from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS, Confidence, Level, Limit, Region, Report
+from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS, Confidence, Level, Limit, Region
+from graphsafe.report.shown import Report
 
 if TYPE_CHECKING:
     from graphsafe.capture.request import CaptureRequest
@@ -70,7 +71,7 @@ def scan(
         jobs=jobs,
         with_edits=True,
     )
-    return joined([report for _, report in run_scan(request, buffers=held)])
+    return Report.of(joined([report for _, report in run_scan(request, buffers=held)]))
 
 
 def _many(value: Any) -> tuple[Any, ...]:
@@ -143,7 +144,7 @@ def capture(
             if not devices and given.device is not None:
                 options["devices"] = (given.device,)
             (request,) = capture_requests(given.target, shown=given.shown, **options)
-            report = capture_target(request)
+            report = Report.of(capture_target(request))
         if not given.is_on_host:
             return report
         moved = Limit("moved", given.shown, "its tensors were all on the host, and were put on the device")
@@ -151,7 +152,7 @@ def capture(
     if args is not None or kwargs is not None:
         raise RequestError(f"capture: args and kwargs go with a function or a module, not with the target {target!r}")
     (request,) = capture_requests(target, **options)
-    return capture_target(request)
+    return Report.of(capture_target(request))
 
 
 def assert_ready(

@@ -186,8 +186,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
     graphsafe report graphsafe-report.json --format html -o report.html
     graphsafe report merge shard-*.json -o graphsafe-report.json
     """
-    from graphsafe.report.json_form import read_saved
-    from graphsafe.report.model import Report
+    from graphsafe.report.json_form import read_reports, read_saved
     from graphsafe.report.source import lines_inside
 
     is_merge = str(files[0]) == "merge" and (len(files) > 1 or not files[0].exists())
@@ -195,7 +194,7 @@ def report(files: tuple[Path, ...], form: str | None, outputs: tuple[Output, ...
         raise RequestError("report merge: name the reports to join")
     if not is_merge and len(files) > 1:
         raise RequestError("report: give one FILE, or `merge` before several")
-    saved = [each for file in files[1:] for each in Report.load_all(file)] if is_merge else read_saved(files[0])
+    saved = [each for file in files[1:] for each in read_reports(file)] if is_merge else read_saved(files[0])
     check_outputs(outputs)
     put_outputs(saved, form, outputs, "terminal", rule_texts(config_here()), lines_inside(Path.cwd()))
 

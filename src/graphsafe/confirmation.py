@@ -12,6 +12,7 @@ from graphsafe.errors import RequestError
 from graphsafe.files import from_here, saved
 from graphsafe.report.executed import ExecutedFile, HotLines, digest
 from graphsafe.report.fingerprint import same_cause
+from graphsafe.report.json_form import read_reports
 from graphsafe.report.model import Finding, JoinStatus, Report
 from graphsafe.report.text import count
 from graphsafe.scan.sources.source import MAX_BYTES
@@ -22,7 +23,7 @@ _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
 
 def captures_in(paths: Sequence[Path]) -> list[Report]:
     """Return the reports of captures that files hold. Raises RequestError."""
-    found = [report for path in paths for report in Report.load_all(path)]
+    found = [report for path in paths for report in read_reports(path)]
     if any(report.command != "capture" for report in found):
         raise RequestError("scan --with: give reports of graphsafe capture")
     return found

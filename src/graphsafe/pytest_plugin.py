@@ -15,7 +15,8 @@ import pytest
 if TYPE_CHECKING:
     import torch
 
-    from graphsafe.report.model import Report
+    from graphsafe.report import model
+    from graphsafe.report.shown import Report
 
 _DEVICE = re.compile(r"sim(:\d+)?|cuda(:\d+)?")
 _MARK = (
@@ -191,7 +192,7 @@ class Factory(pytest.Item):
                 self.warn(pytest.PytestWarning(missing))
             return ()
 
-        def compare(one: Report) -> Comparison:
+        def compare(one: model.Report) -> Comparison:
             return compared(self.name, locked, proven_by(one), one, introduced, "--graphsafe-update")
 
         def again() -> Report | None:

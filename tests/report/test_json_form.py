@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import samples
 
-from graphsafe.report.json_form import as_json, parse_reports, read_reports, render_json
+from graphsafe.report.json_form import as_json, parse_reports, read_saved, render_json
 from graphsafe.report.model import DeviceResult, Fix, Location, Plan, PlannedModule, Report, Segment
 from graphsafe.report.probes import PROBE_KEYS
 from graphsafe.report.schema import report_schema
@@ -118,7 +118,7 @@ def test_data_and_settings_are_sorted() -> None:
 def test_reads_back_what_was_written(report: Report, tmp_path: Path) -> None:
     path = tmp_path / "graphsafe-report.json"
     path.write_text(render_json(report), encoding="utf-8")
-    back = read_reports(path)
+    back = read_saved(path)
     assert isinstance(back, Report)
     assert render_json(back) == render_json(report)
     assert isinstance(back.findings, tuple)
@@ -188,12 +188,12 @@ def test_what_is_no_report_is_told_in_one_line(text: str, line: str) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "missing.json"
     with pytest.raises(ReportError, match=r"missing\.json: cannot be read: No such file"):
-        read_reports(missing)
+        read_saved(missing)
     latin = tmp_path / "latin.json"
     latin.write_bytes(b'{"schema": "\xe9"}')
     with pytest.raises(ReportError, match=r"latin\.json: not UTF-8 text"):
-        read_reports(latin)
+        read_saved(latin)
     broken = tmp_path / "broken.json"
     broken.write_text("{}")
     with pytest.raises(ReportError, match=r"broken\.json: not a graphsafe report"):
-        read_reports(broken)
+        read_saved(broken)

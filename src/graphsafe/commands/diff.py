@@ -27,11 +27,9 @@ def diff(before: Path, after: Path, form: str | None, output: Path | None) -> in
     """
     from graphsafe.report.changes import change_lines, changes
     from graphsafe.report.json_form import read_reports
-    from graphsafe.report.model import Report
 
     check_writable(output)
-    old, new = read_reports(before), read_reports(after)
-    olds, news = ([one] if isinstance(one, Report) else one for one in (old, new))
+    olds, news = read_reports(before), read_reports(after)
     sections = changes(olds, news)
     if form == "html" or (form is None and output is not None and output.suffix.lower() == ".html"):
         from graphsafe.report.html.changes import render_changes

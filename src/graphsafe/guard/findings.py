@@ -12,7 +12,8 @@ from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, value_read
 from graphsafe.capture.shared.places import chain, location, shown, text_at
 from graphsafe.guard.source import Launches
-from graphsafe.report.model import CallSite, Finding, Report, in_order, unsuppressed
+from graphsafe.report.model import CallSite, Finding, in_order, unsuppressed
+from graphsafe.report.shown import Report
 from graphsafe.report.source import file_lines
 from graphsafe.report.terminal import render_findings, render_terminal
 from graphsafe.report.text import count

@@ -55,14 +55,15 @@ def _lazily(report: Report) -> dict[str, Any]:
     return {**as_json(replace(report, findings=())), "findings": in_order(report.findings)}
 
 
-def read_reports(path: Path) -> Report | tuple[Report, ...]:
-    """Return the report in a file, or the reports of `capture --all`. Raises ReportError with one line that names the
-    file and the first place where it is not a report."""
-    return _of_file(path, parse_reports)
+def read_reports(path: Path) -> tuple[Report, ...]:
+    """Return the reports in a file, in order. Raises ReportError as `read_saved` does, and for a ledger."""
+    found = _of_file(path, parse_reports)
+    return (found,) if isinstance(found, Report) else found
 
 
 def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
-    """Return the same as `read_reports`, or the ledger of `graphsafe run`."""
+    """Return the report in a file, the reports of `capture --all`, or the ledger of `graphsafe run`. Raises ReportError
+    with one line that names the file and the first place where it is not a report."""
     return _of_file(path, parse_saved)
 
 
@@ -78,7 +79,7 @@ def _of_file(path: Path, parse: Callable[[str], Saved]) -> Saved:
 
 
 def parse_reports(text: str) -> Report | tuple[Report, ...]:
-    """Read reports from text, as `read_reports` does; the error names no file."""
+    """Read one report or several from text; the error names no file."""
     found = parse_saved(text)
     if not isinstance(found, (Report, tuple)):
         raise ReportError("a ledger, not a report")

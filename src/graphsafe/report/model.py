@@ -6,14 +6,10 @@ Lines and columns count from 1 in Unicode code points; an end is exclusive.
 
 from __future__ import annotations
 
-import html
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, get_args
 
-from graphsafe.errors import RequestError
 from graphsafe.report.executed import ExecutedFile, HotLines
 
 REPORT_SCHEMA = "graphsafe/report/1"
@@ -276,29 +272,8 @@ class Plan:
     "Conditions that must stay as at capture for the plan to hold."
 
 
-class Shown:
-    """A document that shows itself: as text, and as a notebook shows it under a cell."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        """Return the terminal form."""
-        return self._form("terminal")
-
-    def _repr_html_(self) -> str:
-        """Return the HTML form in a frame, so that its styles and those of the notebook stay separate."""
-        style = "width: 100%; height: 36em; border: 1px solid #8884"
-        return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
-
-    def _form(self, form: str) -> str:
-        from graphsafe.report.forms import render
-
-        shown: Any = self
-        return render(shown, form)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report(Shown):
+class Report:
     schema: str = REPORT_SCHEMA
     tool: Tool
     command: Literal["scan", "capture", "run"]
@@ -320,23 +295,6 @@ class Report(Shown):
     "How many of a scan's hot lines the captures given to it have run."
     reach: Reach | None = None
     "How far a scan looked; None for a capture."
-
-    @staticmethod
-    def load(path: str | os.PathLike[str]) -> Report:
-        """Read a report that `scan` or `capture` has written as JSON. Raises RequestError, with one line, if it is not
-        a report of this version, and for a file of `capture --all` with several reports: `load_all` reads these."""
-        found = Report.load_all(path)
-        if len(found) != 1:
-            raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")
-        return found[0]
-
-    @staticmethod
-    def load_all(path: str | os.PathLike[str]) -> tuple[Report, ...]:
-        """Return the reports in a file, in order. Raises RequestError."""
-        from graphsafe.report.json_form import read_reports
-
-        found = read_reports(Path(path))
-        return (found,) if isinstance(found, Report) else found
 
 
 def facts_of(report: Report) -> dict[str, str | None]:

@@ -11,7 +11,7 @@ import torch
 
 from graphsafe.config import config_over
 from graphsafe.errors import RequestError
-from graphsafe.report.ledger.model import Ledger
+from graphsafe.report.shown import Ledger
 from graphsafe.report.text import count
 from graphsafe.rulebook.book import Rulebook, rulebook_of
 from graphsafe.run.child import watch as watches
@@ -84,4 +84,4 @@ def _book_here() -> Rulebook:
 
 def _ledger(watch: Watch, book: Rulebook) -> Ledger:
     unread = Readings(problem="only `graphsafe run` reads NVML, in a process of its own")
-    return ledger_of([watch.part()], sys.orig_argv, None, book, unread)
+    return Ledger.of(ledger_of([watch.part()], sys.orig_argv, None, book, unread))

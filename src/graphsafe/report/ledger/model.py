@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Shown, Tool
+from graphsafe.report.model import CallSite, Environment, Finding, Limit, Location, Report, Tool
 
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
@@ -167,7 +167,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ledger(Shown):
+class Ledger:
     schema: str = LEDGER_SCHEMA
     tool: Tool
     command: Literal["run"] = "run"
@@ -199,7 +199,3 @@ class Ledger(Shown):
             limits=self.limits,
             devices=None,
         )
-
-    def json(self) -> str:
-        """Return the JSON form, which a server may offer."""
-        return self._form("json")

@@ -1,0 +1,72 @@
+"""What graphsafe's functions return: a report, and a ledger, that read and show themselves."""
+
+from __future__ import annotations
+
+import html
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from graphsafe.errors import RequestError
+from graphsafe.report import model
+from graphsafe.report.forms import render
+from graphsafe.report.json_form import read_reports
+from graphsafe.report.ledger import model as ledger_model
+
+
+class _Shown:
+    """A document that shows itself: as text, and as a notebook shows it under a cell."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        """Return the terminal form."""
+        return self._form("terminal")
+
+    def _repr_html_(self) -> str:
+        """Return the HTML form in a frame, so that its styles and those of the notebook stay separate."""
+        style = "width: 100%; height: 36em; border: 1px solid #8884"
+        return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
+
+    def _form(self, form: str) -> str:
+        shown: Any = self
+        return render(shown, form)
+
+
+class Report(_Shown, model.Report):
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, report: model.Report) -> Report:
+        return cls(**_fields(report))
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Report:
+        """Read a report that `scan` or `capture` has written as JSON. Raises RequestError, with one line, if it is not
+        a report of this version, and for a file of `capture --all` with several reports: `load_all` reads these."""
+        found = Report.load_all(path)
+        if len(found) != 1:
+            raise RequestError(f"{path}: holds {len(found)} reports; Report.load_all reads them")
+        return found[0]
+
+    @staticmethod
+    def load_all(path: str | os.PathLike[str]) -> tuple[Report, ...]:
+        """Return the reports in a file, in order. Raises RequestError."""
+        return tuple(map(Report.of, read_reports(Path(path))))
+
+
+class Ledger(_Shown, ledger_model.Ledger):
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, ledger: ledger_model.Ledger) -> Ledger:
+        return cls(**_fields(ledger))
+
+    def json(self) -> str:
+        """Return the JSON form, which a server may offer."""
+        return self._form("json")
+
+
+def _fields(document: Any) -> dict[str, Any]:
+    return {each.name: getattr(document, each.name) for each in fields(document)}
