@@ -7,29 +7,41 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from functools import cache
 
 from own_source import SOURCE, children, modules
 
 
-@cache
-def imports(tree: ast.Module, *, for_types: bool = False) -> frozenset[str]:
-    """Names of imported modules; those under `if TYPE_CHECKING:` run never."""
-    names: set[str] = set()
+def statements(tree: ast.Module, *, for_types: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Yield the imports of a module, those inside functions too; those under `if TYPE_CHECKING:` run never."""
     left: list[ast.AST] = [tree]
     while left:
         node = left.pop()
         if isinstance(node, ast.If) and not for_types and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             left += node.orelse
             continue
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield node
+        left += children(node)
+
+
+@cache
+def imports(tree: ast.Module, *, for_types: bool = False) -> frozenset[str]:
+    """Names of imported modules, and of what is imported from them."""
+    names: set[str] = set()
+    for node in statements(tree, for_types=for_types):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif node.module:
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
-        left += children(node)
     return frozenset(names)
+
+
+def dotted(name: str) -> str:
+    """Return the name by which a module is imported."""
+    return f"graphsafe/{name}".removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def within(names: Set[str], *packages: str) -> set[str]:
@@ -70,7 +82,7 @@ def test_the_parent_of_a_capture_imports_no_child_and_a_child_no_parent() -> Non
     """Not for types either. What both use is in neither's folder and imports neither."""
     for name, tree in modules():
         imported = imports(tree, for_types=True)
-        module = {"graphsafe." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")}
+        module = {dotted(name)}
         in_child, in_parent = within(module, *IN_THE_CHILD), within(module, *IN_THE_PARENT)
         if within(module, *IN_THE_USERS_PROCESS):
             imported -= within(imported, "graphsafe.capture.device")
@@ -158,18 +170,17 @@ def test_packages_of_scan_import_only_what_the_picture_has_below_them() -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Imports form no circle; those inside functions and those for types count as well.
+    """Imports form no circle; those inside functions and those for types count as well."""
+    trees = {dotted(name): tree for name, tree in modules()}
 
-    Two modules are excepted: the public package, and the simulated world, whose streams, generators and graphs know each other as those of `torch.cuda` do.
-    """
-    left = {
-        "graphsafe." + name.removesuffix(".py").replace("/", "."): imports(tree, for_types=name != "__init__.py")
-        for name, tree in modules()
-    }
-    sim = "graphsafe.capture.device.sim."
-    left[sim + "world"] -= {sim + name for name in ("generators", "graphs", "shapes", "streams")}
-    left[sim + "streams"] -= {sim + "graphs"}
-    while free := [name for name, imported in left.items() if not left.keys() & (imported - {name})]:
+    def imported(tree: ast.Module) -> Iterator[str]:
+        for node in statements(tree, for_types=True):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+                yield inner if inner in trees or isinstance(node, ast.Import) else str(node.module)
+
+    left = {name: trees.keys() & set(imported(tree)) - {name} for name, tree in trees.items()}
+    while free := [name for name, others in left.items() if not left.keys() & others]:
         for name in free:
             del left[name]
     assert not left

@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 
 from graphsafe.capture.device.sim import world as worlds
-from graphsafe.capture.device.sim.graphs import Node
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, NOT_PERMITTED
+from graphsafe.capture.device.sim.nodes import Lane, Node
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, played, put_tag
 from graphsafe.capture.device.sim.world import World
@@ -74,7 +74,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
     if func._schema.name.startswith(f"{NAMESPACE}::_"):
         return func(*args, **kwargs)
     if func._schema.name == f"{NAMESPACE}::wait_tensor":
-        world.stream(index).wait_event(_stream(world, index).record_event())
+        Stream.of(world.lane(index)).wait_event(_stream(world, index).record_event())
         return func(*args, **kwargs) if world.session is None else args[0]
     stream = _begun(world, index, func._schema.name)
     result = _functional(func)(*args, **kwargs) if stream is None else _shaped(func, args, kwargs)
@@ -89,7 +89,7 @@ def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping
 def _begun(world: World, index: int, name: str) -> Stream | None:
     """Return the stream on which a collective is captured, or None if the collective runs now."""
     world.touched.add(index)
-    session, current = world.session, world.stream(index)
+    session, current = world.session, world.lane(index)
     if session is None:
         return None
     if current not in session.clocks:
@@ -97,12 +97,12 @@ def _begun(world: World, index: int, name: str) -> Stream | None:
         return None
     session.admit()
     stream = _stream(world, index)
-    stream.wait_stream(current)
+    stream.wait_stream(Stream.of(current))
     return stream
 
 
 def _stream(world: World, index: int) -> Stream:
-    return world.collective_streams.setdefault(index, Stream(index))
+    return Stream.of(world.collective_lanes.setdefault(index, Lane(index)))
 
 
 def _add(
@@ -110,7 +110,7 @@ def _add(
 ) -> None:
     assert world.session is not None
     frames, span = user_frames()
-    world.session.add(stream, Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span))
+    world.session.add(stream.lane, Node(func, args, kwargs, outputs, func.name, "kernel", None, frames, span))
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,6 @@ class SimWork:
 def _of_objects(name: str, world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     with world.via(name):
         world.emit("hidden-sync", name)
-        if world.session is not None:
-            world.session.refuse(NOT_PERMITTED, name, "hidden-sync")
+        world.refuse(NOT_PERMITTED, name, "hidden-sync")
     with world.unseen():
         return real(*args, **kwargs)

@@ -10,7 +10,9 @@ import torch
 import torch.cuda.amp
 import torch.cuda.nvtx
 
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graphs import CUDAGraph, graph, graph_pool_handle
+from graphsafe.capture.device.sim.nodes import Lane
 from graphsafe.capture.device.sim.streams import DeviceContext, Event, Stream, StreamContext, device_index
 from graphsafe.capture.device.sim.tags import HOST, played
 from graphsafe.capture.device.sim.world import World
@@ -45,9 +47,9 @@ def replacements(world: World) -> Iterator[tuple[Any, str, Any]]:
             {
                 "stream": StreamContext,
                 "StreamContext": StreamContext,
-                "current_stream": lambda device=None: world.stream(device_index(device)),
-                "default_stream": lambda device=None: world.defaults[device_index(device)],
-                "set_stream": lambda stream: None if stream is None else world.set_stream(stream),
+                "current_stream": lambda device=None: Stream.of(world.lane(device_index(device))),
+                "default_stream": lambda device=None: Stream.of(world.defaults[device_index(device)]),
+                "set_stream": lambda stream: None if stream is None else world.set_lane(stream.lane),
             },
         ),
         (
@@ -172,37 +174,37 @@ def _devices(world: World) -> dict[str, Any]:
 def _external(world: World) -> Callable[..., Stream]:
     def external(pointer: int, device: Any = None, **_: Any) -> Stream:
         world.cannot_vouch("torch.cuda.ExternalStream")
-        stream = Stream(device)
-        stream.foreign = True
-        return stream
+        return Stream.of(Lane(device_index(device), foreign=True))
 
     return external
 
 
 def _random(world: World) -> dict[str, Any]:
+    defaults = tuple(map(Generator.of, world.sources))
+
     def manual_seed_all(seed: int) -> None:
-        for generator in world.generators:
+        for generator in defaults:
             generator.manual_seed(seed)
 
     def get_rng_state(device: Any = "cuda") -> torch.Tensor:
-        return world.generators[device_index(device)].get_state()
+        return defaults[device_index(device)].get_state()
 
     def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
-        world.generators[device_index(device)].set_state(state)
+        defaults[device_index(device)].set_state(state)
 
     def set_rng_state_all(states: Iterable[torch.Tensor]) -> None:
-        for generator, state in zip(world.generators, states, strict=False):
+        for generator, state in zip(defaults, states, strict=False):
             generator.set_state(state)
 
     return {
-        "default_generators": tuple(world.generators),
-        "manual_seed": lambda seed: _nothing(world.generators[world.device].manual_seed(seed)),
+        "default_generators": defaults,
+        "manual_seed": lambda seed: _nothing(defaults[world.device].manual_seed(seed)),
         "manual_seed_all": manual_seed_all,
-        "seed": lambda: _nothing(world.generators[world.device].seed()),
-        "seed_all": lambda: manual_seed_all(world.generators[0].seed()),
-        "initial_seed": lambda: world.generators[world.device].initial_seed(),
+        "seed": lambda: _nothing(defaults[world.device].seed()),
+        "seed_all": lambda: manual_seed_all(defaults[0].seed()),
+        "initial_seed": lambda: defaults[world.device].initial_seed(),
         "get_rng_state": get_rng_state,
-        "get_rng_state_all": lambda: [generator.get_state() for generator in world.generators],
+        "get_rng_state_all": lambda: [generator.get_state() for generator in defaults],
         "set_rng_state": set_rng_state,
         "set_rng_state_all": set_rng_state_all,
     }
@@ -260,8 +262,8 @@ def _accelerator(world: World) -> dict[str, Any]:
         "set_device_index": set_index,
         "set_device_idx": set_index,
         "device_index": DeviceContext,
-        "current_stream": lambda device=None: world.stream(device_index(device)),
-        "set_stream": world.set_stream,
+        "current_stream": lambda device=None: Stream.of(world.lane(device_index(device))),
+        "set_stream": lambda stream: world.set_lane(stream.lane),
         "synchronize": lambda device=None: world.host_wait("torch.accelerator.synchronize", "wait"),
     }
     return {name: value for name, value in values.items() if hasattr(torch.accelerator, name)}

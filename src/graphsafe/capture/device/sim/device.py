@@ -17,13 +17,15 @@ from graphsafe.capture.answers.events import Asked, CaptureFailure, Diagnosis, S
 from graphsafe.capture.device.bits import bytes_digest, nudge
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Kernels, MemoryEvent, RandomState, Recording
-from graphsafe.capture.device.sim import generators, substitutes
+from graphsafe.capture.device.sim import substitutes
 from graphsafe.capture.device.sim.differences import differences
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
+from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.graph_memory import poison_freed, races_of
 from graphsafe.capture.device.sim.graphs import CUDAGraph, attempt_of, failure_of, graph, graph_pool_handle
 from graphsafe.capture.device.sim.legality import Refusal
+from graphsafe.capture.device.sim.random_source import RandomSource, State, check
 from graphsafe.capture.device.sim.sequence import Seen
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
@@ -118,8 +120,6 @@ class SimDevice:
         self.world = World(max(index + 1, count), index, table)
         self.world.shapes = Shapes() if shapes else None
         with self.world.installed():
-            self.world.defaults = [Stream.default(each) for each in range(self.world.count)]
-            self.world.generators = [generators.Generator.default(each) for each in range(self.world.count)]
             self.side = Stream(index)
         self.guilty: StepEvent | None = None
 
@@ -145,33 +145,32 @@ class SimDevice:
 
     def seed(self, value: int) -> None:
         torch.default_generator.manual_seed(value)
-        for generator in self.world.generators:
-            generator.manual_seed(value)
+        for source in self.world.sources:
+            Generator.of(source).manual_seed(value)
         if self.world.shapes is not None:
             self.world.shapes.begin()
 
     def random_states(self) -> Mapping[str, RandomState]:
-        states = {index: self.world.generators[index].state for index in sorted(self.world.touched)}
+        states = {index: self.world.sources[index].state for index in sorted(self.world.touched)}
         return {f"sim:{index}": RandomState(state.seed, state.offset) for index, state in states.items()}
 
-    def random_source(self) -> generators.Generator:
-        return self._generator(self.name).graphsafe_get_state()
+    def random_source(self) -> Generator:
+        return Generator.of(self._source(self.name)).graphsafe_get_state()
 
     def draw(self, device: str) -> str | None:
         """Draw one number, as `torch.rand(1, device=...)` on a stream that is not capturing."""
-        generator = self._generator(device)
         try:
-            generators.check(generator, capturing=False)
+            check(self._source(device), capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
 
     def repair_generator(self, device: str) -> None:
-        generator = self._generator(device)
-        generator.state = generators.State(generator.state.seed, generator.state.offset)
+        source = self._source(device)
+        source.state = State(source.state.seed, source.state.offset)
 
-    def _generator(self, device: str) -> generators.Generator:
-        return self.world.generators[int(device.partition(":")[2])]
+    def _source(self, device: str) -> RandomSource:
+        return self.world.sources[int(device.partition(":")[2])]
 
     @contextmanager
     def capture_stream(self) -> Iterator[None]:
@@ -180,8 +179,7 @@ class SimDevice:
             yield
 
     def stands_on(self) -> str:
-        stream = self.world.stream()
-        kind = "default stream" if stream.number == 0 else "side stream"
+        kind = "default stream" if self.world.lane().number == 0 else "side stream"
         return f"sim:{self.world.device}, {kind}"
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.bits import layout_text, tensor_bytes
-from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
+from graphsafe.capture.device.sim.nodes import Node
+from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import HOST, born_in, index_of, is_pinned, storages
 from graphsafe.report.probes.twin import Difference
 
@@ -25,7 +26,7 @@ Change = tuple[Any, str, str]
 "The kind of change, as `Difference.what`, and the values before and after."
 
 
-def differences(first: CUDAGraph, second: CUDAGraph) -> tuple[Difference, ...]:
+def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
     """Return at most 64 differences in graph order, each with the source line of its node in `second` (else in
     `first`).
 
@@ -61,7 +62,7 @@ def _changes(before: Node, after: Node, pairing: _Pairing) -> list[Change]:
     found = [change for name, value in old.items() for change in pairing.changes(name, value, new[name])]
     for one, other in zip(before.outputs, after.outputs, strict=False):
         found += pairing.changes("result", one, other)
-    if before.draw is not None and after.draw is not None and before.draw.generator is not after.draw.generator:
+    if before.draw is not None and after.draw is not None and before.draw.source is not after.draw.source:
         found.append(("address", "a random generator", "another random generator"))
     return found
 
@@ -87,7 +88,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 class _Pairing:
     """Pairs memory of one recording with memory of the other."""
 
-    def __init__(self, first: CUDAGraph, second: CUDAGraph) -> None:
+    def __init__(self, first: Graph, second: Graph) -> None:
         self._sessions = first.captured_in, second.captured_in
         self._partner: dict[int, int] = {}
         self._taken: dict[int, int] = {}

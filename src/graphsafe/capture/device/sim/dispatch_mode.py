@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.modes import OperationMode
-from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.collectives import NAMESPACE, run_functional
 from graphsafe.capture.device.sim.effects import (
     Happening,
+    NodeKind,
     happenings,
     is_allocation,
     is_recorded,
@@ -24,9 +25,10 @@ from graphsafe.capture.device.sim.effects import (
     written_by,
 )
 from graphsafe.capture.device.sim.function_mode import function_mode_on
-from graphsafe.capture.device.sim.generators import Generator
-from graphsafe.capture.device.sim.graphs import Draw, Node, NodeKind, Session
+from graphsafe.capture.device.sim.nodes import Draw, Node
 from graphsafe.capture.device.sim.perform import perform, refuse_missing_kernel
+from graphsafe.capture.device.sim.random_source import RandomSource
+from graphsafe.capture.device.sim.session import Session
 from graphsafe.capture.device.sim.shapes import Repeated, form_of, repeated
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, put_tag, storages, tags_of
 from graphsafe.capture.device.sim.world import World
@@ -87,7 +89,7 @@ def run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     if form is None or shapes is None:
         return _run(world, func, args, kwargs)
     known = shapes.repeated.get(form)
-    if known is not None and (session is None or world.stream(known.device) in session.clocks):
+    if known is not None and (session is None or world.lane(known.device) in session.clocks):
         return _again(world, func, args, kwargs, known)
     asked = shapes.asked
     result = _run(world, func, args, kwargs)
@@ -114,8 +116,8 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     doubts = _doubts(world, inputs) if world.doubted else []
     entry = table_entry(func, world.table)
     refuse_missing_kernel(func, entry, inputs)
-    stream, session = world.stream(device), world.session
-    capturing = session if session is not None and stream in session.clocks else None
+    lane, session = world.lane(device), world.session
+    capturing = session if session is not None and lane in session.clocks else None
     if capturing is not None:
         capturing.admit()
     placed = list(zip(inputs, places, strict=True))
@@ -142,7 +144,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     if capturing is not None:
         if (kind := kind_of(func, entry, inputs, outputs)) is not None:
             drawn = None if draw is None else Draw(draw, offset)
-            capturing.add(stream, _node(func, kind, frozen, inputs, outputs, written, drawn))
+            capturing.add(lane, _node(func, kind, frozen, inputs, outputs, written, drawn))
     elif session is None and world.ran is not None:
         world.ran(func, args, kwargs, outputs)
     return result
@@ -167,7 +169,7 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
             world.ran(func, args, kwargs, outputs)
     elif kind is not None:
         inputs = tensors_in((*args, *kwargs.values()))
-        capturing.add(world.stream(device), _node(func, kind, frozen, inputs, outputs))
+        capturing.add(world.lane(device), _node(func, kind, frozen, inputs, outputs))
     return result
 
 
@@ -197,7 +199,7 @@ def _performed(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     target: int,
-    draw: Generator | None,
+    draw: RandomSource | None,
     captured: bool,
 ) -> tuple[Any, int]:
     """Run an operation on the CPU; return its result, and the generator's offset at which it began to draw."""
@@ -211,9 +213,9 @@ def _performed(
         if draw is None:
             return act(), 0
         state = draw.state
-        offset = generators.advance(draw, captured)
+        offset = random_source.advance(draw, captured)
         base = state.offset if captured else 0
-        return generators.draw(state.seed, base + offset, act), offset
+        return random_source.draw(state.seed, base + offset, act), offset
     except NotImplementedError:
         world.cannot_vouch(f"{op_name(func)} (the CPU has no kernel for it)")
         raise
@@ -295,21 +297,21 @@ def _announce(
     world.emit(happening.kind, name, happening.nbytes, **happening.data)
     # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is.
     if session is not None and (capturing is not None or refusal.invalidates):
-        session.refuse(refusal, name, happening.kind, **happening.data)
+        world.refuse(refusal, name, happening.kind, **happening.data)
 
 
 def _draw(
     world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], device: int, capturing: bool
-) -> Generator | None:
+) -> RandomSource | None:
     if not _is_random(func, args, kwargs):
         return None
-    generator = world.scope.generator or world.generators[device]
-    if generator.index != device:
-        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{generator.index}'")
-    if generator is not world.generators[device]:
+    source = world.scope.source or world.sources[device]
+    if source.index != device:
+        raise RuntimeError(f"Expected a 'cuda:{device}' generator device but found 'cuda:{source.index}'")
+    if source is not world.sources[device]:
         world.emit("random", op_name(func), device=f"cuda:{device}", how="private-generator")
-    generators.check(generator, capturing)
-    return generator
+    random_source.check(source, capturing)
+    return source
 
 
 @functools.cache

@@ -8,16 +8,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from graphsafe.capture.answers.events import StepEventKind
 from graphsafe.capture.device.protocol import STOPS
-from graphsafe.capture.device.sim.graphs import NodeKind
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE, Refusal, of_hidden_wait, of_transfer
+from graphsafe.capture.device.sim.random_source import RandomSource
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, storages
-from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.structures import by_schema, is_written, memory_key, tensors_in
 from graphsafe.optable import UNKNOWN, Argument, Call, Effect, Op, OpTable
 
@@ -32,6 +31,25 @@ decompositions. The effects of ops in other namespaces are unknown."""
 
 _STRUCTURAL = frozenset({"__getitem__", "__setitem__", "index_put", "index_put_"})
 "Names of calls whose effects follow from the tags of the arguments, not from the op table."
+
+
+NodeKind = Literal["kernel", "memcpy", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The request of the outermost Python-level torch call, while its operations run."""
+
+    via: str | None = None
+    "The name of that call in the op table."
+    place: int = HOST
+    "The device for a tensor made from nothing."
+    explicit: bool = False
+    "Whether the call itself names the device."
+    source: RandomSource | None = None
+    "What the generator that the call names draws from."
+    literal: bool = False
+    "Whether the tensor's values come from Python objects."
 
 
 @dataclass(frozen=True, slots=True)

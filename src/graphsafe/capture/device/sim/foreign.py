@@ -15,9 +15,10 @@ from torch.utils._python_dispatch import _pop_mode, _push_mode
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.dispatch_mode import SimDispatchMode
+from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import SimFunctionMode
 from graphsafe.capture.device.sim.tags import HOST, is_tagged, played, tags_of
-from graphsafe.capture.device.sim.world import Scope, World, simulated
+from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.capture.shared.frames import is_graphsafe_file
 

@@ -18,12 +18,12 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack,
 
 from graphsafe.capture.device.protocol import STOPS
 from graphsafe.capture.device.sim import placement
-from graphsafe.capture.device.sim.effects import unseen_stop
+from graphsafe.capture.device.sim.effects import Scope, unseen_stop
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import PAGEABLE, of_hidden_wait
 from graphsafe.capture.device.sim.streams import device_index
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned, pin, played, put_tag
-from graphsafe.capture.device.sim.world import Scope, World
+from graphsafe.capture.device.sim.world import World
 from graphsafe.capture.device.structures import is_valueless, tensors_in
 
 __tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
@@ -80,7 +80,7 @@ class SimFunctionMode(TorchFunctionMode):
             via=before.via or name_of(func),
             place=place,
             explicit=explicit,
-            generator=generator if isinstance(generator, Generator) else None,
+            source=generator.source if isinstance(generator, Generator) else None,
             literal=literal or before.literal,
         )
         seen_before = world.refusals_seen
@@ -107,8 +107,7 @@ class SimFunctionMode(TorchFunctionMode):
                 return
             kind = STOPS[effect.kind]
             world.emit(kind, name)
-            if world.session is not None:
-                world.session.refuse(of_hidden_wait(effect), name, kind)
+            world.refuse(of_hidden_wait(effect), name, kind)
 
     def readable(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a host tensor that Python may read; values that were not computed are made up."""
@@ -303,7 +302,7 @@ def _tolist(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[
         world.emit("read", "aten::_to_copy", None, pinned=False, non_blocking=False)
         if world.is_capturing(index) and world.session is not None:
             world.session.admit()
-            world.session.refuse(PAGEABLE, "aten::_to_copy", "read")
+            world.refuse(PAGEABLE, "aten::_to_copy", "read")
     with world.unseen():
         return func(self.readable(tensor))
 

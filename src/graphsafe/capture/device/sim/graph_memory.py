@@ -13,7 +13,8 @@ from collections.abc import Iterable
 import torch
 
 from graphsafe.capture.device.races import Access, Work, access_of, races_in
-from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
+from graphsafe.capture.device.sim.nodes import Node
+from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import holders, tag_of
 from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.probes.order import Race
@@ -23,7 +24,7 @@ _POISON = 0xFF
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
+def poison_freed(graphs: Iterable[Graph]) -> None:
     """Poison the memory that only these graphs hold. Call it with torch functions disabled."""
     aliases: dict[int, set[int]] = {}
     found: dict[int, torch.Tensor] = {}
@@ -46,7 +47,7 @@ def poison_freed(graphs: Iterable[CUDAGraph]) -> None:
             torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
 
 
-def races_of(graph: CUDAGraph) -> tuple[Race, ...]:
+def races_of(graph: Graph) -> tuple[Race, ...]:
     """Return the races of a captured graph. Call it with torch functions and dispatch modes disabled."""
     placed = graph.placed
     work = [Work(one.node.op, one.node.frames, one.node.span, _accesses(one.node)) for one in placed]

@@ -6,33 +6,23 @@ release. The simulated device never reuses memory of a capture, so its replays c
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import torch
 
+from graphsafe.capture.device.sim.nodes import Lane, Placed
 from graphsafe.capture.device.sim.tags import holders, storages
 from graphsafe.capture.shared.places import shown
-
-
-class Use(Protocol):
-    """A node with its place in the order of streams and events, such as `graphs.Placed`."""
-
-    @property
-    def node(self) -> Any: ...
-    @property
-    def stream(self) -> Hashable: ...
-    def is_before(self, later: Any) -> bool: ...
 
 
 class _Memory:
     """A storage that the capture allocated."""
 
-    def __init__(self, born_on: Hashable) -> None:
+    def __init__(self, born_on: Lane) -> None:
         self.born_on = born_on
         self.aliases = 0
         "Number of tensors of nodes that hold the memory."
-        self.uses: list[Use] = []
+        self.uses: list[Placed] = []
         "Nodes on other streams that use the memory."
 
 
@@ -41,14 +31,14 @@ class Reuse:
 
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
-        self._waiting: list[Use] = []
+        self._waiting: list[Placed] = []
         "Nodes that were not looked at yet: while all nodes are on one stream, no memory can be used on another."
         self.doubts: dict[str, None] = {}
 
-    def add(self, placed: Use) -> None:
+    def add(self, placed: Placed) -> None:
         """Note a node. Call it with torch functions and dispatch modes disabled."""
         self._waiting.append(placed)
-        if placed.stream != self._waiting[0].stream or self._memory:
+        if placed.lane != self._waiting[0].lane or self._memory:
             self._catch_up()
 
     def _catch_up(self) -> None:
@@ -56,7 +46,7 @@ class Reuse:
         for placed in waiting:
             self._add(placed, placed.node.arguments(), placed.node.outputs)
 
-    def _add(self, placed: Use, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
+    def _add(self, placed: Placed, arguments: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> None:
         used = {id(tensor): tensor for tensor in (*arguments, *outputs)}
         places = {number: [one._cdata for one in storages(tensor)] for number, tensor in used.items()}
         fresh = {place for tensor in outputs for place in places[id(tensor)]}
@@ -64,14 +54,14 @@ class Reuse:
         if fresh:
             self._look(placed)
         for place in fresh:
-            self._memory[place] = _Memory(placed.stream)
+            self._memory[place] = _Memory(placed.lane)
         for of_tensor in places.values():
             for place in of_tensor:
                 memory = self._memory.get(place)
                 if memory is None:
                     continue
                 memory.aliases += 1
-                if memory.born_on != placed.stream:
+                if memory.born_on != placed.lane:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
@@ -80,10 +70,10 @@ class Reuse:
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
-    def _look(self, placed: Use) -> None:
+    def _look(self, placed: Placed) -> None:
         """Note freed memory that this allocation may be given while another stream still uses it."""
         for place, memory in self._memory.items():
-            if not memory.uses or memory.born_on != placed.stream:
+            if not memory.uses or memory.born_on != placed.lane:
                 continue
             late = next((use for use in memory.uses if not use.is_before(placed)), None)
             held = None if late is None else holders(place)
@@ -91,7 +81,7 @@ class Reuse:
                 self.doubts[f"memory that is freed while {_text(late)} may still use it, without record_stream"] = None
 
 
-def _text(placed: Use) -> str:
+def _text(placed: Placed) -> str:
     frames = placed.node.frames
     where = f" at {shown(frames[-1].path)}:{frames[-1].line}" if frames else ""
     return f"{placed.node.op}{where}"

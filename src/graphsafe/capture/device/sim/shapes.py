@@ -15,11 +15,9 @@ from typing import Any
 
 import torch
 
-from graphsafe.capture.device.sim.effects import written_by
-from graphsafe.capture.device.sim.graphs import NodeKind
+from graphsafe.capture.device.sim.effects import NodeKind, Scope, written_by
 from graphsafe.capture.device.sim.perform import perform
 from graphsafe.capture.device.sim.tags import HOST, index_of
-from graphsafe.capture.device.sim.world import Scope
 from graphsafe.capture.device.structures import drop_values, each_tensor, is_valueless, takes_device, tensors_in
 from graphsafe.capture.shared.frames import Way, running_while
 
@@ -156,7 +154,7 @@ def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Sc
     """Return all that decides a call's results and effects; None if it writes, draws or reads values."""
     if not _is_repeatable(func):
         return None
-    asks = scope.via, scope.place, scope.explicit, scope.literal, scope.generator is None
+    asks = scope.via, scope.place, scope.explicit, scope.literal, scope.source is None
     try:
         form = (func, asks, torch.get_default_dtype(), _form(args), _form(kwargs))
         hash(form)

@@ -7,18 +7,14 @@ first stream has waited for all the stream's work.
 
 from __future__ import annotations
 
-import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from graphsafe.capture.device.sim import world as worlds
 from graphsafe.capture.device.sim.legality import EVENT_IN_CAPTURE, LEGACY_STREAM, UNCAPTURED_WORK
-
-if TYPE_CHECKING:
-    from graphsafe.capture.device.sim.graphs import Session
-
-_numbers = itertools.count(1)
+from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.session import Session
 
 
 def device_index(device: Any) -> int:
@@ -38,25 +34,29 @@ class Stream:
     """`torch.cuda.Stream`."""
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        self.device_index = device_index(device)
-        self.priority = priority
-        self.number = next(_numbers)
-        self.foreign = False
-        "Whether another library made the stream and may use it at any time."
+        self.lane = Lane(device_index(device), priority=priority)
 
     @classmethod
-    def default(cls, index: int) -> Stream:
-        stream = cls(index)
-        stream.number = 0
+    def of(cls, lane: Lane) -> Stream:
+        stream = cls.__new__(cls)
+        stream.lane = lane
         return stream
+
+    @property
+    def device_index(self) -> int:
+        return self.lane.device_index
 
     @property
     def device(self) -> torch.device:
         return torch.device("cuda", self.device_index)
 
     @property
+    def priority(self) -> int:
+        return self.lane.priority
+
+    @property
     def cuda_stream(self) -> int:
-        return self.number
+        return self.lane.number
 
     stream_id = cuda_stream
     _as_parameter_ = cuda_stream
@@ -66,15 +66,16 @@ class Stream:
         return 0, -5
 
     def wait_event(self, event: Event) -> None:
-        session = worlds.current().session
+        world = worlds.current()
+        session = world.session
         if session is None or not event.recorded:
             return
         if event.session is session:
-            if self.number == 0:
-                session.refuse(LEGACY_STREAM, "torch.cuda.Stream.wait_event", "hidden-sync")
-            session.join(self, event.clock)
-        elif self in session.clocks:
-            session.refuse(UNCAPTURED_WORK, "torch.cuda.Stream.wait_event", "hidden-sync")
+            if self.lane.number == 0:
+                world.refuse(LEGACY_STREAM, "torch.cuda.Stream.wait_event", "hidden-sync")
+            session.join(self.lane, event.clock)
+        elif self.lane in session.clocks:
+            world.refuse(UNCAPTURED_WORK, "torch.cuda.Stream.wait_event", "hidden-sync")
 
     def wait_stream(self, stream: Stream) -> None:
         self.wait_event(stream.record_event())
@@ -98,9 +99,9 @@ class Stream:
 
     def is_capturing(self) -> bool:
         world = worlds.current()
-        if world.asked is not None and self == world.stream():
+        if world.asked is not None and self.lane == world.lane():
             return world.says_capturing()
-        return world.session is not None and self in world.session.clocks
+        return world.session is not None and self.lane in world.session.clocks
 
     def __enter__(self) -> Stream:
         self._previous = StreamContext(self)
@@ -111,13 +112,13 @@ class Stream:
         self._previous.__exit__()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and (self.device_index, self.number) == (other.device_index, other.number)
+        return isinstance(other, Stream) and self.lane == other.lane
 
     def __hash__(self) -> int:
-        return hash((self.device_index, self.number))
+        return hash(self.lane)
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.number:#x}>"
+        return f"<torch.cuda.Stream device=cuda:{self.device_index} cuda_stream={self.lane.number:#x}>"
 
 
 class Event:
@@ -129,21 +130,21 @@ class Event:
         self.enable_timing = enable_timing
         self.recorded = False
         self.session: Session | None = None
-        self.clock: dict[Stream, int] = {}
+        self.clock: dict[Lane, int] = {}
 
     def record(self, stream: Stream | None = None) -> None:
         world = worlds.current()
-        stream = stream or world.stream()
+        lane = world.lane() if stream is None else stream.lane
         self.recorded = True
         session = world.session
-        if session is not None and stream in session.clocks:
+        if session is not None and lane in session.clocks:
             self.session = session
-            self.clock = dict(session.clocks[stream])
+            self.clock = dict(session.clocks[lane])
         else:
             self.session = None
 
     def wait(self, stream: Stream | None = None) -> None:
-        (stream or worlds.current().stream()).wait_event(self)
+        (stream or Stream.of(worlds.current().lane())).wait_event(self)
 
     def query(self) -> bool:
         self._host_wait("torch.cuda.Event.query", "query")
@@ -176,17 +177,17 @@ class StreamContext:
         if self.stream is None:
             return
         world = worlds.current()
-        if self.stream.foreign:
+        if self.stream.lane.foreign:
             world.cannot_vouch("torch.cuda.ExternalStream")
         self._device = world.device
-        self._before = world.streams[self.stream.device_index]
-        world.set_stream(self.stream)
+        self._before = world.lanes[self.stream.device_index]
+        world.set_lane(self.stream.lane)
 
     def __exit__(self, *_: object) -> None:
         if self.stream is None:
             return
         world = worlds.current()
-        world.streams[self.stream.device_index] = self._before
+        world.lanes[self.stream.device_index] = self._before
         world.device = self._device
 
 

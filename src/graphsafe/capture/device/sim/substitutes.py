@@ -22,11 +22,12 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from graphsafe.capture.device.sim import collectives, cuda, foreign
 from graphsafe.capture.device.sim import world as worlds
+from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.function_mode import function_mode_on, placed
 from graphsafe.capture.device.sim.generators import Generator
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, PAGEABLE
 from graphsafe.capture.device.sim.tags import HOST, played, put_tag
-from graphsafe.capture.device.sim.world import Scope, World, simulated
+from graphsafe.capture.device.sim.world import World, simulated
 from graphsafe.optable import Argument, Call
 
 
@@ -186,8 +187,7 @@ def _text(name: str, world: World, real: Callable[..., str], tensor: torch.Tenso
         if tensor.dim() == 0 and name.endswith("__format__"):
             return real(tensor, *args, **kwargs)
         world.emit("read", "aten::_local_scalar_dense")
-        if world.session is not None:
-            world.session.refuse(NOT_PERMITTED, "aten::_local_scalar_dense", "read")
+        world.refuse(NOT_PERMITTED, "aten::_local_scalar_dense", "read")
     with world.unseen():
         shown = real(tensor.detach(), *args, **kwargs)
     return shown[:-1] + f", device='cuda:{index}')" if shown.endswith(")") else shown
@@ -211,8 +211,8 @@ def _reduce(world: World, real: Callable[..., Any], tensor: torch.Tensor, proto:
     if index != HOST:
         with world.via("torch.Tensor.__reduce_ex__"):
             world.emit("copy-to-host", "aten::_to_copy", None, pinned=False, non_blocking=False)
-            if world.session is not None and world.is_capturing(index):
-                world.session.refuse(PAGEABLE, "aten::_to_copy", "copy-to-host")
+            if world.is_capturing(index):
+                world.refuse(PAGEABLE, "aten::_to_copy", "copy-to-host")
     with world.unseen():
         return real(tensor, proto)
 

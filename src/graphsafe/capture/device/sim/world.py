@@ -6,44 +6,27 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 
 from graphsafe.capture.answers.events import Asked, StepEvent, StepEventKind
+from graphsafe.capture.device.sim.effects import Scope
 from graphsafe.capture.device.sim.legality import NOT_PERMITTED, Refusal
-from graphsafe.capture.device.sim.tags import HOST, Ledger, Tag
+from graphsafe.capture.device.sim.nodes import Lane
+from graphsafe.capture.device.sim.random_source import RandomSource
+from graphsafe.capture.device.sim.session import Graph, Session
+from graphsafe.capture.device.sim.shapes import Shapes
+from graphsafe.capture.device.sim.tags import Ledger, Tag
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.places import shown
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
 from graphsafe.report.probes.construct import Attempt
 
-if TYPE_CHECKING:
-    from graphsafe.capture.device.sim.generators import Generator
-    from graphsafe.capture.device.sim.graphs import CUDAGraph, Session
-    from graphsafe.capture.device.sim.shapes import Shapes
-    from graphsafe.capture.device.sim.streams import Stream
-
 LAUNCHED = frozenset(("kernel", "graph"))
 "Kinds of work that count as launches."
 WaitKind = Literal["wait", "query"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The request of the outermost Python-level torch call, while its operations run."""
-
-    via: str | None = None
-    "The name of that call in the op table."
-    place: int = HOST
-    "The device for a tensor made from nothing."
-    explicit: bool = False
-    "Whether the call itself names the device."
-    generator: Generator | None = None
-    literal: bool = False
-    "Whether the tensor's values come from Python objects."
 
 
 class _Here(threading.local):
@@ -53,23 +36,24 @@ class _Here(threading.local):
         self.device = device
         self.scope = Scope()
         self.bypassed = False
-        self.streams: list[Stream] = []
+        self.lanes: list[Lane] = []
         "The current stream of each device; empty until a stream is asked for."
 
 
 class World:
     def __init__(self, count: int, device: int, table: OpTable) -> None:
-        """Make the state. `SimDevice` adds the default stream and generator of each device."""
         self.count = count
         self._here = _Here(device)
         self.table = table
         self.ledgers = [Ledger() for _ in range(count)]
-        self.defaults: list[Stream] = []
-        self.generators: list[Generator] = []
+        self.defaults = [Lane(each, number=0) for each in range(count)]
+        "The default stream of each device."
+        self.sources = [RandomSource(each) for each in range(count)]
+        "What the default generator of each device draws from."
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None
-        self.graphs: weakref.WeakSet[CUDAGraph] = weakref.WeakSet()
+        self.graphs: weakref.WeakSet[Graph] = weakref.WeakSet()
         self.sink: Callable[[StepEvent], None] | None = None
         self.ran: Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[torch.Tensor]], None] | None = None
         "The function to call for each operation that ran eagerly on a device, with its results, or None."
@@ -92,9 +76,9 @@ class World:
         self.asked: Callable[[Asked], None] | None = None
         """The function to call when code asks whether a capture is under way, or None. If set, the code is told that
         one is."""
-        self.collective_streams: dict[int, Stream] = {}
+        self.collective_lanes: dict[int, Lane] = {}
         "Device -> the stream on which it runs collectives."
-        self.capture_stream: Stream | None = None
+        self.capture_lane: Lane | None = None
         "The stream that `torch.cuda.graph` makes once and uses in the whole process."
 
     @contextmanager
@@ -137,20 +121,20 @@ class World:
         return self._here.bypassed or _current is not self
 
     @property
-    def streams(self) -> list[Stream]:
+    def lanes(self) -> list[Lane]:
         """The current stream of each device in this thread; a new thread starts with the default streams."""
-        self._here.streams = self._here.streams or list(self.defaults)
-        return self._here.streams
+        self._here.lanes = self._here.lanes or list(self.defaults)
+        return self._here.lanes
 
-    def stream(self, index: int | None = None) -> Stream:
-        return self.streams[self.device if index is None else index]
+    def lane(self, index: int | None = None) -> Lane:
+        return self.lanes[self.device if index is None else index]
 
-    def set_stream(self, stream: Stream) -> None:
-        self.device = stream.device_index
-        self.streams[stream.device_index] = stream
+    def set_lane(self, lane: Lane) -> None:
+        self.device = lane.device_index
+        self.lanes[lane.device_index] = lane
 
     def is_capturing(self, index: int | None = None) -> bool:
-        return self.session is not None and self.stream(index) in self.session.clocks
+        return self.session is not None and self.lane(index) in self.session.clocks
 
     def says_capturing(self) -> bool:
         """The answer of `torch.cuda.is_current_stream_capturing`."""
@@ -207,8 +191,14 @@ class World:
         """Report that the host waits for the device, or asks for its progress."""
         with self.via(op):
             self.emit(kind, op)
-            if self.session is not None and refusal is not None:
-                self.session.refuse(refusal, op, kind)
+            if refusal is not None:
+                self.refuse(refusal, op, kind)
+
+    def refuse(self, refusal: Refusal, op: str, kind: StepEventKind, **data: Any) -> None:
+        """Raise `refusal` if a capture is open, which remembers the first one with its line."""
+        __tracebackhide__ = True
+        if self.session is not None:
+            self.session.refuse(refusal, self.event(kind, op, **data))
 
 
 _current: World | None = None

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.sim.effects import op_name, table_entry, written_by
+from graphsafe.capture.device.sim.nodes import Lane
 from graphsafe.capture.device.sim.streams import Event, Stream
 from graphsafe.capture.device.sim.tags import HOST, index_of, is_pinned
 from graphsafe.capture.device.sim.world import World
@@ -24,23 +25,26 @@ _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-de
 def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractContextManager[None]:
     """Report as long as the returned context lasts."""
 
-    def waited(stream: Stream | None = None, event: Event | None = None) -> None:
+    def waited(lane: Lane | None = None, event: Event | None = None) -> None:
         host.look()
-        refills.host_waited(None if stream is None else _key(stream), event)
+        refills.host_waited(None if lane is None else lane.key, event)
+
+    def recorded(event: Event, stream: Stream | None = None) -> None:
+        refills.recorded(event, (world.lane() if stream is None else stream.lane).key)
 
     changes = [
-        _after(Stream, "wait_event", lambda stream, event: refills.waited(_key(stream), event)),
-        _after(Event, "record", lambda event, stream=None: refills.recorded(event, _key(stream or world.stream()))),
+        _after(Stream, "wait_event", lambda stream, event: refills.waited(stream.lane.key, event)),
+        _after(Event, "record", recorded),
         _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
     for name in ("query", "synchronize"):  # a query that answers True orders like a wait
         changes.append(_after(Event, name, lambda event: waited(event=event)))
-        changes.append(_after(Stream, name, waited))
+        changes.append(_after(Stream, name, lambda stream: waited(stream.lane)))
     emit, host_wait = world.emit, world.host_wait
 
     def emitted(kind: Any, op: str, *args: Any, **data: Any) -> None:
         if kind in _WAITS and not data.get("non_blocking"):
-            waited(world.stream())
+            waited(world.lane())
         emit(kind, op, *args, **data)
 
     def told(op: str, *args: Any, **keywords: Any) -> None:
@@ -66,14 +70,14 @@ def note_writes(
     queued = _queued(op_name(func), args, kwargs, outputs)
     if queued is not None:
         source, device = queued
-        host.copied(_key(world.stream(device)), source)
+        host.copied(world.lane(device).key, source)
     written = written_by(func, table_entry(func, world.table), args, kwargs)
     if written:
         storages = storage_numbers(written)
         host.leave(storages)
         device = max(index_of(tensor) for tensor in written)
         if device >= 0:
-            stream = _key(world.stream(device))
+            stream = world.lane(device).key
             refills.wrote(stream, storages)
             if op_name(func) == "aten::copy_" and index_of(args[1]) != HOST:
                 refills.fed(stream, args[1].untyped_storage(), storages)
@@ -95,10 +99,6 @@ def _queued(
     if not is_queued or index_of(target) == HOST or not is_pinned(source) or not source.is_contiguous():
         return None
     return (source, index_of(target)) if target.dtype == source.dtype and target.shape == source.shape else None
-
-
-def _key(stream: Stream) -> tuple[int, int]:
-    return stream.device_index, stream.number
 
 
 def _after(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:

@@ -13,10 +13,12 @@ import torch
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.device.protocol import MemoryEvent
-from graphsafe.capture.device.sim import generators
+from graphsafe.capture.device.sim import random_source
 from graphsafe.capture.device.sim.effects import is_recorded, op_name, table_entry, written_by
 from graphsafe.capture.device.sim.function_mode import HANDLERS, SimFunctionMode
-from graphsafe.capture.device.sim.graphs import CUDAGraph, Node
+from graphsafe.capture.device.sim.graphs import CUDAGraph
+from graphsafe.capture.device.sim.nodes import Node
+from graphsafe.capture.device.sim.session import Graph
 from graphsafe.capture.device.sim.tags import (
     HOST,
     Tag,
@@ -69,7 +71,7 @@ class SimSight(Sight):
         self._host = HostInputs(self._refills)
         self._order = ExitStack()
         self._order.enter_context(watch_order(world, self._refills, self._host))
-        self._aliases: weakref.WeakKeyDictionary[CUDAGraph, Counter[int]] = weakref.WeakKeyDictionary()
+        self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
         "For each graph: a number below zero, and whether it has temporary memory, which later graphs of its pool use."
@@ -82,7 +84,7 @@ class SimSight(Sight):
         return f"sim:{self._world.device}"
 
     def stream(self) -> int:
-        return self._world.stream().number
+        return self._world.lane().number
 
     def contents(self, graph: CUDAGraph, names: Mapping[int, Sequence[Name]]) -> Contents:
         """Read a graph whose capture has ended; the pool's size is not simulated."""
@@ -157,7 +159,7 @@ class SimSight(Sight):
 
     def draw(self) -> str | None:
         try:
-            generators.check(self._world.generators[self._world.device], capturing=False)
+            random_source.check(self._world.sources[self._world.device], capturing=False)
         except RuntimeError as error:
             return str(error)
         return None
@@ -202,10 +204,9 @@ class SimSight(Sight):
 
     def ordering(self) -> Callable[[Mapping[int, Access]], None]:
         def replaying(uses: Mapping[int, Access]) -> None:
-            stream = self._world.stream()
             self._derived.replayed(uses)
             self._host.look()
-            self._refills.replayed((stream.device_index, stream.number), uses, user_frames()[0])
+            self._refills.replayed(self._world.lane().key, uses, user_frames()[0])
 
         return replaying
 
@@ -225,8 +226,7 @@ class SimSight(Sight):
         same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
         if same:
             uses: dict[int, Access] = {number: "read" for number in same if is_temporary and number < own}
-            stream = self._world.stream()
-            self._refills.replayed((stream.device_index, stream.number), {**uses, own: "write"}, user_frames()[0])
+            self._refills.replayed(self._world.lane().key, {**uses, own: "write"}, user_frames()[0])
 
     def end(self) -> None:
         self._order.close()

@@ -1,0 +1,132 @@
+"""A capture under way (`Session`), and what it leaves for replays (`Graph`).
+
+A graph holds the operations with their storages and Python values fixed. A GPU runs nothing during a capture; here the
+operations are run, because the code needs shapes, and existing memory that they wrote is restored when the capture
+ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from graphsafe.capture.answers.events import StepEvent
+from graphsafe.capture.device.sim.legality import EARLIER_ERROR, Refusal
+from graphsafe.capture.device.sim.nodes import Lane, Node, Placed
+from graphsafe.capture.device.sim.random_source import RandomSource
+from graphsafe.capture.device.sim.reuse import Reuse
+from graphsafe.capture.device.sim.tags import storages, tag_of
+from graphsafe.capture.device.structures import is_valueless, tensors_in
+from graphsafe.capture.shared.frames import user_frames
+
+__tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
+
+
+class Session:
+    """An open capture."""
+
+    def __init__(self, origin: Lane) -> None:
+        self.origin = origin
+        self.clocks: dict[Lane, dict[Lane, int]] = {origin: {origin: 0}}
+        self.nodes: list[Node] = []
+        self.placed: list[Placed] = []
+        self.escaped: list[StepEvent] = []
+        "Work that this process gave its devices during the capture and that is not in the graph."
+        self.first_error: Refusal | None = None
+        self.first_event: StepEvent | None = None
+        self.last_work: dict[Lane, StepEvent] = {}
+        self.saved: dict[int, tuple[Any, Any]] = {}
+        self.reuse = Reuse()
+        self.doubts: list[str] = []
+        "Work with unknown effects that was captured before any step."
+        self.frames, self.span = user_frames()
+
+    def refuse(self, refusal: Refusal, event: StepEvent) -> None:
+        """Raise `refusal`; remember the first one, with its event."""
+        if self.first_error is not None and refusal.invalidates:
+            raise EARLIER_ERROR.error()
+        self.first_event = self.first_event or event
+        if refusal.invalidates:
+            self.first_error = refusal
+        raise refusal.error()
+
+    def admit(self) -> None:
+        """Raise if an earlier error has invalidated the capture."""
+        if self.first_error is not None:
+            raise EARLIER_ERROR.error()
+
+    def join(self, lane: Lane, clock: Mapping[Lane, int]) -> None:
+        self.admit()
+        own = self.clocks.setdefault(lane, {lane: 0})
+        for other, count in clock.items():
+            own[other] = max(own.get(other, 0), count)
+
+    def add(self, lane: Lane, node: Node) -> None:
+        self.nodes.append(node)
+        if lane != self.origin:
+            self.last_work[lane] = StepEvent("hidden-sync", node.op, node.frames, node.span)
+        clock = self.clocks[lane]
+        self.placed.append(Placed(node, lane, clock[lane] + 1, dict(clock)))
+        self.reuse.add(self.placed[-1])
+        clock[lane] += 1
+
+    def save(self, tensor: torch.Tensor) -> None:
+        """Save the values of existing memory that this capture is about to write."""
+        tag = tag_of(tensor)
+        if (tag is not None and tag.session is self) or is_valueless(tensor):
+            return
+        for storage in storages(tensor):
+            if storage._cdata not in self.saved:
+                self.saved[storage._cdata] = (storage, storage.clone())
+
+    def restore(self) -> None:
+        for storage, values in self.saved.values():
+            if storage.nbytes() == values.nbytes():
+                storage.copy_(values)
+        self.saved.clear()
+
+    def unjoined(self) -> StepEvent | None:
+        """Return the last work of a stream for which the capture's first stream never waited."""
+        seen = self.clocks[self.origin]
+        for lane, clock in self.clocks.items():
+            if clock[lane] > seen.get(lane, 0):
+                return self.last_work.get(lane)
+        return None
+
+
+class Graph:
+    """The operations of a capture, with their order and the random numbers that they draw."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.placed: list[Placed] = []
+        "The order of the nodes, if more than one stream took part."
+        self.draws: dict[RandomSource, int] = {}
+        "How far one replay advances each source of random numbers."
+        self.seeds: dict[RandomSource, int] = {}
+        "The seeds at the capture."
+        self.captured_in: Session | None = None
+        "The session that captured the graph. Tags of storages that the capture allocated name it."
+
+    def run(self) -> None:
+        starts = {
+            # A graph that does not advance a source does not read it at replay either: it repeats the numbers of its
+            # capture.
+            source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
+            for source, advance in self.draws.items()
+        }
+        with torch.no_grad():
+            for node in self.nodes:
+                node.run(starts)
+        for source, advance in self.draws.items():
+            source.state.offset += advance
+
+    def tensors(self) -> list[torch.Tensor]:
+        """Return all tensors that the graph's operations read and write."""
+        return [tensor for node in self.nodes for tensor in tensors_in([node.args, node.kwargs, node.outputs])]
+
+    def kinds(self) -> dict[str, int]:
+        return dict(Counter(node.kind for node in self.nodes if node.kind != "none"))
