@@ -12,6 +12,7 @@ if _is_main and sys.path[:1] in ([""], [os.getcwd()]):
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from graphsafe.callable_package import make_callable
 from graphsafe.capture.plan.call import Planned, plan
 from graphsafe.capture.step import Step
 from graphsafe.version import __version__
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
     from graphsafe.report.shown import Ledger, Report
     from graphsafe.run.watching import ledger, watch
 else:
-    from graphsafe import capture, scan  # the packages: they can be called
+    from graphsafe import capture, scan  # the packages
+
+    make_callable(capture, lambda: import_module("graphsafe.api").capture)
+    make_callable(scan, lambda: import_module("graphsafe.api").scan)
 
 __all__ = [
     "Finding",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -11,20 +11,17 @@ from typing import Any
 class _CallablePackage(ModuleType):
     """A package that can be called: Python binds it to its name, so it would hide the function of that name."""
 
+    _function: Callable[[], Callable[..., Any]]
+
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        return _function(self)(*args, **keywords)
+        return self._function()(*args, **keywords)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return inspect.signature(_function(self))
+        return inspect.signature(self._function())
 
 
-def _function(package: ModuleType) -> Any:
-    from graphsafe import api
-
-    return getattr(api, package.__name__.rpartition(".")[2])
-
-
-def make_callable(name: str) -> None:
-    """Make a call of a package run the function of graphsafe.api with the same name."""
-    sys.modules[name].__class__ = _CallablePackage
+def make_callable(package: ModuleType, function: Callable[[], Callable[..., Any]]) -> None:
+    """Make a call of `package` run what `function` returns, which is asked at each call."""
+    package.__class__ = _CallablePackage
+    vars(package)["_function"] = function
