@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphsafe.capture.device.cuda.nodes import GraphNode, Segments
-from graphsafe.report.json_form import parse_saved
+from graphsafe.report.json_form import parse_saved, render_json
 from graphsafe.report.ledger.html_form import with_processes
 from graphsafe.report.ledger.model import Held
 from graphsafe.report.ledger.terminal import processes_text
@@ -89,7 +89,7 @@ def test_lines_of_memory_are_shown_in_every_form() -> None:
     shown = "test_cuda_memory.py:1 holds 512 bytes in graphs"
     assert shown in processes_text(found, colour=False, width=120)
     assert shown in with_processes("<h2>Environment</h2>", found)
-    assert parse_saved(found.json()) == found
+    assert parse_saved(render_json(found)) == found
 
 
 def test_lines_of_memory_are_those_of_the_devices_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
