@@ -9,7 +9,7 @@ import pytest
 from graphsafe import cli, scan
 from graphsafe.optable import load_op_table
 from graphsafe.rulebook.book import load_rulebook
-from graphsafe.scan.domain.events import HOWS
+from graphsafe.rulebook.vocabulary import HOWS
 from graphsafe.scan.models.operations import EVENT_OF_EFFECT
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "packs" / "flash_attn"

@@ -15,7 +15,7 @@ from op_snippets import measured, measured_files
 from graphsafe.report.model import LEVELS
 from graphsafe.rulebook.book import RulebookError, load_pack, load_rulebook
 from graphsafe.rulebook.rulefile import CODE, expected_lines
-from graphsafe.scan.domain.events import HOWS
+from graphsafe.rulebook.vocabulary import HOWS
 
 RULES = Path(__file__).parents[1] / "rules"
 

@@ -10,6 +10,7 @@ from graphsafe.fixes.registry import FIXES
 from graphsafe.report.model import Finding, Report
 from graphsafe.report.source import Lines
 from graphsafe.rulebook.book import Rule
+from graphsafe.rulebook.vocabulary import FixName
 
 SAFE, UNSAFE = "safe", "unsafe"
 "The values of `data.edits`, for a finding with edits."
@@ -38,7 +39,7 @@ def with_edits(report: Report, rules: Mapping[str, Rule], source: Lines) -> Repo
     return replace(report, findings=tuple(findings))
 
 
-def fix_of(finding: Finding, names: Sequence[str], code: Code) -> Fix | None:
+def fix_of(finding: Finding, names: Sequence[FixName], code: Code) -> Fix | None:
     """Return the first of a rule's fixes that applies to the finding, at its first place on the line."""
     return next((fix for name in names if (fix := FIXES[name](code, finding)) is not None), None)
 

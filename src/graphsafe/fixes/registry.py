@@ -15,8 +15,9 @@ from graphsafe.fixes import (
     scalar_store,
 )
 from graphsafe.fixes.code import Proposal
+from graphsafe.rulebook.vocabulary import FixName
 
-FIXES: Mapping[str, Proposal] = {
+FIXES: Mapping[FixName, Proposal] = {
     "capturable": optimizer.capturable,
     "fill-element": scalar_store.fill,
     "full": scalar_literal.full,

@@ -1,4 +1,4 @@
-"""What graphsafe's functions return: a report, and a ledger, that read and show themselves."""
+"""The report and the ledger that graphsafe's functions return: they read and show themselves."""
 
 from __future__ import annotations
 

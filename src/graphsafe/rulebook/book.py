@@ -22,7 +22,7 @@ from graphsafe.report.model import LEVELS, Confidence, Finding, Level, Location,
 from graphsafe.rulebook import rulefile
 from graphsafe.rulebook.libraries import Libraries, LibraryModel
 from graphsafe.rulebook.rulefile import RulebookError
-from graphsafe.scan.domain.events import EventKind
+from graphsafe.rulebook.vocabulary import EventKind, FixName
 
 if TYPE_CHECKING:
     from graphsafe.config import Config
@@ -110,7 +110,7 @@ class Rule:
     see_also: tuple[str, ...] = ()
     instead_of: tuple[str, ...] = ()
     "More general rules, whose findings on the same line are left out."
-    fixes: tuple[str, ...] = ()
+    fixes: tuple[FixName, ...] = ()
     "Names in graphsafe.fixes.proposals; the first one that is right for a finding is used."
     configured: Level | None = None
     "The level that the configuration gives the rule in place of its own."

@@ -13,7 +13,7 @@ from graphsafe.document import Convert, Document, list_of, word_of
 from graphsafe.errors import RequestError, nearest
 from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS
 from graphsafe.rulebook.libraries import ReturnKind, Returns
-from graphsafe.scan.domain.events import HOWS, WORDS, EventKind
+from graphsafe.rulebook.vocabulary import FIX_NAMES, HOWS, WORDS, EventKind, FixName
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
@@ -162,10 +162,8 @@ def _check_words(doc: Document, within: str, texts: Mapping[str, Any]) -> None:
                 raise doc.error(within + key, f"unknown placeholder {{{word}}}{hint}")
 
 
-def _fixes(doc: Document, key: str, value: object) -> tuple[str, ...]:
-    from graphsafe.fixes.registry import FIXES
-
-    return tuple(doc.one_of(name, item, tuple(FIXES)) for name, item in doc.items(key, value))
+def _fixes(doc: Document, key: str, value: object) -> tuple[FixName, ...]:
+    return tuple(doc.one_of(name, item, FIX_NAMES) for name, item in doc.items(key, value))
 
 
 def _torch(doc: Document, key: str, value: object) -> str:

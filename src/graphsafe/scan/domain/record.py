@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain import frozen
-from graphsafe.scan.domain.events import CompileTest, Event, EventKind, Span
+from graphsafe.scan.domain.events import CompileTest, Event, Span
 from graphsafe.scan.domain.state_log import StateLog
 
 ENTRY_POINT = "an entry point of an engine"

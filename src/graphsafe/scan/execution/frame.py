@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulebook.libraries import Libraries
+from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.arguments import TOP_LEVEL, Arguments, Call
-from graphsafe.scan.domain.events import CompileTest, EventKind
+from graphsafe.scan.domain.events import CompileTest
 from graphsafe.scan.domain.queries import Queries
 from graphsafe.scan.domain.state_log import UseKind
 from graphsafe.scan.domain.summary import Effects, Item, Summary

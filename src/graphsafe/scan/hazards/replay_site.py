@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from types import MappingProxyType
 
 from graphsafe.report.model import Confidence
-from graphsafe.scan.domain.events import Event, EventKind, span_of
+from graphsafe.rulebook.vocabulary import EventKind
+from graphsafe.scan.domain.events import Event, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
     changed_outside,

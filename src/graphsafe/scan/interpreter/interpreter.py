@@ -14,8 +14,9 @@ from typing import Any
 from graphsafe.optable import OpTable
 from graphsafe.report.model import Confidence, Level
 from graphsafe.rulebook.libraries import Libraries
+from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.arguments import Arguments, Call, unknown_result
-from graphsafe.scan.domain.events import Event, EventKind, precedence, span_of
+from graphsafe.scan.domain.events import Event, precedence, span_of
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.held import state_of
 from graphsafe.scan.domain.joins import join_all

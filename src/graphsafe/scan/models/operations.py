@@ -7,8 +7,8 @@ from itertools import chain, repeat
 
 from graphsafe.optable import Argument, Call, Effect, EffectKind, Hit, Op, Result
 from graphsafe.report.model import Confidence
+from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.arguments import Arguments
-from graphsafe.scan.domain.events import EventKind
 from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.joins import sequence
 from graphsafe.scan.domain.numbers import type_of

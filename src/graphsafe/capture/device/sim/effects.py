@@ -47,7 +47,7 @@ class Scope:
     explicit: bool = False
     "Whether the call itself names the device."
     source: RandomSource | None = None
-    "What the generator that the call names draws from."
+    "The source of the generator that the call names, or None."
     literal: bool = False
     "Whether the tensor's values come from Python objects."
 

@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a stream is to its device; several objects of `torch.cuda.Stream` may name one."""
+    """A stream of a device. Several objects of `torch.cuda.Stream` may name the same lane."""
 
     device_index: int
     number: int = field(default_factory=lambda: next(_numbers))

@@ -34,7 +34,7 @@ class State:
 
 @dataclass(eq=False, slots=True)
 class RandomSource:
-    """What a generator draws from. It may be given the state of another."""
+    """The source of a generator's numbers. Several sources may share one state."""
 
     index: int
     "The device."

@@ -49,7 +49,7 @@ class World:
         self.defaults = [Lane(each, number=0) for each in range(count)]
         "The default stream of each device."
         self.sources = [RandomSource(each) for each in range(count)]
-        "What the default generator of each device draws from."
+        "The source of each device's default generator."
         self.touched: set[int] = {device}
         "Devices with a live context."
         self.session: Session | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from graphsafe.scan.domain.events import EventKind
+from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards import draws
 from graphsafe.scan.state.filled_once import first_step_only, is_filled_here

@@ -1,0 +1,67 @@
+"""The words of rule files: the events that scan emits, the words of their messages, and the fixes.
+
+Each kind, and how it happens. Those of Alloc, Rng, StreamOp and AttrWrite are explained by the rules that match them.
+
+HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
+            device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
+            inside), library (a known library call that waits)
+Branch      if, while, assert, ifexp, and, or, not, in, compare, max, min, any, all, sorted, filter, operator
+Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask-store (`x[mask] = tensor`), slice,
+            range, size (a size argument of a factory or view), narrow, split
+Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
+            (pageable, or pinned without `non_blocking=True`)
+Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
+Call        the pattern, from a rule's `call`, that the called name matches
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+EventKind = Literal[
+    "HostRead", "Branch", "Extent", "Transfer", "Store", "Alloc", "Rng", "StreamOp", "AttrWrite", "Call"
+]
+HOWS: Mapping[str, frozenset[str]] = {
+    kind: frozenset(hows.split())
+    for kind, hows in {
+        "HostRead": "method cast index format hidden library",
+        "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator",
+        "Extent": "op mask mask-store slice range size narrow split",
+        "Transfer": "to-host literal index blocking",
+        "Store": "scalar host-tensor",
+        "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: capture alone
+        "Rng": "private-generator reseed state host-random",
+        "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
+        "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
+        "captured-again made-late discarded",
+        "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
+        "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
+        "key-lacks made-twice refilled host-refilled read-early given-early optimizer declared over-declared "
+        "under-declared buckets departed late",  # buckets, departed, late: capture alone
+    }.items()
+}
+"Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."
+WORDS: Mapping[str, str] = {
+    "expr": "the source text",
+    "value": "what is known of the value",
+    "op": "the operation, where the op table knows it",
+    "attribute": "the attribute that is written, of AttrWrite",
+    "uses": "the lines that use a host number, of AttrWrite host-state",
+    "used_as": "what these use it as, of AttrWrite host-state",
+    "codes": "the rules that speak against a declaration, of AttrWrite declared",
+}
+"The words of events, which placeholders stand for."
+FixName = Literal[
+    "capturable",
+    "fill-element",
+    "full",
+    "hoist-literal",
+    "in-place",
+    "non-blocking",
+    "nonzero-static",
+    "num-classes",
+    "output-size",
+    "without-check",
+]
+FIX_NAMES: tuple[FixName, ...] = get_args(FixName)
