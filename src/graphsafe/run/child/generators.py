@@ -19,7 +19,7 @@ import torch
 from graphsafe.capture.shared.frames import call_site
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.assigning import assigning_line
-from graphsafe.run.child.frozen.origins import callee, running_in
+from graphsafe.run.child.frozen.origins import callee, is_seeding, running_in
 from graphsafe.run.child.names import attributes_of, locals_of, weak_to
 from graphsafe.run.child.source import function_of, outer_loop, tree_of_code
 from graphsafe.run.part import Facts
@@ -30,7 +30,6 @@ _UNNAMED = "a registered generator"
 _DEFAULT = "the device's default generator"
 _ENOUGH = 8
 "A graph that draws the same numbers at this many replays in a row is seeded before each."
-SEEDING = frozenset({"manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset"})
 State = tuple[int, int]
 "A generator's seed and offset."
 
@@ -173,18 +172,14 @@ def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
     for at, frame in enumerate(frames):
         repeated = loops[at] or (trees[at] if any(loops[at + 1 :]) else None)
         calls = [one for one in ast.walk(repeated) if isinstance(one, ast.Call)] if repeated is not None else []
-        own = list(filter(_seeds, calls))
+        own = list(filter(is_seeding, calls))
         if own:
             before = [one.lineno for one in own if one.lineno < frame.f_lineno]
             return call_site(frame.f_code, max(before or [one.lineno for one in own]))
         scope = running_in(frame)
         for known in (callee(scope.origin(call.func).value) for call in calls):
             tree = None if known is None else function_of(known[0].__code__)
-            inner = next(filter(_seeds, ast.walk(tree)), None) if tree is not None else None
+            inner = next(filter(is_seeding, ast.walk(tree)), None) if tree is not None else None
             if known is not None and isinstance(inner, ast.Call):
                 return call_site(known[0].__code__, inner.lineno)
     return None
-
-
-def _seeds(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SEEDING

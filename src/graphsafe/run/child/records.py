@@ -6,7 +6,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.report.ledger.model import Access
@@ -19,12 +19,8 @@ from graphsafe.run.child.optimizer_options import OptimizerOption, SteppedOptimi
 from graphsafe.run.child.outside import Memory
 from graphsafe.run.child.results.outputs import Outputs
 from graphsafe.run.child.rotations import Rotation
-from graphsafe.run.child.sight import Contents
+from graphsafe.run.child.sight import Contents, LetGo
 from graphsafe.run.part import Facts
-
-if TYPE_CHECKING:
-    from graphsafe.run.child.sim.let_go import LetGo
-
 
 _TOLD = (
     *("number", "span", "stream", "thread", "device", "begun", "seconds", "subgroups"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -17,9 +17,6 @@ from graphsafe.run.child.refills import Unordered
 from graphsafe.run.child.steps import Key, Step, Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
-
-if TYPE_CHECKING:
-    from graphsafe.run.child.sim.let_go import LetGo
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
 "A function that is told of an operation's reads. Its argument returns the numbers of the storages that are read."
@@ -40,6 +37,26 @@ class Touch:
     @staticmethod
     def of(tensor: torch.Tensor, access: Access, certain: bool, made: CallSite | None) -> Touch:
         return Touch(tensor.untyped_storage(), access, certain, layout_text(tensor), made)
+
+
+@dataclass(eq=False, slots=True)
+class LetGo:
+    """A tensor that a graph reads, by the names outside containers that hold it."""
+
+    names: Sequence[Name]
+    capture: int
+    "The number of the graph's capture, from 1."
+    replays: int = 0
+    lost_after: int | None = None
+    "Number of replays before the first one for which the object held another tensor."
+    is_meant: bool = False
+    "Whether the program may know that the graph reads the old one."
+    instead: CallSite | None = None
+    "The line that made the tensor that the object holds now, if that was after the capture."
+
+    @property
+    def is_lost(self) -> bool:
+        return self.lost_after is not None and not self.is_meant
 
 
 class Around(Protocol):

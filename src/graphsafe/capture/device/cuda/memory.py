@@ -113,16 +113,16 @@ def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping
     found = []
     for entry in trace:
         if entry["action"] == "alloc":
-            block, place = int(entry["addr"]), _place(entry.get("frames") or ())
+            block, place = int(entry["addr"]), innermost_line(entry)
             found.append(MemoryEvent(block, int(entry["size"]), place, is_private(block)))
         elif entry["action"] == "free_completed":
             found.append(MemoryEvent(int(entry["addr"]), 0))
     return found
 
 
-def _place(frames: Sequence[Mapping[str, Any]]) -> CallSite | None:
-    """Return the place of the innermost user's frame; the trace lists the innermost frame first."""
-    for frame in frames:
+def innermost_line(entry: Mapping[str, Any]) -> CallSite | None:
+    """Return the line of the innermost user's frame; the allocator lists an entry's innermost frame first."""
+    for frame in entry.get("frames") or ():
         if is_user_file(frame["filename"]):
             return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])
     return None

@@ -3,7 +3,7 @@ frames."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from graphsafe.capture.device.cuda.compiler_import import memory_segments
-from graphsafe.capture.shared.frames import absolute, is_user_file
+from graphsafe.capture.device.cuda.memory import innermost_line
 from graphsafe.report.model import CallSite
 
 SHARED = (0, 0)
@@ -26,7 +26,7 @@ def record_stacks() -> None:
 
 def makers() -> dict[int, CallSite]:
     """Return the user's line that allocated each block, by the block's address."""
-    return {int(block["address"]): line for _, block in _blocks() if (line := _line(block)) is not None}
+    return {int(block["address"]): line for _, block in _blocks() if (line := innermost_line(block)) is not None}
 
 
 def active_addresses(pool: tuple[int, ...]) -> frozenset[int]:
@@ -38,7 +38,7 @@ def pool_lines(devices: Collection[str]) -> list[dict[str, Any]]:
     """Return the bytes in graphs' pools by allocating line, most first, of these devices (of all if none is given)."""
     found: dict[CallSite, int] = {}
     for pool, block in _blocks(devices):
-        line = _line(block)
+        line = innermost_line(block)
         if pool != SHARED and line is not None:
             found[line] = found.get(line, 0) + int(block["size"])
     ordered = sorted(found.items(), key=lambda item: -item[1])
@@ -53,12 +53,3 @@ def _blocks(devices: Collection[str] = ()) -> Iterator[tuple[tuple[int, ...], Ma
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
                 yield tuple(segment["segment_pool_id"]), block
-
-
-def _line(block: Mapping[str, Any]) -> CallSite | None:
-    """Return the innermost frame of the user's code; the record lists innermost frames first."""
-    frames: Sequence[Mapping[str, Any]] = block.get("frames") or ()
-    for frame in frames:
-        if is_user_file(frame["filename"]):
-            return CallSite(absolute(frame["filename"]), int(frame["line"]), frame["name"])
-    return None

@@ -16,9 +16,8 @@ from typing import Any, Literal
 import torch
 
 from graphsafe.report.model import CallSite
-from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, scope_of
+from graphsafe.run.child.frozen.origins import MISSING, PLAIN, Origin, Scope, is_seeding, scope_of
 from graphsafe.run.child.frozen.variables import Variable
-from graphsafe.run.child.generators import SEEDING
 from graphsafe.run.child.host_draws import draws
 from graphsafe.run.child.names import elements_of
 from graphsafe.run.child.source import captured_statements, is_read
@@ -188,7 +187,7 @@ class Walk:
 
     def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> list[ast.expr]:
         """Follow a call; return the parts that it uses itself."""
-        if isinstance(call.func, ast.Attribute) and call.func.attr in SEEDING and self.seeded is None:
+        if self.seeded is None and is_seeding(call):
             self.seeded = CallSite(scope.path, call.lineno, None)
         if self.drawn is None and draws(scope.origin(call.func).value):
             self.drawn = CallSite(scope.path, call.lineno, None)

@@ -50,6 +50,7 @@ _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Is: operator.is_,
     ast.IsNot: operator.is_not,
 }
+_SEEDING = ("manual_seed", "manual_seed_all", "set_rng_state", "set_rng_state_all", "set_state", "set_offset")
 _PURE = {one.__name__: one for one in (int, float, bool, min, max, abs, round, len)}
 
 
@@ -362,3 +363,8 @@ _RULES: dict[type[ast.AST], Any] = {
     ast.Compare: Scope._operation,
     ast.Call: Scope._call,
 }
+
+
+def is_seeding(node: ast.AST) -> bool:
+    """Return whether code calls a method that sets a random generator's seed or state."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SEEDING

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,26 +19,7 @@ from graphsafe.capture.device.sim.tags import Tag, tag_of, tag_of_storage, tags_
 from graphsafe.report.ledger.model import Access
 from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, place_of, storage_number
-
-
-@dataclass(eq=False, slots=True)
-class LetGo:
-    """A tensor that a graph reads, by the names outside containers that hold it."""
-
-    names: Sequence[Name]
-    capture: int
-    "The number of the graph's capture, from 1."
-    replays: int = 0
-    lost_after: int | None = None
-    "Number of replays before the first one for which the object held another tensor."
-    is_meant: bool = False
-    "Whether the program may know that the graph reads the old one."
-    instead: CallSite | None = None
-    "The line that made the tensor that the object holds now, if that was after the capture."
-
-    @property
-    def is_lost(self) -> bool:
-        return self.lost_after is not None and not self.is_meant
+from graphsafe.run.child.sight import LetGo
 
 
 class Weights:
