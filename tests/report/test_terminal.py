@@ -13,7 +13,7 @@ import samples
 from graphsafe.report.forms import render
 from graphsafe.report.model import CallSite, DeviceResult, Limit, Location, Report, in_order
 from graphsafe.report.terminal import code_frame
-from graphsafe.report.text import COLOURS, cells, chained, count, listed, painter, printable, wrapped
+from graphsafe.report.text import COLOURS, Sheet, cells, chained, count, listed, painter, printable, wrapped
 
 PLAIN = painter(False)
 
@@ -243,7 +243,7 @@ def span(line: str, marked: str) -> Location:
 
 def under_caret(line: str, marked: str, width: int) -> str:
     """What stands over the carets, by cells."""
-    _, code, caret = code_frame(span(line, marked), [line], width, PLAIN, "red")
+    _, code, caret = code_frame(span(line, marked), [line], Sheet(width, PLAIN), "red")
     assert cells(code) <= width and cells(caret) <= width
     start, end = caret.index("^"), caret.rindex("^") + 1
     column = 0
@@ -276,20 +276,20 @@ def test_carets_stand_under_the_span(line: str, marked: str, width: int) -> None
 
 def test_a_span_that_is_wider_than_the_terminal_is_cut() -> None:
     line = "x = torch.cat([" + ", ".join(f"part_{number}" for number in range(60)) + "])"
-    code, caret = code_frame(span(line, line[4:]), [line], 80, PLAIN, "red")[1:]
+    code, caret = code_frame(span(line, line[4:]), [line], Sheet(80, PLAIN), "red")[1:]
     assert code.startswith("1 | x = torch.cat([part_0") and code.endswith("...")
     assert caret == "  |     " + "^" * (80 - len("1 | x = ") - 3)
 
 
 def test_of_several_lines_the_first_is_shown() -> None:
     lines = ["x = f(  ", "    y.item(),", ")"]
-    code, caret = code_frame(Location("a.py", 1, 5, 3, 2, None), lines, 80, PLAIN, "red")[1:]
+    code, caret = code_frame(Location("a.py", 1, 5, 3, 2, None), lines, Sheet(80, PLAIN), "red")[1:]
     assert (code, caret) == ("1 | x = f(", "  |     ^^")
 
 
 @pytest.mark.parametrize("location", [Location("a.py", 9, 1, 9, 2, None), Location("a.py", 1, 99, 1, 120, None)])
 def test_a_file_that_changed_since_does_no_harm(location: Location) -> None:
-    frame = code_frame(location, ["x = 1"], 80, PLAIN, "red")
+    frame = code_frame(location, ["x = 1"], Sheet(80, PLAIN), "red")
     assert frame == [] or frame[2].endswith("^")
 
 

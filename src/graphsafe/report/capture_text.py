@@ -10,7 +10,7 @@ from graphsafe.report.plan_text import plan_lines
 from graphsafe.report.pool import Pool, pool_texts
 from graphsafe.report.probes import PROBES, Probes
 from graphsafe.report.probes.probe import Probe
-from graphsafe.report.text import Paint, bucket_name, bytes_text, count, device_name, listed, printable, wrapped
+from graphsafe.report.text import Paint, Sheet, bucket_name, bytes_text, count, device_name, listed, printable
 from graphsafe.report.verdict import judge
 
 _MEANS = {
@@ -68,16 +68,16 @@ _MOST_CALLS = 8
 _NAME_WIDTH = max(map(len, PROBES)) + 2
 
 
-def capture_blocks(report: Report, width: int, paint: Paint) -> list[list[str]]:
+def capture_blocks(report: Report, sheet: Sheet) -> list[list[str]]:
     """Return a block of lines per device: the verdict with its reason, for every bucket, and each probe's result."""
-    blocks = [_device(device, report.plan, width, paint) for device in report.devices or ()]
+    blocks = [_device(device, report.plan, sheet) for device in report.devices or ()]
     if report.plan is not None:
-        blocks.append(plan_lines(report.plan, width, paint))
+        blocks.append(plan_lines(report.plan, sheet))
     if report.support is not None:
-        blocks.append([line for text in support_texts(report.support) for line in wrapped(text, width, "", "    ")])
+        blocks.append([line for text in support_texts(report.support) for line in sheet.wrapped(text, "", "    ")])
     if report.evidence == "predicted":
         said = "Predicted on the simulated device; only a run on a GPU measures."
-        blocks.append(wrapped(said, width))
+        blocks.append(sheet.wrapped(said))
     return blocks
 
 
@@ -113,29 +113,29 @@ def verdict_text(report: Report) -> str:
     return text + (_then(parts[0].probes, report.plan, parts[0].verdict) if parts else "")
 
 
-def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, width: int, paint: Paint) -> list[str]:
+def verdict_lines(what: str, verdict: Verdict, then: str, indent: str, sheet: Sheet) -> list[str]:
     title = f"{indent}{printable(what)}: "
-    first, *rest = wrapped(verdict + then, width, title, f"{indent}    ")
-    return [first.replace(f"{title}{verdict}", title + paint(VERDICT_STYLES[verdict], verdict), 1), *rest]
+    first, *rest = sheet.wrapped(verdict + then, title, f"{indent}    ")
+    return [first.replace(f"{title}{verdict}", title + sheet.paint(VERDICT_STYLES[verdict], verdict), 1), *rest]
 
 
-def _device(device: DeviceResult, plan: Plan | None, width: int, paint: Paint) -> list[str]:
+def _device(device: DeviceResult, plan: Plan | None, sheet: Sheet) -> list[str]:
     if not device.buckets:
         then = _then(device.probes, plan, device.verdict)
         return [
-            *verdict_lines(device_name(device), device.verdict, then, "", width, paint),
-            *_probes(device.probes, "  ", width, paint),
+            *verdict_lines(device_name(device), device.verdict, then, "", sheet),
+            *_probes(device.probes, "  ", sheet),
         ]
-    lines = verdict_lines(device_name(device), device.verdict, "", "", width, paint)
+    lines = verdict_lines(device_name(device), device.verdict, "", "", sheet)
     worst = next((bucket for bucket in device.buckets if bucket.verdict == device.verdict), None)
     for bucket in device.buckets:
         then = _then(bucket.probes, plan, bucket.verdict)
         then += "" if bucket is worst else gain_text(bucket.probes)
-        lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", width, paint)
+        lines += verdict_lines(bucket_name(bucket.axes), bucket.verdict, then, "  ", sheet)
         if bucket is worst:
-            lines += _probes(bucket.probes, "    ", width, paint)
+            lines += _probes(bucket.probes, "    ", sheet)
     for text in pool_texts(Pool.of(device.pool)) if device.pool is not None else ():
-        lines += wrapped(text.strip(), width, "    " if text.startswith(" ") else "  ", "      ")
+        lines += sheet.wrapped(text.strip(), "    " if text.startswith(" ") else "  ", "      ")
     return lines
 
 
@@ -156,17 +156,17 @@ def gain_text(data: Data) -> str:
     return f"; {', '.join(parts)}" if parts else ""
 
 
-def _probes(data: Data, indent: str, width: int, paint: Paint) -> list[str]:
+def _probes(data: Data, indent: str, sheet: Sheet) -> list[str]:
     lines = []
     for name, probe in Probes.of(data):
         label = f"{indent}{name:{_NAME_WIDTH}}"
         rest_indent = " " * (len(label) + _STATUS_WIDTH)
-        first, *rest = wrapped(probe.told(), width, f"{label}{probe.status:{_STATUS_WIDTH}}", rest_indent)
-        painted = paint(_STATUS_STYLES[probe.status], probe.status)
+        first, *rest = sheet.wrapped(probe.told(), f"{label}{probe.status:{_STATUS_WIDTH}}", rest_indent)
+        painted = sheet.paint(_STATUS_STYLES[probe.status], probe.status)
         lines += [(label + painted + first[len(label + probe.status) :]).rstrip(), *rest]
         lines += [printable(f"{indent}  {call}") for call in _calls(probe)]
         for text in probe.sentences():
-            lines += wrapped(text, width, f"{indent}  ", f"{indent}    ")
+            lines += sheet.wrapped(text, f"{indent}  ", f"{indent}    ")
     return lines
 
 

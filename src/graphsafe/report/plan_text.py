@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from graphsafe.report.model import Fix, Plan, Segment
-from graphsafe.report.text import Paint, count, printable, wrapped
+from graphsafe.report.text import Sheet, count, printable
 
 _STYLES = {"captured": "green", "mixed": "yellow", "eager": "red"}
 _MOST_MODULES = 24
@@ -14,22 +14,22 @@ _MOST_PIECES = 24
 _MOST_FIXES = 8
 
 
-def plan_lines(plan: Plan, width: int, paint: Paint) -> list[str]:
-    lines = wrapped(headline(plan), width, "plan: ", "    ")
+def plan_lines(plan: Plan, sheet: Sheet) -> list[str]:
+    lines = sheet.wrapped(headline(plan), "plan: ", "    ")
     for text in piece_texts(plan)[:_MOST_PIECES]:
-        lines += wrapped(text, width, "  ", "      ")
+        lines += sheet.wrapped(text, "  ", "      ")
     lines += _more(len(plan.segments) - _MOST_PIECES, "piece")
     rows = tree(plan)
     if len(rows) > 1:
         lines.append("  modules")
         names = max(len(name) for name, *_ in rows[:_MOST_MODULES])
         for name, state, captured, operations in rows[:_MOST_MODULES]:
-            shown = paint(_STYLES[state], state) + " " * (8 - len(state))
-            label = f"{printable(name):<{min(names, width - 40)}}"
+            shown = sheet.paint(_STYLES[state], state) + " " * (8 - len(state))
+            label = f"{printable(name):<{min(names, sheet.width - 40)}}"
             lines.append(f"    {label}  {shown}  {captured} of {count(operations, 'operation')}")
         lines += _more(len(rows) - _MOST_MODULES, "module")
     for text in fix_texts(plan)[:_MOST_FIXES]:
-        lines += wrapped(text, width, "  ", "      ")
+        lines += sheet.wrapped(text, "  ", "      ")
     lines += _more(len(fix_texts(plan)) - _MOST_FIXES, "line")
     return lines
 

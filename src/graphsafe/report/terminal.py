@@ -11,23 +11,23 @@ from itertools import accumulate, groupby
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
 from graphsafe.report.no_line import totals
 from graphsafe.report.source import Lines
-from graphsafe.report.text import Paint, cells, chained, count, listed, painter, printable, wrapped
+from graphsafe.report.text import Sheet, cells, chained, count, listed, printable
 
 _TAB = 4
 _CUT = "..."
 
 
-def code_frame(location: Location, lines: Sequence[str] | None, width: int, paint: Paint, style: str) -> list[str]:
-    """Return the first line of a span and its carets, at most `width` cells wide; nothing if the line does not exist. A
+def code_frame(location: Location, lines: Sequence[str] | None, sheet: Sheet, style: str) -> list[str]:
+    """Return the first line of a span and its carets, no wider than the sheet; nothing if the line does not exist. A
     line that is too long loses its indentation, then the parts far from the span."""
     if lines is None or not 0 < location.line <= len(lines):
         return []
     gutter = f"{location.line} | "
-    margin = paint("blue", f"{' ' * (len(gutter) - 2)}|")
+    margin = sheet.paint("blue", f"{' ' * (len(gutter) - 2)}|")
     text, start, end = _placed(lines[location.line - 1], location)
-    code, before, marked = _cropped(text, start, end, max(width - len(gutter), 20))
-    caret = f"{margin} {' ' * before}{paint(style, '^' * marked)}"
-    return [margin, paint("blue", gutter.rstrip()) + f" {code}".rstrip(), caret]
+    code, before, marked = _cropped(text, start, end, max(sheet.width - len(gutter), 20))
+    caret = f"{margin} {' ' * before}{sheet.paint(style, '^' * marked)}"
+    return [margin, sheet.paint("blue", gutter.rstrip()) + f" {code}".rstrip(), caret]
 
 
 def _placed(line: str, location: Location) -> tuple[str, int, int]:
@@ -88,19 +88,19 @@ _FIRST = 5
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
     """Return lines of at most `width` cells. Only the place of a finding is never broken, so that it can be opened."""
-    paint = painter(colour)
-    blocks = [block for report in reports for block in _blocks(report, source, max(width, 40), paint)]
+    sheet = Sheet.of(colour, width)
+    blocks = [block for report in reports for block in _blocks(report, source, sheet)]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
 def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool, width: int) -> str:
     """Return findings alone, in the order given, each with its code."""
-    printed = _Printed(set(), [])
-    blocks = [_finding([finding], source, max(width, 40), painter(colour), printed) for finding in findings]
+    sheet, printed = Sheet.of(colour, width), _Printed(set(), [])
+    blocks = [_finding([finding], source, sheet, printed) for finding in findings]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[list[str]]:
+def _blocks(report: Report, source: Lines, sheet: Sheet) -> list[list[str]]:
     shown = unsuppressed(report)
     main = [finding for finding in shown if finding.level != "note"]
     notes = [finding for finding in shown if finding.level == "note" and finding.code != _FOLDED]
@@ -109,19 +109,19 @@ def _blocks(report: Report, source: Lines, width: int, paint: Paint) -> list[lis
     if len(main) <= _MANY:
         # Equal findings of several devices or processes are shown once.
         groups = groupby(main, lambda one: (one.location, one.code, one.level, one.message))
-        blocks = [_finding([*same], source, width, paint, printed) for _, same in groups]
+        blocks = [_finding([*same], source, sheet, printed) for _, same in groups]
     else:
-        blocks = [_lines(main, width, paint), _advice(main, width, paint)]
-    blocks += [_lines(notes, width, paint)] if notes else []
-    blocks += [_files(folded, width, paint)] if folded else []
-    blocks += [_limits(report.limits, width, paint)] if report.limits else []
+        blocks = [_lines(main, sheet), _advice(main, sheet)]
+    blocks += [_lines(notes, sheet)] if notes else []
+    blocks += [_files(folded, sheet)] if folded else []
+    blocks += [_limits(report.limits, sheet)] if report.limits else []
     if report.devices is not None:
         from graphsafe.report.capture_text import capture_blocks  # imports all probes, of which a scan has none
 
-        blocks += capture_blocks(report, width, paint)
+        blocks += capture_blocks(report, sheet)
     if len(main) > _MANY:
-        blocks += [_by_code(shown), _start(main, width, paint)]
-    return [*blocks, _summary(report, shown, width, paint)]
+        blocks += [_by_code(shown), _start(main, sheet)]
+    return [*blocks, _summary(report, shown, sheet)]
 
 
 @dataclass(slots=True)
@@ -134,14 +134,14 @@ class _Printed:
     "The call chain of the previous finding."
 
 
-def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, printed: _Printed) -> list[str]:
+def _finding(same: Sequence[Finding], source: Lines, sheet: Sheet, printed: _Printed) -> list[str]:
     finding, at = same[0], same[0].location
     style = STYLES[finding.level]
     lines = [
-        *_titled(f"{finding.code} {finding.level}:", finding.message, width, paint, style),
-        *_place(same, width, paint),
-        *code_frame(at, source(at.path), width, paint, style),
-        *_again(_chain(finding, width), printed),
+        *_titled(f"{finding.code} {finding.level}:", finding.message, sheet, style),
+        *_place(same, sheet),
+        *code_frame(at, source(at.path), sheet, style),
+        *_again(_chain(finding, sheet), printed),
     ]
     reason = (finding.code, finding.why)
     why = f"as above; more with `graphsafe explain {finding.code}`" if reason in printed.reasons else finding.why
@@ -149,21 +149,22 @@ def _finding(same: Sequence[Finding], source: Lines, width: int, paint: Paint, p
         printed.reasons.add(reason)
     for label, text in (("why", why), ("fix", finding.fix)):
         if text:
-            lines += _labelled(label, _first_paragraph(text), width, paint)
+            lines += _labelled(label, _first_paragraph(text), sheet)
     return lines
 
 
-def _titled(title: str, text: str, width: int, paint: Paint, style: str) -> list[str]:
-    first, *rest = wrapped(text, width, f"{title} ", "    ")
-    return [paint(style, title) + paint("bold", first[len(title) :]), *(paint("bold", line) for line in rest)]
+def _titled(title: str, text: str, sheet: Sheet, style: str) -> list[str]:
+    first, *rest = sheet.wrapped(text, f"{title} ", "    ")
+    bold = [sheet.paint("bold", line) for line in (first[len(title) :], *rest)]
+    return [sheet.paint(style, title) + bold[0], *bold[1:]]
 
 
-def _labelled(label: str, text: str, width: int, paint: Paint) -> list[str]:
-    first, *rest = wrapped(text, width, f"  {label}: ", "       ")
-    return [f"  {paint('bold', f'{label}:')}{first[len(label) + 3 :]}", *rest]
+def _labelled(label: str, text: str, sheet: Sheet) -> list[str]:
+    first, *rest = sheet.wrapped(text, f"  {label}: ", "       ")
+    return [f"  {sheet.paint('bold', f'{label}:')}{first[len(label) + 3 :]}", *rest]
 
 
-def _place(same: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _place(same: Sequence[Finding], sheet: Sheet) -> list[str]:
     finding, at = same[0], same[0].location
     place = printable(f"{at.path}:{at.line}:{at.column}")
     about: list[str] = [finding.confidence]
@@ -179,27 +180,27 @@ def _place(same: Sequence[Finding], width: int, paint: Paint) -> list[str]:
     if times > 1 and times > len(processes):
         about.append(f"{times} times")
     where = f"in {at.function} ({', '.join(about)})" if at.function else f"({', '.join(about)})"
-    return _pointed(place, where, width, paint)
+    return _pointed(place, where, sheet)
 
 
-def _pointed(place: str, where: str, width: int, paint: Paint) -> list[str]:
-    if len("  --> ") + cells(place) + 1 + cells(where) <= width:
-        return [f"  --> {paint('cyan', place)} {printable(where)}".rstrip()]
-    return [f"  --> {paint('cyan', place)}", *wrapped(where, width, "      ", "      ")]
+def _pointed(place: str, where: str, sheet: Sheet) -> list[str]:
+    if len("  --> ") + cells(place) + 1 + cells(where) <= sheet.width:
+        return [f"  --> {sheet.paint('cyan', place)} {printable(where)}".rstrip()]
+    return [f"  --> {sheet.paint('cyan', place)}", *sheet.wrapped(where, "      ", "      ")]
 
 
-def _chain(finding: Finding, width: int) -> list[str]:
+def _chain(finding: Finding, sheet: Sheet) -> list[str]:
     """Describe how a step reaches the finding; a line that capture saw is not called hot: a constructor may run it."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
     title = "  hot because: " if finding.source == "scan" else "  called by: "
     if calls:
-        return chained([*calls, f"here{further}"], width, title, "      ")
+        return chained([*calls, f"here{further}"], sheet.width, title, "      ")
     root = finding.data.get("root")
     if root is None or finding.source != "scan":
         return []
     text = f"{finding.location.function or 'module level'} begins a step: {root}{further}"
-    return wrapped(text, width, title, "      ")
+    return sheet.wrapped(text, title, "      ")
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
@@ -209,46 +210,46 @@ def _again(chain: list[str], printed: _Printed) -> list[str]:
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 
-def _files(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
     """Return a line for each file with fresh buffers, those with most of them first."""
     first = findings[0]
     by_file: dict[str, list[int]] = {}
     for finding in findings:
         by_file.setdefault(finding.location.path, []).append(finding.location.line)
     text = f"{count(len(findings), 'fresh buffer')} every step, in {count(len(by_file), 'file')}"
-    lines = _titled(f"{first.code} {first.level}:", text, width, paint, STYLES[first.level])
+    lines = _titled(f"{first.code} {first.level}:", text, sheet, STYLES[first.level])
     most = sorted(by_file, key=lambda path: -len(by_file[path]))[:_MOST_FILES]
     for path in most:
         at, *others = sorted(set(by_file[path]))
         where = f"and line{'s' * (len(others) > 1)} {listed(map(str, others), most=_MOST_LINES)}" if others else ""
-        lines += _pointed(printable(f"{path}:{at}"), where, width, paint)
+        lines += _pointed(printable(f"{path}:{at}"), where, sheet)
     if len(by_file) > len(most):
         lines.append(f"  and {count(len(by_file) - len(most), 'more file')}")
-    return [*lines, *_labelled("fix", _first_paragraph(first.fix), width, paint)]
+    return [*lines, *_labelled("fix", _first_paragraph(first.fix), sheet)]
 
 
-def _lines(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _lines(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
     """Return a line for each function and code."""
-    return [line for group in _by_function(findings) for line in _line(group, width, paint)]
+    return [line for group in _by_function(findings) for line in _line(group, sheet)]
 
 
-def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _advice(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
     """Return the repair for each code once, the codes with the gravest findings first."""
     first = {finding.code: finding for finding in sorted(findings, key=lambda finding: LEVELS.index(finding.level))}
-    lines = [paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
+    lines = [sheet.paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
     for code in sorted(first):
-        lines += wrapped(_first_paragraph(first[code].fix), width, f"  {code}  ", "         ")
+        lines += sheet.wrapped(_first_paragraph(first[code].fix), f"  {code}  ", "         ")
     return lines
 
 
-def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
+def _start(findings: Iterable[Finding], sheet: Sheet) -> list[str]:
     """Return one finding per function: the gravest first, and among equals those that most roots reach."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
-    lines = [paint("bold", "Start here, with the lines that most roots reach:")]
+    lines = [sheet.paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:
         at = finding.location
         text = f"{finding.code} {finding.level}, reached from {count(finding.further_roots + 1, 'root')}"
-        lines += _pointed(printable(f"{at.path}:{at.line}:{at.column}"), text, width, paint)
+        lines += _pointed(printable(f"{at.path}:{at.line}:{at.column}"), text, sheet)
     return lines
 
 
@@ -266,13 +267,13 @@ def _further_lines(group: Sequence[Finding]) -> str:
     return f", and line{'s' * (len(numbers) > 1)} {listed(numbers, most=most)}" if numbers else ""
 
 
-def _line(group: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _line(group: Sequence[Finding], sheet: Sheet) -> list[str]:
     finding, at = group[0], group[0].location
     place = printable(f"{at.path}:{at.line}:{at.column}:")
     status = f" ({finding.status})" if finding.status == "not-executed" else ""
     text = f"{finding.code} {finding.level}{status}: {finding.message}{_further_lines(group)}"
-    line, *rest = wrapped(text, width, f"{place} ", "    ")
-    return [line.replace(place, paint("cyan", place), 1), *rest]
+    line, *rest = sheet.wrapped(text, f"{place} ", "    ")
+    return [line.replace(place, sheet.paint("cyan", place), 1), *rest]
 
 
 def _by_code(findings: Iterable[Finding]) -> list[str]:
@@ -281,15 +282,15 @@ def _by_code(findings: Iterable[Finding]) -> list[str]:
     return [f"{number:>{width}}  {code}  {rule}" for (code, rule), number in sorted(counts.items())]
 
 
-def _limits(limits: Sequence[Limit], width: int, paint: Paint) -> list[str]:
-    lines = [paint("bold", "Not known:")]
+def _limits(limits: Sequence[Limit], sheet: Sheet) -> list[str]:
+    lines = [sheet.paint("bold", "Not known:")]
     for limit in limits[:_MOST_LIMITS]:
-        lines += wrapped(f"{limit.what}: {limit.why} [{limit.kind}]", width, "  ", "    ")
+        lines += sheet.wrapped(f"{limit.what}: {limit.why} [{limit.kind}]", "  ", "    ")
     more = len(limits) - _MOST_LIMITS
     return [*lines, f"  and {more} more, in the JSON form"] if more > 0 else lines
 
 
-def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint) -> list[str]:
+def _summary(report: Report, shown: Sequence[Finding], sheet: Sheet) -> list[str]:
     text = totals(report) or "no findings"
     known = sum(map(is_in_baseline, report.findings))
     suppressed = len(report.findings) - len(shown) - known
@@ -297,10 +298,10 @@ def _summary(report: Report, shown: Sequence[Finding], width: int, paint: Paint)
     text += f"; {', '.join(hidden)}" if hidden else ""
     text += "" if report.reach is None else _reach(report.reach)
     if report.verdict is None:
-        return wrapped(text, width)
+        return sheet.wrapped(text)
     from graphsafe.report.capture_text import verdict_lines
 
-    return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", width, paint)
+    return verdict_lines(report.target or "capture", report.verdict, "; " + text, "", sheet)
 
 
 def _reach(reach: Reach) -> str:

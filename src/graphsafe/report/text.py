@@ -6,6 +6,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -76,6 +77,22 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "", *, cut: bool
             line, word = rest, word[len(head) :]
         line, empty = line + word, False
     return [*lines, line]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A terminal for which text is laid out."""
+
+    width: int
+    "The number of cells in a line."
+    paint: Paint
+
+    @staticmethod
+    def of(colour: bool, width: int) -> Sheet:
+        return Sheet(max(width, 40), painter(colour))
+
+    def wrapped(self, text: str, first: str = "", rest: str = "") -> list[str]:
+        return wrapped(text, self.width, first, rest)
 
 
 def chained(parts: Sequence[str], width: int, first: str, rest: str) -> list[str]:

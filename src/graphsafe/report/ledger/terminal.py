@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from graphsafe.report.ledger import traffic
 from graphsafe.report.ledger.model import Graph, Ledger, Process
 from graphsafe.report.model import Finding, Location
-from graphsafe.report.text import Paint, bytes_text, count, listed, painter, printable, wrapped
+from graphsafe.report.text import Sheet, bytes_text, count, listed, printable
 
 _MOST_LINES = 20
 _BY = ("thread", "stream")
@@ -16,9 +16,9 @@ _BY = ("thread", "stream")
 
 def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     """Return a block for each process with something to report, and a line for the others."""
-    paint, width = painter(colour), max(width, 40)
+    sheet = Sheet.of(colour, width)
     told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
-    lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), width, paint)]
+    lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), sheet)]
     silent = [process for process in ledger.processes if process not in told]
     for is_whole, says in ((True, "captured no graph"), (False, "told of no graph before the watch was cut off")):
         number = sum(ledger.is_whole(process) is is_whole for process in silent)
@@ -27,25 +27,25 @@ def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _process(process: Process, silent: Sequence[Finding], width: int, paint: Paint) -> Iterator[str]:
+def _process(process: Process, silent: Sequence[Finding], sheet: Sheet) -> Iterator[str]:
     rank = "" if process.rank is None else f", rank {process.rank}"
     replays = sum(graph.replays for graph in process.graphs)
     held = process.memory.graphs_bytes
     memory = f", {bytes_text(held)} of memory" if held else ""
     facts = f"{count(len(process.graphs), 'graph')}, {count(replays, 'replay')}{memory}"
-    yield paint("bold", printable(f"Process {process.name}{rank}: {facts}"))
+    yield sheet.paint("bold", printable(f"Process {process.name}{rank}: {facts}"))
     if process.idle is not None:
-        yield from wrapped(process.idle.text, width, "  ", "      ")
+        yield from sheet.wrapped(process.idle.text, "  ", "      ")
     rows = _by_line(process.graphs)
     for place, graphs in rows[:_MOST_LINES]:
-        yield from wrapped(_line_text(graphs, process), width, f"  {place} ", "      ")
+        yield from sheet.wrapped(_line_text(graphs, process), f"  {place} ", "      ")
         for text in _lost(graphs):
-            yield from wrapped(text, width, "      ", "        ")
+            yield from sheet.wrapped(text, "      ", "        ")
     if len(rows) > _MOST_LINES:
         yield f"  and {count(len(rows) - _MOST_LINES, 'more line')}"
     if process.order:
         turns = [f"{turn.graph} ({turn.replays})" for turn in process.order]
-        yield from wrapped(f"graphs in the order of their replays: {listed(turns, most=12)}", width, "  ", "      ")
+        yield from sheet.wrapped(f"graphs in the order of their replays: {listed(turns, most=12)}", "  ", "      ")
     lines = process.memory.by_line or ()
     for line in lines[:_MOST_LINES]:
         yield f"  {_place(line.location)} holds {bytes_text(line.bytes)} in graphs"
@@ -54,12 +54,12 @@ def _process(process: Process, silent: Sequence[Finding], width: int, paint: Pai
     for failed, times in Counter(process.failed).items():
         by = f"; swallowed by {_place(failed.swallowed_by)}" if failed.swallowed_by else ""
         again = f" {count(times, 'time')}" if times > 1 else ""
-        yield from wrapped(f"failed{again}: {failed.error}{by}", width, f"  {_place(failed.location)} ", "      ")
+        yield from sheet.wrapped(f"failed{again}: {failed.error}{by}", f"  {_place(failed.location)} ", "      ")
     for finding in silent:
-        yield from _sizes(finding, width)
+        yield from _sizes(finding, sheet)
     for wait in sorted(process.waits or (), key=lambda one: -(one.ms or 0))[:_MOST_LINES]:
         took = "" if wait.ms is None else f", {wait.ms:.3g} ms"
-        yield from wrapped(f"waits {count(wait.count, 'time')}{took}", width, f"  {_place(wait.location)} ", "      ")
+        yield from sheet.wrapped(f"waits {count(wait.count, 'time')}{took}", f"  {_place(wait.location)} ", "      ")
 
 
 def _by_line(graphs: Sequence[Graph]) -> list[tuple[str, list[Graph]]]:
@@ -112,7 +112,7 @@ def _lost(graphs: Sequence[Graph]) -> list[str]:
     return [f"{text}, {count(since, 'replay')} since" for text, since in found.items()]
 
 
-def _sizes(finding: Finding, width: int) -> Iterator[str]:
+def _sizes(finding: Finding, sheet: Sheet) -> Iterator[str]:
     """Yield the sizes of a step that ran without a graph, as bars beside those captured."""
     data = finding.data
     yield f"  {_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
@@ -122,7 +122,7 @@ def _sizes(finding: Finding, width: int) -> Iterator[str]:
     if more:
         yield f"    and {count(more, 'more size')}"
     advice = traffic.advice(data.get("cover"), data.get("waste"))
-    yield from wrapped(advice, width, "      ", "      ") if advice else ()
+    yield from sheet.wrapped(advice, "      ", "      ") if advice else ()
 
 
 def place_text(location: Location | None) -> str:
