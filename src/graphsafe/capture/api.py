@@ -27,6 +27,7 @@ from graphsafe.report.model import Limit, Report
 from graphsafe.rulebook.book import load_rulebook, rulebook_of
 
 Progress = Callable[[str], None]
+"Takes one short line at each change of phase."
 
 
 class CaptureFault(Exception):
@@ -38,14 +39,14 @@ class CaptureFault(Exception):
         self.reports = reports
 
 
-def capture_target(request: CaptureRequest, progress: Progress | None = None) -> Report:
+def capture_target(request: CaptureRequest) -> Report:
     """Prove one target over its devices and buckets.
 
     Every failure of the target is an answer: a wrong request gives a report with a `BAD_REQUEST` limit, a child in
     which graphsafe itself failed gives one with an `INTERNAL` limit. Raises RequestError where torch is missing or
     there is no room for temporary files, and CaptureFault where graphsafe failed outside of its children.
     """
-    return capture_all([request], progress)[0]
+    return capture_all([request])[0]
 
 
 def capture_all(

@@ -50,8 +50,8 @@ _INPUT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """One target to prove, over its devices and buckets. `graphsafe.capture.api.capture_target(request, progress)`
-    answers it with a `Report`; `progress` takes one short line at each change of phase and may be None."""
+    """One target to prove, over its devices and buckets. `graphsafe.capture.api.capture_target` answers it
+    with a `Report`."""
 
     target: str
     "`FILE.py:FACTORY` or `package.module:FACTORY`; a relative file is relative to the working directory."

@@ -179,7 +179,7 @@ def put_outputs(
         raise failures[0]
 
 
-def refuse_trace(outputs: Sequence[Output], form: str | None = None) -> None:
+def refuse_trace(outputs: Sequence[Output], form: str | None) -> None:
     """Raise RequestError, which names the option, for a trace of something that has no timeline."""
     for output in outputs:
         if output.form_or(form, "") == "trace":

@@ -36,14 +36,14 @@ def own_first(findings: list[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
 
 
-def failure_text(report: Report, *, colour: bool = False) -> str:
+def failure_text(report: Report) -> str:
     """Return the verdict, the errors and warnings with their code, and the rest of the report."""
     width = min(max(shutil.get_terminal_size().columns - 4, 60), 120)
     shown = own_first([finding for finding in unsuppressed(report) if finding.level != "note"])
     parts = [f"{report.target} is {report.verdict}"]
     if shown:
-        parts.append(render_findings(shown, file_lines, colour=colour, width=width))
-    rest = render_terminal([replace(report, findings=())], file_lines, colour=colour, width=width)
+        parts.append(render_findings(shown, file_lines, colour=False, width=width))
+    rest = render_terminal([replace(report, findings=())], file_lines, colour=False, width=width)
     parts.append(rest.rstrip().rpartition("\n\n")[0])  # the report's last paragraph summarises its findings
     return "\n".join(part.rstrip() + "\n" for part in parts).rstrip()
 

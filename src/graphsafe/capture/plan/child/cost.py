@@ -69,7 +69,7 @@ class Groups:
         return self._covered[region]
 
 
-def cost_of(log: Log, candidates: Sequence[Region] = (), groups: Groups | None = None) -> Cost:
+def cost_of(log: Log, candidates: Sequence[Region], groups: Groups | None = None) -> Cost:
     """Return the cost of the breaks that the log was made with and of the candidates, which do not overlap."""
     eager: set[int] = set()
     copied: set[int] = set()

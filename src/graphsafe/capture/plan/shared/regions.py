@@ -274,7 +274,7 @@ def grouped(regions: Mapping[int, Region]) -> dict[Function, dict[int, Region]]:
     return found
 
 
-def region_of(frames: Sequence[CallSite], closed: Set[Function] = frozenset()) -> Region | None:
+def region_of(frames: Sequence[CallSite], closed: Set[Function]) -> Region | None:
     """Return the statement of the innermost function that can be cut and is not in `closed`, or None."""
     for frame in reversed(frames):
         function = function_of(frame)
