@@ -10,7 +10,7 @@ from typing import Literal
 
 from graphsafe.capture.answers.events import StepEvent
 from graphsafe.capture.shared.classify import code_of, value_read
-from graphsafe.capture.shared.places import chain, location, shown, text_at
+from graphsafe.capture.shared.places import chain, line_text, location, text_at
 from graphsafe.guard.source import Launches
 from graphsafe.report.model import CallSite, Finding, in_order, unsuppressed
 from graphsafe.report.shown import Report
@@ -101,7 +101,7 @@ def message_of(
     most: int | None,
 ) -> str:
     """Return the error's text: the numbers, then each line as the terminal form shows it."""
-    where = f"the block at {shown(begun.path)}:{begun.line}" if begun is not None else "the block"
+    where = f"the block at {line_text(begun)}" if begun is not None else "the block"
     parts = []
     if events:
         lines_of = {(finding.location.path, finding.location.line) for finding in findings}
@@ -111,10 +111,8 @@ def message_of(
         parts.append(f"{_launches(launched.count)}, where {most} are allowed")
     lines = [f"graphsafe.forbid: {where} has {' and '.join(parts)}"]
     if too_many:
-        lines += [
-            f"  {shown(site.path)}:{site.line}: {_launches(number)} by `{text_at(site, None)}`"
-            for site, number in launched.by_line.items()
-        ]
+        by_line = launched.by_line.items()
+        lines += [f"  {line_text(site)}: {_launches(number)} by `{text_at(site, None)}`" for site, number in by_line]
     without = sum(not event.frames for event in events)
     if without:
         lines.append(f"{count(without, 'forbidden operation')} ran where no line of your code was running")

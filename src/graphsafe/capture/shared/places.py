@@ -14,6 +14,9 @@ from graphsafe.files import from_here
 from graphsafe.report.model import CallSite, Location, Span
 from graphsafe.report.source import file_lines
 
+_LONGEST = 60
+"The largest number of characters of an expression's text."
+
 
 def site(frame: Mapping[str, Any]) -> CallSite:
     """Return a frame from the data of a child."""
@@ -47,18 +50,28 @@ def chain(frames: Sequence[CallSite]) -> tuple[CallSite, ...]:
     return tuple(CallSite(shown(frame.path), frame.line, frame.function) for frame in frames[:-1])
 
 
+def line_text(line: CallSite) -> str:
+    """Return a line as reports show it: `model.py:12`."""
+    return f"{shown(line.path)}:{line.line}"
+
+
+def at_line(frames: Sequence[CallSite]) -> str:
+    """Return ` at model.py:12` for the line to blame, which is the last frame; nothing without a known line."""
+    return f" at {line_text(frames[-1])}" if frames else ""
+
+
 def call_lines(frames: Sequence[CallSite]) -> list[str]:
     """Return the calls that led to an error, outermost first, as reports show them: `model.py:12 in build_layer`."""
-    return [f"{shown(frame.path)}:{frame.line} in {frame.function or 'module level'}" for frame in frames]
+    return [f"{line_text(frame)} in {frame.function or 'module level'}" for frame in frames]
 
 
 def listed_places(calls: Sequence[Sequence[CallSite]]) -> str:
     """Return the places of these calls as text: `model.py:12, model.py:40`."""
-    found = dict.fromkeys(f"{shown(frames[-1].path)}:{frames[-1].line}" for frames in calls if frames)
+    found = dict.fromkeys(line_text(frames[-1]) for frames in calls if frames)
     return ", ".join(list(found)[:3]) or "a line that is not known"
 
 
-def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
+def text_at(frame: CallSite, span: Sequence[int] | None) -> str:
     """Return the source of the expression, on one line."""
     at = location(frame, span)
     lines = _lines(frame.path)
@@ -69,7 +82,7 @@ def text_at(frame: CallSite, span: Sequence[int] | None, most: int = 60) -> str:
     else:
         text = " ".join([lines[at.line - 1][at.column - 1 :], *lines[at.line : at.end_line]])
     text = " ".join(text.split()) or lines[at.line - 1].strip()
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def shown(path: str) -> str:

@@ -16,7 +16,7 @@ from graphsafe.capture.device.sim.session import Graph, Session
 from graphsafe.capture.device.sim.streams import Stream, StreamContext
 from graphsafe.capture.shared.collectives import is_collective
 from graphsafe.capture.shared.frames import message_of, root_error, stack_level, traceback_frames
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import at_line
 from graphsafe.report.probes.construct import Attempt
 
 __tracebackhide__ = True  # read by pytest: the traceback of a failure ends at the user's line
@@ -76,8 +76,7 @@ class CUDAGraph(Graph):
         if error is None and loose is not None and is_collective(loose.op):
             # CUDA lets NCCL's own streams stay unjoined. Then timing decides whether the memory is reused before the
             # collective has ended.
-            where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
-            world.met([f"a collective that no stream waits for{where}"])
+            world.met([f"a collective that no stream waits for{at_line(loose.frames)}"])
         elif error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose
         if world.attempts is not None:

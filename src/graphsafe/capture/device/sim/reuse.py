@@ -12,7 +12,7 @@ import torch
 
 from graphsafe.capture.device.sim.nodes import Lane, Placed
 from graphsafe.capture.device.sim.tags import holders, storages
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import at_line
 
 
 class _Memory:
@@ -82,6 +82,4 @@ class Reuse:
 
 
 def _text(placed: Placed) -> str:
-    frames = placed.node.frames
-    where = f" at {shown(frames[-1].path)}:{frames[-1].line}" if frames else ""
-    return f"{placed.node.op}{where}"
+    return placed.node.op + at_line(placed.node.frames)

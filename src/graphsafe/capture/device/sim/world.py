@@ -19,7 +19,7 @@ from graphsafe.capture.device.sim.session import Graph, Session
 from graphsafe.capture.device.sim.shapes import Shapes
 from graphsafe.capture.device.sim.tags import Ledger, Tag
 from graphsafe.capture.shared.frames import user_frames
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import at_line
 from graphsafe.capture.shared.replaced import replaced
 from graphsafe.optable import OpTable
 from graphsafe.report.probes.construct import Attempt
@@ -158,7 +158,7 @@ class World:
         """Record an unknown effect. After an unknown effect in a step no verdict can be `ready`. An effect outside of
         steps counts once a step reads the memory that it wrote (`made`), or replays a graph that holds this memory."""
         frames, _ = user_frames()
-        text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
+        text = what + at_line(frames)
         if self.stepping:
             self.met([text])
         elif self.session is not None:

@@ -28,7 +28,7 @@ from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.shared.passed import between
 from graphsafe.capture.plan.shared.regions import Function, Region, function_with, grouped
 from graphsafe.capture.plan.shared.statements import stores_in
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import line_text, shown
 from graphsafe.report.source import file_lines
 
 _RUNTIME = ("copies.py", "emitted_runtime.py")
@@ -193,7 +193,7 @@ class _Writer:
         if not causes:
             return "it uses the value of another break"
         first = self._search.told(causes[0])
-        return f"{first.code}, {first.reason} ({shown(first.line.path)}:{first.line.line})"
+        return f"{first.code}, {first.reason} ({line_text(first.line)})"
 
     def _options(self, source: Function, number: int, results: Sequence[str]) -> list[str]:
         handed = self._search.handed[number]

@@ -19,7 +19,7 @@ from graphsafe.capture.plan.child.search import Search
 from graphsafe.capture.plan.child.values import TENSOR
 from graphsafe.capture.plan.child.watch import Log
 from graphsafe.capture.plan.shared.regions import Region, function_with
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import line_text
 from graphsafe.report.model import Plan, PlannedModule, Segment
 from graphsafe.report.text import count
 
@@ -119,10 +119,9 @@ def _segments(search: Search, recording: PlannedRecording | None, times: Sequenc
 
 def _reason(causes: Sequence[Cause]) -> str:
     lines = dict.fromkeys(cause.line for cause in causes if not cause.derived)
-    places = list(dict.fromkeys(f"{shown(line.path)}:{line.line}" for line in lines))
-    first = causes[0].line
+    places = list(dict.fromkeys(map(line_text, lines)))
     more = f" and {count(len(places) - 1, 'other line')}" if len(places) > 1 else ""
-    return f"{causes[0].reason} ({shown(first.path)}:{first.line}){more}"
+    return f"{causes[0].reason} ({line_text(causes[0].line)}){more}"
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:

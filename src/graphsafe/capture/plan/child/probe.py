@@ -47,7 +47,7 @@ from graphsafe.capture.plan.shared.passed import beyond
 from graphsafe.capture.plan.shared.regions import function_with
 from graphsafe.capture.shared.frames import user_frames
 from graphsafe.capture.shared.job import Channel, Job, read_told
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import line_text
 from graphsafe.capture.shared.told import Told
 from graphsafe.report.model import CallSite, Plan
 from graphsafe.report.plan_text import headline
@@ -237,7 +237,7 @@ def departure(session: Session, search: Search) -> str | None:
     if ahead.departure is None:
         return None
     frames = ahead.departure.frames
-    return ahead.text() + (f" ({shown(frames[-1].path)}:{frames[-1].line})" if frames else "")
+    return ahead.text() + (f" ({line_text(frames[-1])})" if frames else "")
 
 
 class _Steps:

@@ -18,7 +18,7 @@ from graphsafe.capture.plan.child.split import Split
 from graphsafe.capture.plan.child.watch import Log, watched
 from graphsafe.capture.plan.shared.passed import occurrences, receivers
 from graphsafe.capture.plan.shared.regions import Function, Region, function_of, function_with, merged, region_of
-from graphsafe.capture.shared.places import shown
+from graphsafe.capture.shared.places import line_text
 from graphsafe.optable import OpTable
 from graphsafe.report.model import CallSite
 
@@ -116,7 +116,8 @@ class Search:
                 for need in found:
                     self._answer(need, regions)
                 if before == (self.regions, self.handed):
-                    raise Unplannable(f"{found[0].reason}, which no break can avoid ({_line(found[0].frames)})")
+                    where = line_text(found[0].frames[-1]) if found[0].frames else "no line"
+                    raise Unplannable(f"{found[0].reason}, which no break can avoid ({where})")
             elif not self._cheaper():
                 return
             self._rounds += 1
@@ -247,7 +248,3 @@ def _grown(function: Function, region: Region, need: Need) -> Region | None:
 def _holds(outer: Region, inner: Region) -> bool:
     same = function_with(outer) is function_with(inner)
     return same and outer.first <= inner.first and inner.last <= outer.last
-
-
-def _line(frames: Sequence[CallSite]) -> str:
-    return f"{shown(frames[-1].path)}:{frames[-1].line}" if frames else "no line"
