@@ -95,9 +95,14 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span,), (1,)) if overlap else tensor
 
 
+def is_in_parts(kind: type) -> bool:
+    """Return whether a tensor's class says of which tensors its objects are made."""
+    return any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind))
+
+
 def _wrapped(tensor: torch.Tensor) -> Parts:
     kind = type(tensor)
-    if not any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind)):
+    if not is_in_parts(kind):
         raise Unreadable(f"a {kind.__name__}, which does not say what it is made of (it has no __tensor_flatten__)")
     found: Parts = {}
     try:
