@@ -34,7 +34,7 @@ LINES = {"counter": 30, "swap": 118}
 
 @pytest.fixture(scope="module", params=DEVICES)
 def reports(request: pytest.FixtureRequest, prove: Prove) -> dict[str, Report]:
-    names = (*LATE, *CLOCKS, *SOUND, "uptime")
+    names = (*LATE, *CLOCKS, *SOUND, "uptime", "settings_file")
     found = prove([f"{TARGETS}/later.py:build_{name}" for name in names], request.param)
     return dict(zip(names, found, strict=True))
 
@@ -64,7 +64,7 @@ def test_what_decides_nothing_is_ready(reports: dict[str, Report], name: str) ->
 
 
 def test_a_file_of_the_system_could_not_be_varied_and_forbids_ready(reports: dict[str, Report]) -> None:
-    assert reports["uptime"]["verdict"] == "inconclusive"
+    assert reports["uptime"]["verdict"] == reports["settings_file"]["verdict"] == "inconclusive"
     assert ("not-varied", "/proc/uptime") in [(limit["kind"], limit["what"]) for limit in reports["uptime"]["limits"]]
     assert not [limit for limit in reports["logged"]["limits"] if limit["what"].startswith("/")]
 

@@ -6,7 +6,7 @@ import pytest
 
 from .conftest import DEVICES, TARGETS, Prove, Report, probes_of
 
-UNVARIED = ("stubborn", "queue", "records")
+UNVARIED = {"stubborn": "args[1]", "queue": "args[1]", "records": "args[1]", "control": "args[1].rows"}
 UNSOUND = (
     "divided",
     "as_float",
@@ -38,7 +38,7 @@ def test_a_step_that_reads_the_host_is_not_ready(reports: dict[str, Report], nam
 @pytest.mark.parametrize("name", UNVARIED)
 def test_a_host_input_that_cannot_be_varied_forbids_ready(reports: dict[str, Report], name: str) -> None:
     assert reports[name]["verdict"] == "inconclusive"
-    assert probes_of(reports[name])["replay"]["unvaried_host"] == ["args[1]"]
+    assert probes_of(reports[name])["replay"]["unvaried_host"] == [UNVARIED[name]]
 
 
 def test_values_that_lead_to_no_number_accuse_nobody(reports: dict[str, Report]) -> None:

@@ -38,6 +38,8 @@ EXPECTED = {
     "plan_in_a_queue": ("not-ready", ["GS701"]),
     "plan_in_an_iterator": ("not-ready", ["GS701"]),
     "plan_in_a_context": ("not-ready", ["GS701"]),
+    "plan_in_a_hook": ("not-ready", ["GS701"]),
+    "buffer_filled_by_the_first_step": ("not-ready", ["GS701"]),
     "memo_by_address": ("ready", []),
     "sized_by_the_first_step": ("ready", []),
     "reseeded": ("not-ready", ["GS503"]),

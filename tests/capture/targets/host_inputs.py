@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import queue
 from array import array
 from types import SimpleNamespace
@@ -51,6 +52,15 @@ def build_queue(device: torch.device) -> Built:
         return x * scale
 
     return step, (torch.randn(8, device=device), waiting)
+
+
+class Control:
+    def __init__(self) -> None:
+        self.rows = ctypes.c_int(3)
+
+
+def build_control(device: torch.device) -> Built:
+    return (lambda x, control: x[: control.rows.value].sum()), (torch.randn(8, device=device), Control())
 
 
 def build_records(device: torch.device) -> Built:

@@ -384,6 +384,16 @@ def build_other_random_state(device: torch.device) -> Built:
     return graphsafe.Step(lambda x: x + torch.randn_like(x), (_x(device),), refresh=refresh)
 
 
+def build_settings_file(device: torch.device) -> Built:
+    """Each step reads a file that somebody may edit."""
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        with open(__file__.replace("later.py", "settings.txt"), encoding="ascii") as file:
+            return x * float(file.read())
+
+    return step, (_x(device),)
+
+
 def build_uptime(device: torch.device) -> Built:
     """A file of the system decides, which changes by itself and cannot be changed here."""
 

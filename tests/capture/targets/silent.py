@@ -494,3 +494,27 @@ def read_off_another_stream(device):
         return tripled + 1
 
     return step, (torch.randn(4, 8, device=device),)
+
+
+def plan_in_a_hook(device):
+    module, kept = nn.Linear(8, 8).to(device), {}
+
+    def divide(_, args):
+        if "largest" not in kept:
+            kept["largest"] = args[0].abs().max()
+        return (args[0] / kept["largest"],)
+
+    module.register_forward_pre_hook(divide)
+    return module, (torch.randn(4, 8, device=device),)
+
+
+def buffer_filled_by_the_first_step(device):
+    mean, is_filled = torch.zeros(8, device=device), []
+
+    def step(x):
+        if not is_filled:
+            mean.copy_(x.mean(0))
+            is_filled.append(True)
+        return x - mean
+
+    return step, (torch.randn(4, 8, device=device),)

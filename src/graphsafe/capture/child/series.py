@@ -24,11 +24,11 @@ class Series:
     "Digests of the state after the warm-up."
     steps: list[Stepped] = field(default_factory=list)
     born: dict[str, str] = field(default_factory=dict)
-    "Attribute created in step 1 -> digest of its value then."
+    "State that step 1 made or filled -> digest of its value then."
     filled: dict[str, int] = field(default_factory=dict)
     "Caches of functions that were empty before step 1 -> how many results they keep after it."
     settled: dict[str, str] = field(default_factory=dict)
-    "Attributes created in step 1 -> digest of their values at the end of the series."
+    "State -> digest of its value at the end of the series."
     changed: set[str] = field(default_factory=set)
 
     def run(self, name: str, vary: bool = True) -> None:
@@ -40,7 +40,7 @@ class Series:
             session.seed(FIRST_SEED)
             session.step()
             after = reach_of(session.subject)
-            self.born = born(session, before, after)
+            self.born = born(session, self._start, before, after)
             sizes = {path: size for path, (_, size) in after.caches.items() if size}
             self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
             del after  # the variable would keep tensors alive that the target drops
@@ -96,12 +96,13 @@ class Series:
         )
 
 
-def born(session: Session, before: Reach, after: Reach) -> dict[str, str]:
-    """Return the state that step 1 created: missing or None before, and now a tensor or a value."""
-    new = {
-        path: one for path, one in after.tensors.items() if path not in before.tensors and not path.endswith(".grad")
-    }
-    born: dict[str, str] = session.device.digests(new)
+def born(session: Session, start: Snapshot, before: Reach, after: Reach) -> dict[str, str]:
+    """Return the state that step 1 made or filled: missing or None before, or a tensor that had other values at the
+    `start`."""
+    inputs = inputs_of(session.subject)
+    tensors = {path: one for path, one in after.tensors.items() if path not in inputs and not path.endswith(".grad")}
+    digests = session.device.digests(tensors)
+    born = {path: digest for path, digest in digests.items() if start.digests.get(path) != digest}
     for path, value in after.hosts.items():
         if path not in before.tensors and before.hosts.get(path, "None") == "None" and value != "None":
             born[path] = value

@@ -20,7 +20,7 @@ _CODE_OF_KIND = {"tensor": "GS703", "input": "GS707"}
 
 
 class FrozenValues:
-    """What captures that differ say of the step. `entry` is the place of findings without a known line."""
+    """The findings of captures that differ. `entry` is the place of findings without a known line."""
 
     def __init__(
         self, twin: Twin, changed: Sequence[Change], host_calls: Sequence[HostCall], entry: Sequence[CallSite]
@@ -44,7 +44,7 @@ class FrozenValues:
             return
         likely = [*self._of_calls(), *self._of_growth()]
         yield from likely
-        # What work outside the graph makes lies elsewhere in each capture.
+        # The results of work outside the graph lie elsewhere in each capture.
         if not likely and not (escaped and self._first.what == "address"):
             yield self._of_operation()
 

@@ -10,7 +10,7 @@ from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import listed
 
-_SYSTEM_FILE = "the step reads this file of the system; a graph keeps the result of what it decides"
+_FILE_READ = "each step reads this file; a graph keeps the result of what it decides"
 _HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
 
 
@@ -29,7 +29,7 @@ def limits_of(told: Told, is_captured: bool, called: str, device: str) -> Iterat
     if held.failed is not None and (is_captured or held.step is None):
         yield Limit("memory", device, f"the step cannot be run once more: {held.failed}")
     ahead = told[Horizon]
-    for path in ahead.system_files or ():
-        yield Limit("not-varied", path, _SYSTEM_FILE)
+    for path in ahead.files_read or ():
+        yield Limit("not-varied", path, _FILE_READ)
     if ahead.status == "pass" and ahead.reason:
         yield Limit("horizon", called, ahead.reason)

@@ -41,9 +41,9 @@ class Horizon(Probe):
     steps: int | None = None
     "Number of further steps that ran the same operations."
     departure: Departure | None = None
-    system_files: tuple[str, ...] | None = later(())
-    """Files of the system that the steps read (`/proc/uptime`). Their contents could not be changed, so they forbid
-    `ready`: Python may decide by them."""
+    files_read: tuple[str, ...] | None = later(())
+    """Files that later steps read. Their contents could not be changed, so they forbid `ready`: Python may decide by
+    them."""
 
     def text(self) -> str:
         left = self.departure

@@ -1,4 +1,4 @@
-"""What a step can reach right before a capture, and what changed of it until another."""
+"""Everything that a step can reach right before a capture, and its changes until another capture."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import torch
 
 from graphsafe.capture.child.compare import difference
 from graphsafe.capture.child.lines.clocks import A_DAY, clocks_ahead
+from graphsafe.capture.child.lines.files_read import files_read_seen
 from graphsafe.capture.child.lines.operations import Operation, OperationsSeen, Unnamed, address_of
-from graphsafe.capture.child.lines.system_files import system_files_seen
 from graphsafe.capture.child.session import Session
 from graphsafe.capture.child.state import copies_of, generators_of, reach_of, tensors_kept_by, with_objects
 from graphsafe.capture.child.state.generators import share_state
@@ -51,7 +51,7 @@ def look_ahead(session: Session, left_out: Callable[[], bool] = lambda: False, m
     This uses up the session. Operations that run while `left_out()` is true are not compared."""
     try:
         ahead = _Ahead(session, left_out, most)
-        return replace(ahead.run(), system_files=tuple(sorted(ahead.system_files)))
+        return replace(ahead.run(), files_read=tuple(sorted(ahead.files_read)))
     except TargetError as error:
         return Horizon(reason=f"the step cannot be run once more: {error.line}")
 
@@ -87,8 +87,8 @@ class _Ahead:
         "The state that a capture registers."
         self._host_written: list[torch.Tensor] = []
         "Host memory that device operations of the last step wrote."
-        self.system_files: set[str] = set()
-        "Files of the system that steps have read."
+        self.files_read: set[str] = set()
+        "Files that steps have read."
         self._seen: OperationsSeen | None = None
         "The step that runs."
         self._sources: dict[int, tuple[torch.Tensor, str, Place]] = {}
@@ -227,7 +227,7 @@ class _Ahead:
         is_same = share_state(self._random_source, session.device.random_source())
         source = "the default generator's state" if is_same else "another state of the default generator"
         operations = OperationsSeen(sink, self._lasting, self._is_on_gpu, source, self._unnamed)
-        with system_files_seen(self.system_files), operations as seen:
+        with files_read_seen(self.files_read), operations as seen:
             self._seen = seen
             session.path_step()
         self._host_written = list(seen.host_written.values())

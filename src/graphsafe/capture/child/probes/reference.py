@@ -213,7 +213,7 @@ class _Runs:
         session.seed(FIRST_SEED)
         outputs = session.outputs_of(session.step())
         after = reach_of(session.subject)
-        follows = born(session, before, after)
+        follows = born(session, self._start, before, after)
         lazy = [
             path
             for path, value in first.born.items()

@@ -39,6 +39,7 @@ from graphsafe.capture.child.state.objects import (
     once_a_class,
 )
 from graphsafe.capture.child.state.references import WEAK_TABLES, context_slot, referent_of
+from graphsafe.capture.child.state.tensors import is_in_parts
 from graphsafe.capture.child.state.values import SCALARS, are_scalars, digest, dotted, key_text, text_of
 from graphsafe.capture.child.state.walk import Handler, Item, Walk, below
 from graphsafe.capture.shared.frames import is_user_file
@@ -146,10 +147,8 @@ def _member_text(value: Any) -> str:
 def _take_tensor(walk: Walk, path: str, value: Any) -> None:
     walk.take_tensor(path, value)
     kind: Any = torch.Tensor
-    attributes = attributes_of(value)
-    if attributes is not None and type(value) in (torch.Tensor, torch.nn.Parameter):  # subclasses are read by part
-        walk.reach.containers.append(attributes)
-        walk.look_at(variables_in(below(path), attributes))
+    if not is_in_parts(type(value)):
+        _take_attributes(walk, path, value)
     if not kind.is_leaf.__get__(value):
         return
     grad = kind.grad.__get__(value)
@@ -173,7 +172,16 @@ def _take_host_generator(walk: Walk, path: str, value: Any) -> None:
     walk.reach.host_generators[path] = value
 
 
+def _take_attributes(walk: Walk, path: str, value: Any) -> None:
+    """Take the attributes that a tensor, or an object of a class that extends a container, has besides its content."""
+    attributes = attributes_of(value)
+    if attributes is not None:
+        walk.reach.containers.append(attributes)
+        walk.look_at(variables_in(below(path), attributes))
+
+
 def _take_dict(walk: Walk, path: str, value: Any) -> None:
+    _take_attributes(walk, path, value)
     walk.reach.lengths[path] = dict.__len__(value)
     walk.reach.sized[path] = value
     walk.reach.containers.append(value)
@@ -184,6 +192,7 @@ def _take_dict(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_list(walk: Walk, path: str, value: Any) -> None:
+    _take_attributes(walk, path, value)
     walk.reach.sized[path] = value
     walk.reach.containers.append(value)
     _take_elements(walk, path, value, list if issubclass(type(value), list) else deque)
@@ -319,6 +328,7 @@ def _take_function(walk: Walk, path: str, value: Any) -> None:
 
 _MACHINERY = frozenset(torch.nn.Module().__dict__)
 "The attributes with which a module holds its parameters, hooks and the like."
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 def _take_module(walk: Walk, path: str, value: Any) -> None:
@@ -329,6 +339,9 @@ def _take_module(walk: Walk, path: str, value: Any) -> None:
         if isinstance(store, dict):
             walk.reach.containers.append(store)
             walk.look_at(variables_in(dot, store))
+    for name in _HOOKS:
+        if hooks := attributes.get(name):
+            walk.look_at((f"{dot}{name}[{at}]", hook, None, None) for at, hook in enumerate(dict.values(hooks)))
     walk.look_at(item for item in variables_in(dot, attributes) if item[3] not in _MACHINERY)
     walk.take_class(path, type(value))
 

@@ -21,6 +21,8 @@ from graphsafe.capture.child.targets import Subject
 
 _OPAQUE = ("queue", "_queue", "ctypes", "_ctypes", "mmap", "multiprocessing", "_io")
 "Modules whose objects hold data of the host."
+_SHARED = ("ctypes", "_ctypes", "mmap", "multiprocessing.sharedctypes", "multiprocessing.shared_memory")
+"Modules whose objects are memory. A plain object that holds one hands data over; a queue or a file may be a log."
 _BUFFERS = (array, bytearray, memoryview, ctypes.Array)
 "Numbers in memory of the host that Python reads and a caller overwrites. None of them can grow while it is an input."
 
@@ -59,8 +61,14 @@ def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
 def opaque_inputs_of(subject: Subject) -> list[str]:
     """Return the paths of arguments that hold data of the host and cannot be varied: queues, ctypes objects, files,
     shared memory, and arrays of anything but numbers."""
-    varied = inputs_of(subject)
-    return [path for path, value in _arguments(subject) if _is_opaque(type(value)) and path not in varied]
+    varied, found = inputs_of(subject), dict(_arguments(subject))
+    shared = {path: one for path, one in _arguments(subject, in_objects=True) if _is_shared(type(one))}
+    opaque = {path: one for path, one in found.items() if _is_opaque(type(one))}
+    return [path for path in {**opaque, **shared} if path not in varied]
+
+
+def _is_shared(kind: type) -> bool:
+    return any(module_name(base) in _SHARED for base in bases_of(kind))
 
 
 def _is_opaque(kind: type) -> bool:

@@ -7,7 +7,7 @@ import functools
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from graphsafe.capture.child.state.objects import bases_of, namespace_of
+from graphsafe.capture.child.state.objects import bases_of, namespace_of, once_a_class
 from graphsafe.capture.device.structures import is_valueless, is_wrapper_class, sparse_parts
 
 Parts = dict[str, torch.Tensor]
@@ -95,9 +95,15 @@ def _each_element_once(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span,), (1,)) if overlap else tensor
 
 
+@once_a_class
+def is_in_parts(kind: type) -> bool:
+    """Return whether a tensor's class says of which tensors its objects are made."""
+    return any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind))
+
+
 def _wrapped(tensor: torch.Tensor) -> Parts:
     kind = type(tensor)
-    if not any("__tensor_flatten__" in namespace_of(base) for base in bases_of(kind)):
+    if not is_in_parts(kind):
         raise Unreadable(f"a {kind.__name__}, which does not say what it is made of (it has no __tensor_flatten__)")
     found: Parts = {}
     try:

@@ -25,6 +25,7 @@ from graphsafe.capture.child.state.objects import (
     variables_of,
 )
 from graphsafe.capture.child.state.reach import Reach
+from graphsafe.capture.child.state.references import WEAK_TABLES
 from graphsafe.capture.child.state.tensors import Unreadable, parts_of
 from graphsafe.capture.child.state.values import SCALARS, WRITERS, dotted
 
@@ -157,4 +158,5 @@ def _is_class_state(name: Any, item: Any) -> bool:
     """Return whether a class variable is state that a step may fill, not part of the class itself."""
     if type(name) is not str or name.startswith("__"):
         return False
-    return issubclass(type(item), (*SCALARS, torch.Tensor, dict, list, deque, set)) or holds_state(type(item))
+    kinds = (*SCALARS, torch.Tensor, dict, list, deque, set, *WEAK_TABLES)
+    return issubclass(type(item), kinds) or holds_state(type(item))

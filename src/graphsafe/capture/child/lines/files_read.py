@@ -1,0 +1,43 @@
+"""Finds the files that user code opens to read: others may write them, and those of the system change by themselves."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from graphsafe.capture.shared.frames import user_frames
+from graphsafe.capture.shared.places import shown
+
+_SOURCE = (".py", ".pyc", os.devnull)
+"Files that the interpreter reads for itself, or that hold nothing."
+_OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
+_sinks: list[set[str]] = []
+
+
+@contextmanager
+def files_read_seen(found: set[str]) -> Iterator[None]:
+    """Add the path of each file that user code opens inside to read it to a set."""
+    _listen()
+    _sinks.append(found)
+    try:
+        yield
+    finally:
+        _sinks.pop()
+
+
+@functools.cache
+def _listen() -> None:
+    """Add the hook once, since Python has no way to remove it."""
+    sys.addaudithook(_opened)
+
+
+def _opened(event: str, arguments: tuple[object, ...]) -> None:
+    if not _sinks or event != "open":
+        return
+    path, _, flags = arguments
+    is_read = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR) == 0
+    if isinstance(path, str) and is_read and not path.endswith(_SOURCE) and user_frames()[0]:
+        _sinks[-1].add(path if path.startswith(_OF_SYSTEM) else shown(path))
