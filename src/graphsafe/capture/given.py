@@ -32,14 +32,14 @@ from graphsafe.capture.child.given import build_given
 
 build = partial(build_given, __file__)
 """
-"Has no code of its own, so that no error's lines show this temporary file."
+"This stub has no code of its own, so that no error names a line of this temporary file."
 _OBJECT, _STORAGES = "given.pickle", "given.pt"
 _MOST_LINES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A target on disk, which exists while the context manager `written` is open."""
+    """A target on disk; it exists until the context manager `written` exits."""
 
     target: str
     shown: str
@@ -142,7 +142,7 @@ def _place_of(storage: torch.UntypedStorage) -> str | None:
 
 
 def _not_importable(what: Any) -> Iterator[ModuleType]:
-    """Yield the module of an object that a new process could not import by its name."""
+    """Yield the module of an object if a new process could not import the module by its name."""
     module = sys.modules.get(getattr(what, "__module__", None) or type(what).__module__)
     if module is None or module.__name__ == "__main__" or not str(getattr(module, "__file__", "")).endswith(".py"):
         return

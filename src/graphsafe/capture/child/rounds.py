@@ -1,15 +1,15 @@
 """Many rounds of a program: its refresh, then a step or a replay.
 
-A refresh may do something else only in the tenth round (new weights, another page of a cache, a new scale), and may
-decide so by host state that the step's Python changes, which replays leave as it is. So replays are compared with eager
-steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, which do
-nothing before that the other does not do, too.
+A refresh may act differently only in the tenth round (new weights, another page of a cache, a new scale). Host state
+that the step's Python code changes may decide when, and replays do not change that state. So replays are compared with
+eager steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, and
+before the rounds each does exactly what the other does.
 
-State that steps change on the device is put back before most rounds, so that positions do not run out of their
-buffers. If eager steps repeat themselves bit for bit, some rounds go on from each other, as a program does. Before some
-later ones the target's events happen again, in turn: the second one of a kind may do something else, and so may a
-refresh after it. In the last ones the device is busy while the host goes on, so that a refresh which should wait for
-the step shows itself.
+State that steps change on the device is put back before most rounds, so that positions do not run out of their buffers.
+If eager steps repeat themselves bit for bit, some rounds go on from each other, as a program does. Before some later
+ones the target's events happen again, in turn: the second one of a kind may do something else, and so may a refresh
+after it. In the last rounds the device is busy while the host goes on, so that a refresh which should wait for the step
+shows itself.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ from graphsafe.capture.child.state import copies_of, reach_of
 ROUNDS = "rounds.pt"
 "The file in which the eager rounds are handed over."
 GOING_ON = range(32, 64)
-"The rounds, from 0 on, that go on from each other. Before all others the state of the device is put back."
+"""The rounds, from 0 on, that start from the state that the last one left. Before all others the device state is put
+back."""
 MOST_ROUNDS = 256
 _EVENT_GAP = 20
-"Number of rounds from one event to the next."
+"The number of rounds from one event to the next."
 _EACH_EVENT = 2
 "Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
@@ -54,9 +55,9 @@ class Rounds:
 
 
 def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
-    """Run rounds in which the device is behind the host, without a wait that the program does not make: of one half the
-    refresh meets a busy device, of the other half the step. The device itself copies the results, in order. Return
-    nothing if this device cannot be behind."""
+    """Run rounds in which the device is behind the host, without waits that the program does not make. In one half of
+    them the refresh meets a busy device, in the other half the step does. The device itself copies the results, in
+    order. Return nothing if this device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         meets_refresh = number % 2 == 0
@@ -72,8 +73,8 @@ def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
 
 
 def goes_on(session: Session, reference: Expected) -> bool:
-    """Return whether rounds may go on from each other: tiny differences would grow. The simulated device rounds
-    differently where memory is aligned differently."""
+    """Return whether a round may start from the state that the last one left, where tiny differences would grow. The
+    simulated device rounds differently where memory is aligned differently."""
     return reference.repeats and session.device.evidence == "measured"
 
 
@@ -87,7 +88,7 @@ def inputs_of_rounds(session: Session, reference: Expected, put_back: Sequence[s
     """Yield the number of each round's inputs, after state of the device was put back and an event happened. Host
     state, and what else the refresh changes, stays. Raises TargetError if an event fails."""
     reached = reach_of(session.subject).tensors
-    # Only these are held, so that memory is freed which a refresh drops.
+    # Only these tensors are held, so that memory which a refresh drops is freed.
     tensors = [reached[path] for path in put_back if path in reached]
     del reached
     kept = copies_of(session.device, tensors)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """A limit of CPU time of this process, and of time in all, from now on."""
+    """A limit on the CPU time of this process, and on the total time, from now on."""
 
     cpu_seconds: float
     seconds: float

@@ -43,7 +43,8 @@ class Tried:
     """The result of the trial.
 
     `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
-    `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a graph freezes the decision.
+    `unvaried_host` are the unvaried inputs on the host: Python may branch on their values, and a graph freezes the
+    branch.
     """
 
     limits: list[Limit] = field(default_factory=list)
@@ -189,7 +190,8 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps: an input may have no effect in one of them (an empty cache, a plan made before)."""
+        """Run two steps: in one of them an input may have no effect (because of an empty cache, or a plan made
+        earlier)."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
-    """A context without function and dispatch modes, entered for each operation, so it must be cheap."""
+    """A context without function and dispatch modes. It is entered for each operation, so it must be cheap."""
 
     __slots__ = ("_functions", "_modes")
 
@@ -32,5 +32,5 @@ class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
+        """Return False, because PyTorch would import dynamo to skip the mode, which takes seconds."""
         return False

@@ -1,4 +1,4 @@
-"""Finds calls of a step that return something else every time: the host's clocks and sources of random numbers.
+"""Finds calls of a step that return a different value each time: the host's clocks and sources of random numbers.
 
 A profile function is given the called C function itself, so the name under which the user imported it does not matter.
 It does not see NumPy's own functions, so the functions of `numpy.random` are wrapped. The calls explain a finding;

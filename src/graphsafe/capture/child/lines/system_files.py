@@ -1,4 +1,4 @@
-"""Finds the files of the system that user code opens: they change by themselves, as a clock does."""
+"""Finds the files of the system that user code opens: system files change without the program, as a clock does."""
 
 from __future__ import annotations
 

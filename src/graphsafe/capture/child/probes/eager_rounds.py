@@ -16,7 +16,7 @@ from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.shared.job import Channel, Job
 
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
-"No further round begins after this much CPU time of the process, or this much time in all."
+"No further round begins after this much CPU time of the process, or this much time in total."
 _MOST_BYTES = 256 * 2**20
 "Number of bytes of outputs and state that all rounds together may hand over."
 _STATE_BYTES = 2**20
@@ -44,7 +44,7 @@ def run(job: Job, channel: Channel) -> None:
         changed = {path for step in reference.steps for path in step.values}
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
-        # A step that binds a name to a new tensor leaves the old one to nobody.
+        # A step that binds a name to a new tensor leaves the old tensor without a user.
         rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
         numbers = inputs_of_rounds(session, reference, rounds.put_back)
         rounds.steps, can_go_on = _rounds(session, numbers)
@@ -54,8 +54,8 @@ def run(job: Job, channel: Channel) -> None:
 
 
 def _rounds(session: Session, numbers: Iterator[int]) -> tuple[list[Stepped], bool]:
-    """Run rounds until one fails, or time or memory runs out: then their number is a power of two. Return also whether
-    enough of them ran, and each is told, so that another child can get here."""
+    """Run rounds until one fails, or time or memory runs out: in that case, keep a number of rounds that is a power of
+    two. Also return whether enough rounds ran. Report each round, so that another child can reproduce it."""
     steps: list[Stepped] = []
     time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
     while len(steps) < MOST_ROUNDS:
@@ -71,7 +71,7 @@ def _rounds(session: Session, numbers: Iterator[int]) -> tuple[list[Stepped], bo
 
 
 def _round(session: Session, numbers: Iterator[int]) -> Stepped | None:
-    """Run one round; return None if it fails: a real program would have reset a position before."""
+    """Run one round; return None if it fails, because a real program would have reset a position earlier."""
     try:
         session.put_inputs(next(numbers))
         outputs = session.outputs_of(session.path_step())

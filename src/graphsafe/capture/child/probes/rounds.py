@@ -89,7 +89,7 @@ class _Compared:
             if differs:
                 elsewhere = moved(steady, now)
                 self._told = replace(self._told, moved=elsewhere, after=self._fired(number, elsewhere, checks))
-            # State that moves in every round moves without harm.
+            # If state moves in every round, the move does no harm.
             steady = {path: place for path, place in steady.items() if now.get(path) == place}
 
     def _fired(self, number: int, elsewhere: tuple[str, ...], checks: tuple[Check, ...]) -> tuple[Fired, ...]:

@@ -44,7 +44,7 @@ def is_opaque(kind: type) -> bool:
 
 
 def count_text(counter: Any) -> str | None:
-    """Return the text of a counter, such as `count(5)`; None if it counts in objects of another library."""
+    """Return the text of a counter, such as `count(5)`; None if its numbers are objects of another library."""
     return repr(counter) if are_scalars(gc.get_referents(counter)) else None
 
 
@@ -76,7 +76,7 @@ class StateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Some variables as a container: of a module, whose dict `of` is, of a class, or of a TorchScript module."""
+    """Some variables as a container: those of a module (`of` is its dict), of a class, or of a TorchScript module."""
 
     of: Any
     names: tuple[str, ...]
@@ -114,7 +114,7 @@ def cell_slot(cell: types.CellType) -> Slot:
 
 def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors that a `functools.lru_cache` keeps, also in tuples, lists and dicts."""
-    # Python gives no other way to the results than the one by which it collects garbage.
+    # Only the interface of the garbage collector gives access to the results.
     waiting = gc.get_referents(cache)
     seen: set[int] = set()
     while waiting:

@@ -83,7 +83,7 @@ def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class, or None if its objects are not walked into."""
     for base, handler in (
         (enum.Enum, _take_value(_member_text)),
-        (SCALARS, _take_value(text_of)),  # of subclasses; values of Python's own classes do not come here
+        (SCALARS, _take_value(text_of)),  # instances of subclasses; values of Python's own classes do not come here
         (torch.Tensor, _take_tensor),
         (torch._C.Generator, _take_generator),
         (torch.jit.ScriptModule, _take_script_module),

@@ -59,7 +59,7 @@ def set_state(generator: Any, state: Any) -> None:
 
 
 def share_state(one: torch._C.Generator, other: torch._C.Generator) -> bool:
-    """Return whether two generators of a device have one state: then an offset set in one is the other's, too."""
+    """Return whether two generators of a device have one state: an offset set in one is then set in the other, too."""
     own, theirs = one.get_offset(), other.get_offset()
     one.set_offset(theirs + _APART)
     is_shared: bool = other.get_offset() == theirs + _APART

@@ -50,7 +50,7 @@ def seed_generators(subject: Subject, value: int) -> None:
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))
-        # keeping the result of a quick walk would keep objects alive that the target drops
+        # The result of a quick walk is not kept, since it would keep objects alive that the target drops
         if len(known[1].containers) > _MANY_CONTAINERS:
             _first_reach[id(subject)] = known
     known[1].seed(value)

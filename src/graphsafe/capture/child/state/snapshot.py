@@ -124,12 +124,12 @@ class Snapshot:
                 self._subject.reset()
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
-        """Return those of these tensors, or of all, whose values have changed."""
+        """Return the tensors whose values have changed: among these, or among all."""
         now = self._device.digests({path: self.tensors[path] for path in (self.tensors if paths is None else paths)})
         return [path for path, digest in now.items() if digest != self.digests[path]]
 
     def put_back_values(self, paths: Iterable[str] | None = None) -> None:
-        """Put back the values of these tensors only, or of all. Raises StateError."""
+        """Put back the values of these tensors only, or of all tensors. Raises StateError."""
         changed = self.changed(paths)
         for path in changed:
             if path not in self.values:
@@ -138,6 +138,6 @@ class Snapshot:
                 self._device.store(self.tensors[path], self.values[path])
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
-        # Memory shared with other tensors may already have been put back with them.
+        # If memory is shared with other tensors, it may have been put back together with them.
         for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be put back")

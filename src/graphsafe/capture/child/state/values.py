@@ -52,7 +52,7 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     bytes: _data,
 }
 WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
-"Looked up by the address of Python's own classes: asking a class for its hash may run code of its metaclass."
+"The keys are the addresses of Python's own classes: asking a class for its hash may run code of its metaclass."
 
 
 def key_text(key: Any) -> str | None:

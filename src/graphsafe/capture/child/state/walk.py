@@ -66,7 +66,7 @@ class Walk:
         return reach
 
     def forget(self, value: Any) -> None:
-        """Look at an object again wherever it is held: a member of an enumeration has several holders."""
+        """Visit an object again at each of its holders: a member of an enumeration has several."""
         self._seen.discard(id(value))
 
     def take_tensor(self, path: str, tensor: torch.Tensor) -> None:

@@ -110,7 +110,7 @@ class SimDevice:
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make as many devices as `index` needs, at least `count`. With `shapes` they compute no values."""
+        """Make enough devices for `index`, and at least `count`. With `shapes` they compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
@@ -296,7 +296,7 @@ class SimDevice:
         return self.to_host(tensor)
 
     def churn(self) -> None:
-        """Do nothing: the simulated device never gives a graph's memory to anyone else."""
+        """Do nothing: the simulated device never reuses a graph's memory for anything else."""
 
     def reuse_freed(self) -> None:
         with self.world.unseen():

@@ -20,7 +20,8 @@ from graphsafe.capture.device.sim.streams import device_index
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
-"Philox numbers that a small operation uses per thread; on a GPU a larger operation uses a multiple of this."
+"""The number of Philox numbers that a small operation uses per thread; on a GPU a larger operation uses a multiple of
+this."""
 _MASK = (1 << 64) - 1
 
 
@@ -120,7 +121,7 @@ class Generator(torch._C.Generator):
 
 
 def check(generator: Generator, capturing: bool) -> None:
-    """Raise the error that a draw from `generator` raises; `capturing` says whether its stream is capturing."""
+    """Raise the error that a draw from `generator` raises; `capturing` is True if the current stream is capturing."""
     if capturing and not generator.state.capturing:
         raise UNREGISTERED.error()
     if not capturing and generator.state.capturing:
@@ -149,7 +150,7 @@ def draw(seed: int, offset: int, operation: Callable[[], Any]) -> Any:
 
 
 def _mix(seed: int, offset: int) -> int:
-    """Mix the pair by splitmix64, so that neighbouring offsets give unrelated numbers."""
+    """Mix the pair with splitmix64, so that neighbouring offsets give unrelated numbers."""
     value = (seed + 0x9E3779B97F4A7C15 * (offset + 1)) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK

@@ -19,7 +19,7 @@ from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.probes.order import Race
 
 _POISON = 0xFF
-"A byte that makes NaN in every floating dtype."
+"A byte that, repeated, is NaN in every floating dtype."
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 

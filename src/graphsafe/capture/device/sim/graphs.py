@@ -43,7 +43,7 @@ NodeKind = Literal["kernel", "memcpy", "none"]
 class Draw:
     generator: Generator
     offset: int
-    "The offset relative to the generator's at the start of the graph."
+    "The offset relative to the generator's offset at the start of the graph."
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses. An unpinned host
-    tensor is a copy, since a GPU is given its value."""
+    """The frozen arguments: numbers with their values at the capture, tensors as aliases that keep the addresses. An
+    unpinned host tensor is a copy, since a GPU gets its value."""
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of the tensors that the operation returned at capture; a replay writes into them."
     op: str
@@ -74,7 +74,7 @@ class Node:
 
     def run(self, starts: Mapping[Generator, tuple[int, int]]) -> None:
         """Run the node. `starts` are the seeds and offsets from which this replay draws."""
-        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` and the like change the tensor's shape and no memory
+        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` and the like change the tensor's shape, but no memory
             return
         written = tensors_in([self.args, self.kwargs, self.outputs])
         inference = any(tensor.is_inference() for tensor in written)
@@ -99,7 +99,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node in the order of streams and events: it runs after the first `seen[stream]` nodes of each."""
+    """A node in the order of streams and events: the node runs after the first `seen[stream]` nodes of each stream."""
 
     node: Node
     stream: Stream
@@ -121,14 +121,14 @@ class Session:
         self.nodes: list[Node] = []
         self.placed: list[Placed] = []
         self.escaped: list[StepEvent] = []
-        "Work that this process gave its devices during the capture and that is not in the graph."
+        "Work that this process gave to its devices during the capture and that is missing from the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
         self.last_work: dict[Stream, StepEvent] = {}
         self.saved: dict[int, tuple[Any, Any]] = {}
         self.reuse = Reuse()
         self.doubts: list[str] = []
-        "Work with unknown effects that was captured before any step."
+        "Work with unknown effects that was captured before the first step."
         self.frames, self.span = user_frames()
 
     def refuse(self, refusal: Refusal, op: str, kind: StepEventKind, **data: Any) -> None:
@@ -244,8 +244,8 @@ class CUDAGraph:
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # CUDA lets NCCL's own streams stay unjoined. Then timing decides whether the memory is reused before the
-            # collective has ended.
+            # CUDA lets NCCL's own streams stay unjoined. In that case, timing decides whether the memory is reused
+            # before the collective has ended.
             where = f" at {shown(loose.frames[-1].path)}:{loose.frames[-1].line}" if loose.frames else ""
             world.met([f"a collective that no stream waits for{where}"])
         elif error is None and loose is not None:
@@ -286,8 +286,8 @@ class CUDAGraph:
 
     def run(self) -> None:
         starts = {
-            # A graph that does not advance a generator does not read it at replay either: it repeats the numbers of its
-            # capture.
+            # If a graph does not advance a generator, its replays do not read the generator either: it repeats the
+            # numbers of its capture.
             generator: (generator.state.seed, generator.state.offset) if advance else (self._seeds[generator], 0)
             for generator, advance in self.draws.items()
         }

@@ -81,7 +81,7 @@ class Reuse:
             self._memory.pop(storage._cdata, None)
 
     def _look(self, placed: Use) -> None:
-        """Note freed memory that this allocation may be given while another stream still uses it."""
+        """Note freed memory that this allocation may get while another stream still uses it."""
         for place, memory in self._memory.items():
             if not memory.uses or memory.born_on != placed.stream:
                 continue

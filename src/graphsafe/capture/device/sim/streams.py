@@ -157,7 +157,8 @@ class Event:
         return 0.0
 
     def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
-        """Judge a host call on an event: a capture refuses it only if the capture recorded it, as on an H200."""
+        """Judge a host call on an event: a capture refuses it only if the event was recorded in the capture, as on an
+        H200."""
         world = worlds.current()
         captured = world.session is not None and self.session is world.session
         world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)

@@ -38,7 +38,7 @@ class Scope:
     via: str | None = None
     "The name of that call in the op table."
     place: int = HOST
-    "The device for a tensor made from nothing."
+    "The device for a tensor that is not made from another."
     explicit: bool = False
     "Whether the call itself names the device."
     generator: Generator | None = None
@@ -171,8 +171,9 @@ class World:
             self._here.bypassed = before
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Record an unknown effect. After an unknown effect in a step no verdict can be `ready`. An effect outside of
-        steps counts once a step reads the memory that it wrote (`made`), or replays a graph that holds this memory."""
+        """Record an unknown effect. After an unknown effect in a step, no verdict can be `ready`. An effect outside of
+        steps counts from the moment when a step reads the memory that the effect wrote (`made`), or replays a graph
+        that holds this memory."""
         frames, _ = user_frames()
         text = f"{what} at {shown(frames[-1].path)}:{frames[-1].line}" if frames else what
         if self.stepping:
@@ -204,7 +205,7 @@ class World:
             self.sink(self.event(kind, op, nbytes, **data))
 
     def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
-        """Report that the host waits for the device, or asks for its progress."""
+        """Report that the host waits for the device, or queries its progress."""
         with self.via(op):
             self.emit(kind, op)
             if self.session is not None and refusal is not None:
@@ -225,7 +226,7 @@ def active() -> World | None:
 
 
 def simulated(real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `act(world, real, ...)` where a world sees the call, else `real(...)`."""
+    """Return a function that calls `act(world, real, ...)` if a world sees the call, else `real(...)`."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         world = _current

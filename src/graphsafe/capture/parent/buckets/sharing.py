@@ -90,7 +90,7 @@ class Sharing:
         return None if failed is None else failed.axes
 
     def _pool(self, child: Child, buckets: Sequence[Candidate]) -> Pool:
-        """Return the report's `pool`, from this child's answer."""
+        """Return the `pool` part of the report, from this child's answer."""
         told, end = child.told, child.ended
         captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
         entries = () if padding is None else padding.entries or ()

@@ -36,7 +36,8 @@ class Tried:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """Return the support that the buckets prove; None without query lengths, or if the smallest are open."""
+    """Return the support that the buckets prove; None if there are no query lengths, or if the smallest ones are not
+    decided."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):

@@ -137,7 +137,7 @@ def causes_in(search: Search, region: Region) -> list[Cause]:
 
 
 def _common(names: Sequence[str]) -> str | None:
-    """Return the innermost module that contains all of them."""
+    """Return the innermost module that contains all of these modules."""
     levels = zip(*(name.split(".") for name in names), strict=False)
     shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, levels)]
     return ".".join(shared) if names else None
@@ -161,7 +161,7 @@ def _modules(log: Log) -> tuple[PlannedModule, ...]:
 
 
 def _guards(search: Search) -> tuple[str, ...]:
-    """Return the conditions that must stay as at capture for the plan to hold."""
+    """Return the conditions that must be the same as at capture for the plan to be valid."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
     for visit in search.log.visits:
         function = search.regions[visit.number].function

@@ -197,7 +197,8 @@ def _untested(told: Told) -> str | None:
         return "while it is captured, the step computes something else than an eager step does"
     if not reference.varied:
         return "no changed input changed the reference, so the plan was not put to the test"
-    # Only breaks read values of the device, and each break checks that it gives the same numbers as at capture.
+    # Unvaried inputs on the device do not matter: only breaks read values of the device, and each break checks that it
+    # gives the same numbers as at capture.
     if unvaried:
         return f"{', '.join(unvaried[:3])} could not be varied: give them new values in refresh"
     return None
