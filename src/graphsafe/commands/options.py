@@ -1,4 +1,4 @@
-"""Options that several commands share, what is done with them, and the reports of refused captures."""
+"""Options that several commands share, functions that apply them, and the reports of refused captures."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def put_outputs(
 
 
 def refuse_trace(outputs: Sequence[Output], form: str | None = None) -> None:
-    """Raise RequestError, which names the option, for a trace of something that has no timeline."""
+    """Raise RequestError, with the name of the option, if a trace is asked of something without a timeline."""
     for output in outputs:
         if output.form_or(form, "") == "trace":
             option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"
@@ -213,8 +213,8 @@ def config_here() -> Config:
 
 @contextmanager
 def refusals_reported(target: str | None, form: str | None, files: Sequence[Output]) -> Iterator[None]:
-    """Write a report of a refused request, with the reason: no older report must stay in its place. `target` is None
-    for `--all`."""
+    """Write a report of a refused request, with the reason: an older report must not stay in its place. `target` is
+    None for `--all`."""
     try:
         yield
     except RequestError as error:

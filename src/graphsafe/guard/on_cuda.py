@@ -45,7 +45,8 @@ _heard: dict[int, _Work] = {}
 
 
 class _Work(Running):
-    """The work that a thread (the entering one itself, or one of autograd) does for the entering thread."""
+    """The work that a thread does for the thread that entered the block: that thread itself, or a thread of
+    autograd."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)

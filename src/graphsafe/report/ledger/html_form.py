@@ -33,7 +33,7 @@ def _process(process: Process, silent: Iterable[Finding], is_whole: bool) -> str
 
 
 def _sizes(finding: Finding) -> str:
-    """Return the sizes of a step that ran without a graph, as bars beside those captured."""
+    """Return the sizes of a step that ran without a graph, as bars beside the captured sizes."""
     data = finding.data
     head = f"{place_text(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
     bars = table([[str(row.size), escaped_text(row.bar), escaped_text(row.text)] for row in traffic.rows(data)])

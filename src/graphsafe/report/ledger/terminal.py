@@ -113,7 +113,7 @@ def _lost(graphs: Sequence[Graph]) -> list[str]:
 
 
 def _sizes(finding: Finding, width: int) -> Iterator[str]:
-    """Yield the sizes of a step that ran without a graph, as bars beside those captured."""
+    """Yield the sizes of a step that ran without a graph, as bars beside the captured sizes."""
     data = finding.data
     yield f"  {_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
     for row in traffic.rows(data):

@@ -1,4 +1,4 @@
-"""Further eager steps: whether their operations stay those that a capture records."""
+"""Further eager steps: whether their operations are still those that a capture records."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Horizon(Probe):
     "Number of further steps that ran the same operations."
     departure: Departure | None = None
     system_files: tuple[str, ...] | None = later(())
-    """Files of the system that the steps read (`/proc/uptime`). Their contents could not be changed, so they forbid
-    `ready`: Python may decide by them."""
+    """Files of the system that the steps read (`/proc/uptime`). Their contents could not be changed, so they rule out
+    `ready`: Python's decisions may depend on them."""
 
     def text(self) -> str:
         left = self.departure

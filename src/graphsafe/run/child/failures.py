@@ -19,7 +19,7 @@ from graphsafe.run.child.source import innermost
 
 
 class _Witness:
-    """Calls `tell`, when destroyed, with the line of the handler that ended the exception."""
+    """Calls `tell`, when destroyed, with the line of the handler that swallowed the exception."""
 
     def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
         self._stack = [(id(one), id(one.f_code)) for one in frames_from(frame)][::-1]
@@ -36,7 +36,7 @@ class _Witness:
 
 
 def swallowing_watched(error: BaseException, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
-    """Call `tell` when a handler of `frame`, or of one of its callers, ends `error`."""
+    """Call `tell` when a handler of `frame`, or of one of its callers, swallows `error`."""
     with contextlib.suppress(AttributeError, TypeError):  # some exceptions take no attributes
         error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
 
