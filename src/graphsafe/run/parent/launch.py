@@ -24,7 +24,7 @@ _ENTRY = Path(__file__).parents[1] / "entry"
 @dataclass(frozen=True, slots=True)
 class Ran:
     exit_code: int
-    "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
+    "The exit code as a shell reports it: 128 plus the signal's number if a signal ended the program."
     parts: tuple[Part, ...]
     readings: Readings
 

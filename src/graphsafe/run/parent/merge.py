@@ -47,7 +47,7 @@ _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
     "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
 }
-"Parts of every run that are unseen, with the reason."
+"Parts of a run that are never seen, with the reason."
 
 
 def ledger_of(
@@ -89,7 +89,8 @@ def _is_cut_off(process: SeenProcess) -> bool:
 
 
 def _cut_off(process: SeenProcess) -> Limit:
-    """Return a limit that says that a process told nothing of its last second, and what its counters know of it."""
+    """Return a limit that says that a process reported nothing about its last second, and what its counters show of
+    it."""
     known = {graph.facts["number"] for graph in process.graphs}
     runs = [(number, times) for number, times in process.order.runs if number not in known and times]
     why = "a signal, os._exit or a crash ended it: what it learned in its last second is not known, except replays"

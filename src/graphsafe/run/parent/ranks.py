@@ -22,7 +22,7 @@ class Parting:
     processes: tuple[SeenProcess, SeenProcess]
     graphs: tuple[SeenGraph, SeenGraph]
     collective: bool
-    "Whether only pairs of graphs were compared of which at least one has a collective."
+    "Whether the comparison was limited to pairs in which at least one graph has a collective."
 
     @property
     def text(self) -> str:

@@ -1,6 +1,6 @@
 """The events that a walk over hot code emits: few kinds, which rules match as data.
 
-Each kind, and how it happens:
+Each kind, and the ways in which it happens:
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits
@@ -54,7 +54,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "under-declared buckets departed late",  # buckets, departed, late: capture alone
     }.items()
 }
-"Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."
+"Event kind -> the words for the ways in which it happens. For calls, the rules themselves name the patterns."
 WORDS: Mapping[str, str] = {
     "expr": "the source text",
     "value": "what is known of the value",
@@ -96,7 +96,7 @@ class Event:
     "The level, if the event decides the level instead of its rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Whether the line follows a test for a missing value that is made here, so that no step after a warm-up runs it."
+    "Whether the line runs only if a value is missing, and makes that value, so that no step after a warm-up runs it."
     compile_test: CompileTest | None = None
     "The innermost test for torch.compile around the line."
 

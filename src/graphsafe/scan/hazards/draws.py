@@ -35,14 +35,15 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def is_for_arrays(frame: Frame) -> bool:
-    """Return whether the function that draws says that it returns arrays, so that the draw may stay on the host."""
+    """Return whether the drawing function is declared to return arrays, so that the draw may stay on the host."""
     returns = frame.node.returns if frame.node is not None else None
     return returns is not None and _ARRAYS.search(ast.unparse(returns)) is not None
 
 
 def is_seeded(frame: Frame) -> bool:
     """Return whether some function of the file seeds the host's generators and may be called in steps, so that eager
-    steps may repeat the draw as replays do. A script or a factory seeds only once, before the steps."""
+    steps may repeat the draw as replays do. A script or a factory does not count, because it seeds only once, before
+    the steps."""
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False

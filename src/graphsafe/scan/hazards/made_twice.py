@@ -1,7 +1,7 @@
-"""Finds fields of metadata objects for which a capture and each step make a tensor of their own.
+"""Finds fields of metadata objects to which the capture and each step assign a different new tensor.
 
 `meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
-line in the method for steps fills another tensor, so that replays go on reading what the capture was given.
+line in the method for steps fills another tensor, so replays go on reading the values of the capture.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields of objects made here that get a new tensor of the device, and no other value."""
+    """Return the fields, of objects made here, that get a new device tensor and no other value."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -98,7 +98,7 @@ def _constructed(value: ast.expr) -> str | None:
 
 
 def _is_new_on_device(value: ast.expr) -> bool:
-    """Return whether an expression makes a tensor of the device: `torch.tensor(n, device=d)`,
+    """Return whether an expression makes a tensor on the device: `torch.tensor(n, device=d)`,
     `torch.zeros(n).cuda()`."""
     if not isinstance(value, ast.Call):
         return False

@@ -1,4 +1,5 @@
-"""Files that nothing can import, because they import a module of their own package that does not exist: old copies."""
+"""Files that nothing can import, because they import a module of their own package that does not exist. Such files are
+old copies."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from pathlib import Path
 from graphsafe.scan.symbols.project_files import Files
 
 _FROM = re.compile(rb"^from (\.*)([\w.]+) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]", re.M)
-"Imports of classes: modules that a build makes of other languages define functions."
+"""Matches imports of classes. Imports of functions do not count, because a build may make their modules from other
+languages."""
 _BUILT = re.compile(r"_|version$|\w*_(c|pb2|pb2_grpc|cuda|ext|lib|cpp|kernels?|ops)$")
 "Names of modules that a build makes."
 

@@ -16,7 +16,8 @@ from graphsafe.scan.symbols.project import Project
 def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """Yield the functions, or the module level (`path::`), that hold a capture or make another function hot.
 
-    A helper that captures its argument does not know what it captures. Its callers in the file do, constructors too.
+    A helper that captures its argument does not know the function that it captures. Its callers in the file know it,
+    and so do constructors.
     """
     if file.captures:
         yield f"{file.path}::"

@@ -1,6 +1,6 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-A variable counts as a result if it is only assigned in the statement that made the replay, and as overwritten if the
+A variable counts as a result if only the statement that made the replay assigns it. It counts as overwritten if the
 next replay comes from a statement that assigns another variable by the same call; otherwise the program may read the
 same output on purpose. A `return` that hands out both variables counts as a read.
 
@@ -60,12 +60,12 @@ class _Stale:
     "The calls of the replay that wrote over it."
     by: GraphRecord
     at: CallSite | None = None
-    "The statement that made the replay, if it is one of another graph."
+    "The statement that made the replay, if it was a replay of another graph."
     beside: tuple[_Variable, ...] = ()
     "The variables that this statement assigns."
 
     def is_the_same(self, storage: int | None, frame: FrameType) -> bool:
-        """Return whether the result of the other graph is the same memory."""
+        """Return whether the result of the other graph lies in the same memory."""
         return not self.beside or any(one.storage(frame) == storage for one in self.beside)
 
 
@@ -85,7 +85,7 @@ class Results:
         return bool(self._stale)
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note the variables that the replay will assign; return whether it overwrites a result that is known to be
+        """Record the variables that the replay will assign; return whether it overwrites a result that is known to be
         read later."""
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record] = self._given.get(record, []), given
@@ -190,8 +190,8 @@ def _stores(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _next_read(path: str, line: int, name: str) -> int | None:
-    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value,
-    among statements without a block of their own: these surely run."""
+    """Return the line of the first statement after the statement at `line`, in the same block, that uses a variable's
+    value. Only statements without a block of their own are searched, since these surely run."""
     plain = (one for one in _after(path, line) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
     return next((at for one in plain for read, at in reads_in(one) if read == name), None)
 
@@ -208,7 +208,7 @@ def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | 
 
 
 def _after(path: str, line: int) -> Sequence[ast.stmt]:
-    """Return the statements that follow the one of `line` in its block."""
+    """Return the statements that follow the statement at `line` in its block."""
     statement = innermost(path, line, ast.stmt)
     block = block_with(path, statement)
     return block[block.index(statement) + 1 :] if block else ()
