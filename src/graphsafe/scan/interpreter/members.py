@@ -145,8 +145,8 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     value = named_attribute(found, text, key, frame.attributes.marked)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
-        # The file of the class declares the field to stay on the host; the file that reads it declares that it is on
-        # the device.
+        # The file of the class declares that the field stays on the host, but the file that reads it declares that it
+        # is on the device.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)

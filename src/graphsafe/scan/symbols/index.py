@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.imports import import_targets
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
-"Text on the lines that give a function to torch, which calls it in every step."
+"Text on lines that pass a function to torch, which then calls it in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
 "Endings of the names of functions and classes that capture a callable: PyTorch's, and tensordict's."
 CAPTURE_WORDS = (
@@ -67,7 +67,7 @@ class ClassFacts:
     bases: tuple[str, ...]
     decorators: tuple[str, ...] = ()
     methods: dict[str, str] = field(default_factory=dict)
-    "Name -> qualified name; the last one of overloads."
+    "Name -> qualified name; the last one if there are overloads."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put something into
     the attribute's container."""
@@ -78,11 +78,11 @@ class ClassFacts:
 @dataclass(slots=True)
 class FileIndex:
     path: str
-    "Absolute, as the file system has it."
+    "The absolute path, as in the file system."
     module: str
     is_package: bool
     imports: dict[str, str] = field(default_factory=dict)
-    "Local name -> dotted target, absolute."
+    "Local name -> absolute dotted target."
     stars: list[str] = field(default_factory=list)
     functions: dict[str, FunctionFacts] = field(default_factory=dict)
     classes: dict[str, ClassFacts] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class _Builder:
         )
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):
-            # A class inside a test's function does not belong to an engine.
+            # A class inside a function of a test does not belong to an engine.
             for statement in flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
@@ -224,7 +224,7 @@ def is_none(node: ast.AST) -> bool:
 
 
 def takes_slice(target: ast.expr) -> bool:
-    """Return whether an expression is a part of a tensor, by a slice, and no entry of a table."""
+    """Return whether an expression is a slice of a tensor rather than an entry of a table."""
     return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
@@ -311,7 +311,7 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
 
 
 def captures(node: ast.AST) -> bool:
-    """Return whether the statement opens a graph capture or passes a callable to a function that does."""
+    """Return whether the statement opens a graph capture or passes a callable to a function that captures it."""
     for inner in ast.walk(node):
         if isinstance(inner, (ast.With, ast.AsyncWith)):
             for item in inner.items:

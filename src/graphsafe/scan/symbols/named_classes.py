@@ -28,7 +28,7 @@ class NamedClasses:
         self._known: dict[tuple[str, str], str | None] = {}
 
     def of(self, ref: str, facts: FunctionFacts, name: str) -> str | None:
-        """Return the class that a parameter of a function means, or None."""
+        """Return the class that a parameter of a function stands for, or None."""
         key = ref, name
         if key not in self._known:
             self._known[key] = self._find(ref.partition("::")[0], facts, name)
@@ -75,7 +75,8 @@ class NamedClasses:
         return asked
 
     def _answers(self, ref: str, asked: set[str]) -> bool:
-        """Return whether a class defines all that is asked of its objects; modules of torch have more attributes."""
+        """Return whether a class defines all attributes that are used of its objects; torch's modules have further
+        attributes."""
         defined: set[str] = set()
         is_open = False
         for base in self._project.mro(ref):
