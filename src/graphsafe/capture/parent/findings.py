@@ -132,8 +132,7 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # A container that grows in every step also gets an entry in step 1; that entry is no lazy
-                # initialisation.
+                # A container that grows in every step also grows in step 1, which is no lazy initialisation.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -210,8 +209,7 @@ class _Writer:
             self.add(code, frames, span, expr=expr, data={"froze": froze}, here=here, how=None if expr else "departed")
 
     def horizon(self) -> None:
-        """Add a finding if Python decides differently in a later step: at the cause if there is exactly one, else at
-        the operation."""
+        """Add a finding if Python decides differently in a later step: at a single cause, else at the operation."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
@@ -286,8 +284,7 @@ class _Writer:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
-        """Return the step child's finding on this line: one of this rule, else one of another rule about broken
-        captures."""
+        """Return the step child's finding on this line: of this rule, else of a rule about broken captures."""
         if not frames:
             return None
         place = (shown(frames[-1].path), frames[-1].line)
@@ -352,8 +349,7 @@ class _Writer:
             self.add("GS713", frames, **told)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Find lines that change state in which replays differ, and raise their findings to errors; return whether
-        there are any."""
+        """Raise findings to errors if their line changes state in which replays differ; return whether any do."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key

@@ -24,8 +24,7 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Return the name of the single instance. Pickling stores that name, so another process gets its own single
-        instance."""
+        """Return the name of the only instance. Pickling stores the name, so each process has its own instance."""
         return "UNSET"
 
 
@@ -41,8 +40,7 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    """Whether the value is a comparison that may involve a device tensor. It is a mask if code uses it as an index or
-    calls a tensor's method on it."""
+    "Whether it is a comparison that may involve a device tensor: a mask if it is an index or has a tensor's method."
     state: tuple[str, ...] = ()
     "The state from which the value was computed, as for a number, because the value may be a number."
 
@@ -220,8 +218,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"""The largest number of values in a container, nested ones included. Without a limit, loops and recursion would nest
-containers without end."""
+"The largest number of values in a container, nested ones included; without it, loops would nest without end."
 
 
 def _weight(value: Value) -> int:

@@ -122,8 +122,7 @@ class AttributeTables:
         self._told_of = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
     def is_told(self, ref: str, given: Passed | None) -> bool:
-        """Return whether calls of a class show its constructor's arguments although the call for this object does
-        not."""
+        """Return whether calls of a class show its constructor's arguments, and the object's own call does not."""
         return given is None and ref in self._told_of
 
     def _tell(self, key: Key, values: Sequence[Value]) -> bool:
@@ -258,8 +257,7 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def _told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors that calls of a class pass to its constructor, unless some of these tensors are on the
-        host and others are not."""
+        """Return the tensors that calls of a class pass to its constructor, if all or none of them are on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(telling(values)) for name, values in given.items() if agree(values)}
