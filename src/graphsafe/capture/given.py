@@ -53,7 +53,7 @@ class Given:
 def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[Given]:
     """Write a callable or module with its arguments, or, without arguments, a factory. Raises RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
-        raise RequestError('to capture an object takes PyTorch and cloudpickle: pip install "graphsafe[capture]"')
+        raise RequestError('capturing an object needs PyTorch and cloudpickle: pip install "graphsafe[capture]"')
     if not callable(what):
         raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
     if args is not None and not isinstance(args, Sequence):

@@ -115,7 +115,7 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda context, parameter, is_quiet: context.meta.update({_QUIET: is_quiet}),
-    help="One line per finding. No progress, and no remarks but errors.",
+    help="One line per finding. No progress, and no messages except errors.",
 )
 
 

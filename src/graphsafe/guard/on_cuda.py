@@ -117,7 +117,7 @@ class CudaSource:
     @contextmanager
     def launches_counted(self) -> Iterator[Callable[[], Launches]]:
         if torch._C._autograd._profiler_enabled():
-            raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, counts already")
+            raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, is already counting")
         threads = {threading.get_native_id(), threading.get_ident() & _LOW}
         with ExitStack() as stack:
             with _unheard():

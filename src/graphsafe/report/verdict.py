@@ -24,7 +24,7 @@ from graphsafe.report.probes.replay import Check, Replay, differing
 from graphsafe.report.probes.twin import Twin
 from graphsafe.report.text import count, first_line, listed
 
-_SHAPES_ALONE = "nothing stands in the way, as far as shapes tell: values were not computed"
+_SHAPES_ALONE = "nothing stands in the way, as far as shapes show: values were not computed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _departed(departure: Departure) -> str:
 
 _DECIDED_BY = {
     "clocks a day later": "Python decides by a clock",
-    "other inputs on the host": "Python decides by an input on the host",
+    "other inputs on the host": "a decision of Python depends on an input on the host",
     "other values in host memory": "Python reads memory of the host that the step writes",
 }
 

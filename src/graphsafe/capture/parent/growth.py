@@ -25,7 +25,7 @@ _MOST_SETTLING = 0.75
 earlier."""
 _HOST_NOISE = 8 << 20
 "Bytes by which host memory may grow because of Python and the driver alone."
-_KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
+_KEEPS = "Memory that is kept from replay to replay is never freed, and eventually runs out, far from the cause."
 _SLOWER = 1.5
 "A step slows down if its time rises steadily and ends at this many times the first."
 _NOTHING_SEEN = Growth(replays=0, compared=0)

@@ -10,7 +10,7 @@ from graphsafe.report.model import Limit
 from graphsafe.report.probes.horizon import Horizon
 from graphsafe.report.text import listed
 
-_SYSTEM_FILE = "the step reads this file of the system; a graph keeps the result of what it decides"
+_SYSTEM_FILE = "the step reads this file of the system; a graph keeps the decisions that depend on it"
 _HOST_COUNT = "steps count these up on the host, whatever the inputs; replays leave them as they are"
 
 

@@ -26,7 +26,7 @@ def _process(process: Process, silent: Iterable[Finding], is_whole: bool) -> str
     rank = "" if process.rank is None else f", rank {process.rank}"
     title = f"<h2>{escaped_text(f'Process {process.name}{rank}')}</h2>"
     rows = [_HEAD, *(_graph(graph, process) for graph in process.graphs)]
-    none = "No graph." if is_whole else "No graph was told of before the watch was cut off."
+    none = "No graph." if is_whole else "No graph was reported before the watch was cut off."
     found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else f"<p>{none}</p>"
     facts = "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
     return title + found + facts + "".join(map(_sizes, silent))

@@ -20,7 +20,7 @@ def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
     lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), width, paint)]
     silent = [process for process in ledger.processes if process not in told]
-    for is_whole, says in ((True, "captured no graph"), (False, "told of no graph before the watch was cut off")):
+    for is_whole, says in ((True, "captured no graph"), (False, "reported no graph before the watch was cut off")):
         number = sum(ledger.is_whole(process) is is_whole for process in silent)
         if number:
             lines.append(f"{count(number, 'process').replace('processs', 'processes')} {says}")

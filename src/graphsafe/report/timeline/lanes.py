@@ -23,7 +23,7 @@ LEGEND: Mapping[str, str] = {
     "graph": "graph",
     "eager": "eager break",
     "gap-wait": "gap after a wait",
-    "gap-allocation": "gap: memory taken or given back",
+    "gap-allocation": "gap: memory allocated or freed",
     "gap-host": "gap: host busy",
     "gap-device": "gap: launched in time",
 }

@@ -60,7 +60,7 @@ _MOST_REPLAYERS = 16
 _PATIENCE = 500
 "On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
 
-_NO_STEP = "no captured step can be told from other work: as of a block that calls no function of its own"
+_NO_STEP = "no captured step can be distinguished from other work, as for a block that calls no function of its own"
 
 
 class Book:

@@ -108,7 +108,7 @@ class _Findings(Writer):
             elif how == "inside":
                 text = {
                     "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
-                    "why": "The capture records no seed. A replay moves the generator on, so each draws other numbers.",
+                    "why": "A capture records no seed. Replays advance the generator, so each draws other numbers.",
                     "fix": "draw the numbers once, before the capture; or seed before each replay",
                 }
             self.about(graph, "GS503", frames[-1], {}, level="warning", text=text)
@@ -130,8 +130,8 @@ class _Findings(Writer):
             names = listed(f"`{one}`" for one in told["names"])
             text = {
                 "message": f"{names} change places while {named(graph)} is captured, and not when it is replayed",
-                "why": "Each replay reads and writes the addresses of the capture. A replay that follows another one "
-                "reads the values with which that one began: the step does not go on.",
+                "why": "Each replay reads and writes the addresses of the capture. The second of two replays in "
+                "a row reads the values that the first one began with, so the step makes no progress.",
                 "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
                 "the buffers and replay them in turn",
             }
@@ -145,7 +145,7 @@ class _Findings(Writer):
         for (graph, one), *_ in grouped(told, lambda pair: line_key(pair[1]["let_go"])):
             weights = count(one["skipped"], "weight")
             text = {
-                "message": f"the gradients that {named(graph)} writes are let go of, so the optimizer skips {weights}",
+                "message": f"the gradients that {named(graph)} writes are dropped, so the optimizer skips {weights}",
                 "why": "Replays write the gradients of the capture. Each weight's `grad` is None since this line, so "
                 "the optimizer's step finds nothing to do.",
                 "fix": "zero_grad(set_to_none=False), or let zero_grad() be part of the captured step",
@@ -171,7 +171,7 @@ class _Findings(Writer):
             expr = text_at(site(one["frames"][-1]), None)
             text = {
                 "message": f"`{expr}` makes a tensor longer after each replay, {one['times']} times",
-                "why": f"Each time all of it is allocated and copied: {one['copied']:,} bytes in all.",
+                "why": f"Each time, the whole tensor is allocated and copied: {one['copied']:,} bytes in all.",
                 "fix": "write into a buffer of full length, made once; or collect clones in a list and join them once",
             }
             self.add("GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], text=text)

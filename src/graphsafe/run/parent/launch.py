@@ -34,7 +34,7 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
     devices = tuple(dict.fromkeys(map(parse_device, texts))) or ("cuda",)
     if len({device.startswith("sim") for device in devices}) > 1:
         named = " ".join(f"--device {device}" for device in devices)
-        raise RequestError(f"{named}: a program runs on GPUs or plays simulated devices; name one kind")
+        raise RequestError(f"{named}: a program runs on GPUs or on simulated devices; name one kind")
     return devices
 
 

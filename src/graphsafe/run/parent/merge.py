@@ -105,7 +105,7 @@ def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Read
     unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.get("gpus")]
     if not any(graph.count.replays for one in unknown for graph in one.graphs):
         return []
-    why = readings.problem or "NVML told too little: the replays took less than some seconds, or the GPU is in MIG mode"
+    why = readings.problem or "NVML reported too little: the replays took only seconds, or the GPU is in MIG mode"
     return [Limit("unseen", "the share of time in which the GPU idles", why)]
 
 

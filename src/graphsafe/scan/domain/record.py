@@ -20,7 +20,7 @@ HANDED = "handed to a loop"
 WRAPPED = "captured by "
 "The beginning of the reason of a function that a wrapper captures; the wrapper's name follows."
 HOOK = "a hook of a module or tensor"
-PASSING_HOOK = "a hook that records, and is taken off again"
+PASSING_HOOK = "a hook that records, and is removed again"
 """The reason for a forward hook that its file removes: such a hook watches some runs of a model, and is removed before
 a capture."""
 REPLACED_FORWARD = "put in place of a forward"

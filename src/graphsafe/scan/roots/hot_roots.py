@@ -132,11 +132,11 @@ class HotnessRules:
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
             return f"functions of a name such as `{name}` run before the first step"
         if COLD_WORDS.search(name):
-            return f"functions of a name such as `{name}` run beside the steps"
+            return f"functions of a name such as `{name}` run outside of the steps"
         if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
             return "its name says that it is for hardware without CUDA graphs"
         if is_preparing(module):
-            return "modules of such a name make a step's inputs before there is a step"
+            return "modules with such a name make a step's inputs before the step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return COLD_PATHS
         return None

@@ -116,7 +116,7 @@ class _Walk:
         target = Path(os.path.realpath(path))
         if any(target.is_relative_to(folder) for folder in self._inside):
             return True
-        self._complain("outside-link", str(path), "leads out of the project, to what is no part of it; not read")
+        self._complain("outside-link", str(path), "leads out of the project; not read")
         return False
 
 

@@ -64,7 +64,7 @@ def run(job: Job, channel: Channel) -> None:
         _replay(session, answer, unmatched, built)
         channel.tell(Twin("crashed", "the process died while capturing the step again"))
         channel.tell(compare_captures(session, answer, constants))
-        channel.tell(Order("crashed", "the process died while the order of nodes was looked at"))
+        channel.tell(Order("crashed", "the process died while the order of nodes was checked"))
         channel.tell(_order(session, answer))
 
 

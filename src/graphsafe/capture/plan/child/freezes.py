@@ -78,7 +78,7 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
             later = two.left.get(name)
             if name == "return" and handed.get(one.number, Handed()).returns:
                 if not (one.received and two.received):
-                    yield Need("caller", "GS702", "captured code has what it returns", one.frames, one.number, name)
+                    yield Need("caller", "GS702", "captured code uses its result", one.frames, one.number, name)
                 continue
             if later is None or flow.persistent:
                 continue

@@ -90,7 +90,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         lines = lines_that_change(session, unknown)
         lost = unexplained(unknown, lines)
         if lost is not None:
-            raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
+            raise Unplannable(f"`{lost}` changes in every step, and the line that changes it is not known")
         causes += host_causes(lines)
     begin = Snapshot(session.device, session.subject)
     changed = changing(told)
@@ -154,7 +154,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
 
 def _changing(search: Search, broken: GuardBroken) -> str:
     name = search.split.named(function_with(search.regions[broken.number]), broken.name)
-    return f"what a break gives changes: {name}: {broken.why}"
+    return f"the result of a break changes: {name}: {broken.why}"
 
 
 def _judged(search: Search) -> Marks:

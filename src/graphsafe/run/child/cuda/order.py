@@ -77,7 +77,7 @@ class CudaOrder:
         here = threading.get_ident()
         self._thread = self._thread or here
         if here != self._thread:
-            self.problem = self.problem or "several threads use streams, and a write could be that of any"
+            self.problem = self.problem or "several threads use streams, and any of them may have written"
         if self.problem is not None:
             return
         written, stream = self._written(), self._current()

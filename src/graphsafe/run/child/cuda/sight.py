@@ -47,7 +47,7 @@ from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
-_NOT_READ = "the driver did not tell them"
+_NOT_READ = "the driver did not report them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 "Matches kernels that communicate between GPUs: NCCL's and the engines' own."
 PoolOf = Callable[[int], "Pool | None"]
@@ -237,7 +237,7 @@ class CudaSight(Sight):
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():
-            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
+            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` simulates one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
         eager = "`--device sim` alone sees eager operations, the numbers that captured ones read, and inputs' sizes"
         found = [
@@ -250,7 +250,7 @@ class CudaSight(Sight):
             found.append(("unseen", "the order of refills and replays", unordered))
         if self._order is not None and sys.version_info < (3, 12):
             why = "before Python 3.12 PyTorch's trace, which `--waits` needs, can turn them into SystemError, or crash"
-            found.append(("disturbed", "exceptions of calls that are given new tensors", why))
+            found.append(("disturbed", "exceptions of calls with new tensors as arguments", why))
         return found
 
 
