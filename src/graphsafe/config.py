@@ -251,7 +251,7 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
 
 def values_in_range(text: str) -> tuple[int, ...] | None:
     """Return the values of a range: `8..32:8` is 8, 16, 24, 32, with the end if a step reaches it. None if the text is
-    no range. Raises ValueError for an empty or endless one."""
+    no range. Raises ValueError for an empty or endless range."""
     match = _RANGE.fullmatch(text)
     if match is None:
         return None

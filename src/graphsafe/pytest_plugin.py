@@ -70,7 +70,7 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Enter a simulated device of its own around a test and its fixtures: so that a capture that is left open does not
+    """Enter a simulated device of its own around a test and its fixtures, so that a capture that is left open does not
     affect other tests."""
     index = _played(item)
     if index is None:

@@ -76,7 +76,7 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
 
 
 def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str | None]:
-    """Write the object, and its storages in files beside it. Return the device of each storage, None for the host."""
+    """Write the object, and its storages to files next to it. Return the device of each storage, None for the host."""
     import cloudpickle
     import torch
 

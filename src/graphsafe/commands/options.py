@@ -55,7 +55,7 @@ class _Form(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The destination of a report: a file, or stdout if `file` is None; in a form of its own, if it names one."""
+    """The destination of a report: a file, or stdout if `file` is None; with its own form, if one was given."""
 
     file: Path | None
     form: str | None
@@ -180,7 +180,7 @@ def put_outputs(
 
 
 def refuse_trace(outputs: Sequence[Output], form: str | None = None) -> None:
-    """Raise RequestError, with the name of the option, if a trace is asked of something without a timeline."""
+    """Raise RequestError, with the name of the option, if a trace is requested of something without a timeline."""
     for output in outputs:
         if output.form_or(form, "") == "trace":
             option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"

@@ -1,4 +1,4 @@
-"""The text of a file that a fix looks at (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
+"""The text of a file that a fix works on (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
 one file that repair one finding.
 
 `ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).

@@ -35,7 +35,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix by which a product multiplies this node."""
+    """Return the number of rows of the matrix that a product multiplies this node with."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)

@@ -168,7 +168,8 @@ def _git(
 
 
 def _program() -> str:
-    """Return the path of git, from absolute folders of PATH alone: no folder of the repository can provide it."""
+    """Return the path of git, searched only in absolute folders of PATH, so that no folder of the repository can
+    provide it."""
     name = "git.exe" if os.name == "nt" else "git"
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = os.path.join(folder, name)

@@ -41,7 +41,7 @@ _LOW = 0xFFFFFFFF
 "Bits of a thread's identity that CUPTI keeps."
 
 _heard: dict[int, _Work] = {}
-"Thread -> the work to which its waits and allocations belong."
+"Thread -> the work that its waits and allocations belong to."
 
 
 class _Work(Running):
@@ -132,8 +132,9 @@ class CudaSource:
 
 
 def _launches(profiler: Any, threads: set[int]) -> int:
-    """Count the kernels and graphs that a thread launched; those of the whole process if no call can be attributed.
-    Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its pthread."""
+    """Count the kernels and graphs that a thread launched; those of the whole process are counted if no call can be
+    attributed. Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its
+    pthread."""
     events = profiler.profiler.kineto_results.events()
     calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]
     own = [event for event in calls if event.device_resource_id() & _LOW in threads]

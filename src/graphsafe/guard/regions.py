@@ -209,7 +209,7 @@ def forbid(
     and copies that it may launch. When the block ends, one `Forbidden` (an AssertionError) names all its lines. `with
     graphsafe.allow(reason):` exempts a part of the block.
 
-    Entering it raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
+    Entering the block raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
     """
     if torch.compiler.is_compiling():
         return _VANISHED

@@ -96,7 +96,7 @@ def _coverage(report: Report, device: DeviceResult, verdict: Verdict) -> float |
 
 
 def _times(probes: Probes) -> tuple[Spread | None, Spread | None]:
-    """Return the speedup and a replay's time; None for times that were measured beside another target's work."""
+    """Return the speedup and a replay's time; None for times that were measured during another target's work."""
     timing = probes.timing
     median, eager, graph = timing.times_as_fast, timing.eager_spread_ms, timing.graph_spread_ms
     if median is None or eager is None or graph is None or timing.shared or not graph[0] or not graph[1]:

@@ -176,8 +176,8 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
 
 
 def _changed_times(before: Proven, after: Proven) -> Iterator[tuple[str, bool]]:
-    """Yield a change of a replay's time, if the speedup changed in the same direction, since a change of one alone may
-    be noise.
+    """Yield a change of a replay's time, if the speedup changed in the same direction, since a change of only one of
+    them may be noise.
 
     On an H200 (torch 2.11) two runs of one commit, one after the other, gave eager steps of 2.27 and 1.55 ms, with a
     replay of 0.17 ms in both; and replays of 0.125 and 0.161 ms, with the larger speedup for the slower replay.

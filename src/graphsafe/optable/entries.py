@@ -1,7 +1,7 @@
-"""Entries of the op table, and what they say about a call.
+"""Entries of the op table, and the effects and results that they give for a call.
 
-Conditions are data and are evaluated here as pure functions of a call's form, with three values: if a call leaves an
-argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
+Conditions are data; they are evaluated here as pure functions of a call's form, with three possible answers: if a call
+leaves an argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ TensorHint = Literal["value", "parameter", "step-input"]
 value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are seldom
 parameters there). `step-input`: only an argument of a step. Each kind includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
-"""The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
+"""The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d tensors, which it takes as
+numbers."""
 
 
 class _Unknown:
@@ -187,7 +188,7 @@ class Op:
     "`None` stands for every overload that has no separate entry; `''` is the overload without a name."
     python: tuple[str, ...]
     params: tuple[str, ...] = ()
-    "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining ones."
+    "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining arguments."
     effects: tuple[Effect, ...] = ()
     result: Result
     cases: tuple[ResultCase, ...] = ()

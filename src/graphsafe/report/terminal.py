@@ -95,7 +95,7 @@ def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, w
 
 
 def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool, width: int) -> str:
-    """Return findings alone, in the order given, each with its code."""
+    """Return only the findings, in the given order, each with its code."""
     printed = _Printed(set(), [])
     blocks = [_finding([finding], source, max(width, 40), painter(colour), printed) for finding in findings]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -205,14 +205,14 @@ def _chain(finding: Finding, width: int) -> list[str]:
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
-    """Return the call chain, or `as above` if it is long and the same as the one before."""
+    """Return the call chain, or `as above` if it is long and the same as the chain before."""
     same = chain == printed.chain and len(chain) > 2
     printed.chain = chain
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 
 def _files(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
-    """Return a line for each file with fresh buffers, those with most of them first."""
+    """Return a line for each file with fresh buffers, files with most of them first."""
     first = findings[0]
     by_file: dict[str, list[int]] = {}
     for finding in findings:
@@ -244,7 +244,7 @@ def _advice(findings: Sequence[Finding], width: int, paint: Paint) -> list[str]:
 
 
 def _start(findings: Iterable[Finding], width: int, paint: Paint) -> list[str]:
-    """Return one finding per function: the most severe first, and among equals those that most roots reach."""
+    """Return one finding per function: the most severe first, and among equals the findings that most roots reach."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
     lines = [paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:

@@ -107,7 +107,7 @@ def error_page(error: KnownError, rulebook: Rulebook) -> str:
 
 
 def _speaks_of(text: str, known: Sequence[str]) -> bool:
-    """Return whether `text` contains a known error text, as a log does, or is itself a large part of one."""
+    """Return whether `text` contains a known error text, as a log does, or is itself a large part of such a text."""
     said = _words(text)
     return any(
         f" {words} " in f" {said} " or (said.count(" ") + 1 >= _LEAST_WORDS and f" {said} " in f" {words} ")

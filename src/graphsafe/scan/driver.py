@@ -358,7 +358,7 @@ class Driver:
         return NONE
 
     def _told(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point for which calls by name pass host tensors."""
+        """Return the parameters of an entry point that receive host tensors in calls by name."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

@@ -1,4 +1,4 @@
-"""Answers of the build child besides the probe `construct`: properties of the target and its step; the GPUs of this
+"""Answers of the build child other than the probe `construct`: properties of the target and its step; the GPUs of this
 machine; and how a child ended."""
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class StepEvent:
     `torch.Tensor.__getitem__`), as the op table spells it."""
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Details that tell rules apart: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`;
+    """Details that distinguish rules: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`;
     `dtype`; for random numbers `how`."""
 
     def details(self) -> dict[str, Any]:

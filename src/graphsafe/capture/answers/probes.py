@@ -1,5 +1,5 @@
-"""Answers of children beside their probes: about the reference, an eager step, a capture and what follows it, and the
-target's own graphs."""
+"""Answers of children other than their probes: about the reference, an eager step, a capture and what follows it, and
+the target's own graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphsafe.report.probes.twin import Cause, Difference
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The eager steps of a build of its own."""
+    """The eager steps of a separate build."""
 
     varied: int | None = None
     "The number of steps in which changed inputs changed outputs or state."

@@ -30,7 +30,8 @@ _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<functio
 
 
 def read_log(messages: Sequence[str]) -> Compiled:
-    """Return what the log tells about the step, without the numbers, which come later from a profile and counters."""
+    """Return the facts about the step that are in the log, without the numbers, which come later from a profile and
+    counters."""
     again = [match["reason"].strip() for message in messages if (match := _AGAIN.search(message))]
     sizes = [match["key"].strip() for message in messages if (match := _SIZE.search(message))]
     left = tuple(dict.fromkeys(_left(messages)))

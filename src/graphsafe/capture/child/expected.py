@@ -1,4 +1,4 @@
-"""The files in which the reference child hands values over to the other children."""
+"""The files in which the reference child passes values to the other children."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def prepared(job: Job) -> Prepared | None:
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state after the import: `rich` draws, and every fork seeds Python anew."""
+    """Restore the random state after the import: `rich` draws, and every fork seeds Python again."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:

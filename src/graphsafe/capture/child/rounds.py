@@ -7,7 +7,7 @@ before the rounds each does exactly what the other does.
 
 State that steps change on the device is put back before most rounds, so that positions do not run out of their buffers.
 If eager steps repeat themselves bit for bit, some rounds go on from each other, as a program does. Before some later
-ones the target's events happen again, in turn: the second one of a kind may do something else, and so may a refresh
+rounds the target's events happen again, in turn: the second event of a kind may act differently, and so may a refresh
 after it. In the last rounds the device is busy while the host goes on, so that a refresh which should wait for the step
 shows itself.
 """
@@ -25,7 +25,7 @@ from graphsafe.capture.child.session import PAIR, Session, host_values, load_val
 from graphsafe.capture.child.state import copies_of, reach_of
 
 ROUNDS = "rounds.pt"
-"The file in which the eager rounds are handed over."
+"The file in which the eager rounds are passed on."
 GOING_ON = range(32, 64)
 """The rounds, from 0 on, that start from the state that the last one left. Before all others the device state is put
 back."""

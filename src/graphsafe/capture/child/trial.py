@@ -1,4 +1,4 @@
-"""Finds the inputs of a step that can be given new values, by trying them on an eager build of its own."""
+"""Finds the inputs of a step that can be given new values, by trying them on a separate eager build."""
 
 from __future__ import annotations
 

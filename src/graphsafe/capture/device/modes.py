@@ -1,4 +1,5 @@
-"""Modes of torch's dispatcher: the base of those that watch operations, and code that runs without any."""
+"""Modes of torch's dispatcher: the base class of modes that watch operations, and a context that runs code without
+modes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class outside_modes:
 
 
 class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that sees all operations, those of higher order included."""
+    """A mode that sees all operations, including higher-order operations."""
 
     supports_higher_order_operators = True
 

@@ -149,7 +149,7 @@ class Device(Protocol):
         """Draw one number and put the offset back; return the error's text if the generator is broken, else None."""
 
     def repair_generator(self, device: str) -> None:
-        """Put a fresh generator state with the old seed and offset in place of a broken one."""
+        """Put a fresh generator state with the old seed and offset in place of a broken state."""
 
     def capture_stream(self) -> AbstractContextManager[None]:
         """Enter the stream for warm-up and capture; it joins the current stream at both ends."""

@@ -1,5 +1,5 @@
 """Findings about events: after one, replays differ from eager steps although the memory they use only moved, or launch
-choices stay right and become slow."""
+choices still give right results but become slow."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class _Writer:
         "The function that the factory returned, for findings without a known line."
         self._twin = seen.probes.twin
         self._causes = {cause.path: cause for cause in self._twin.changes}
-        "The causes, by path, to which twin captures attribute their differences."
+        "The causes, by path, that twin captures attribute their differences to."
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -375,7 +375,7 @@ class _Writer:
             self.add("GS613", left.frames or self._entry, expr=left.reason, data={"partition": left.part})
 
     def collectives(self) -> None:
-        """Add findings for collectives that the step never waits for, and for those that not all ranks issue."""
+        """Add findings for collectives that the step never waits for, and for collectives that not all ranks issue."""
         for waited in self._told[Ran].never_waited:
             self.add("GS615", waited.frames, waited.span)
         own = of_one_rank(self._seen.divergence, self._seen.rank)

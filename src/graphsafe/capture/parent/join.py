@@ -23,7 +23,7 @@ is refuted."""
 
 
 class Predictions:
-    """The findings of scan, kept for the targets of one command, many of which lie in one file."""
+    """The findings of scan, kept for the targets of one command, since many of these are in the same file."""
 
     def __init__(self) -> None:
         self._made: list[tuple[list[Path], Config, Sequence[Finding]]] = []

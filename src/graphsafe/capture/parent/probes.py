@@ -88,7 +88,7 @@ def place_of(frames: Sequence[CallSite]) -> str | None:
 
 
 def step_of(told: Told, *failures: Ended) -> Step:
-    """Return the probe `step`; `failures` lists how the children ended in which the step may have failed."""
+    """Return the probe `step`; `failures` lists the ends of those children in which the step may have failed."""
     step = told[Step]
     if Watched in told:
         step = replace(step, by_line=by_line(told[Watched].events))

@@ -154,7 +154,7 @@ class Proof:
         return list(dict.fromkeys(names))
 
     def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
-        """Return a device for each rank: the named ones, else the first. Too few devices become a limit."""
+        """Return a device for each rank: the named devices, else the first devices. Too few devices become a limit."""
         asked = self._request.devices or (("cuda",) if present else ("sim",))
         if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
             return list(dict.fromkeys(self._device_names(present)))

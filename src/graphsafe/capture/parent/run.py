@@ -252,7 +252,7 @@ class Run:
             (self.folder / gone(child.name)).touch()
 
     def _predict(self) -> None:
-        """Predict from shapes alone, in one child."""
+        """Predict the result from shapes alone, in one child."""
         child = self._run(self._job("shapes"))
         if self._built(child):
             self._probes = replace(self._probes, step=step_of(child.told))

@@ -53,7 +53,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:
-    """A bucket to capture beside others."""
+    """A bucket to capture together with others."""
 
     axes: Mapping[str, Any]
     folder: str
@@ -171,7 +171,7 @@ class Channel:
 
 
 def gone(child: str) -> str:
-    """Return the name of the file by which the parent tells siblings that a child has ended."""
+    """Return the name of the file with which the parent tells siblings that a child has ended."""
     return f"{child}.gone"
 
 

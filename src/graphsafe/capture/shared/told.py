@@ -28,7 +28,7 @@ class Told:
         return found
 
     def __getitem__(self, kind: type[Answer]) -> Answer:
-        """Return the answer of this kind, or an empty one."""
+        """Return the answer of this kind, or an empty answer."""
         found = self.get(kind)
         return kind() if found is None else found
 

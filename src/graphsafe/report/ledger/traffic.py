@@ -1,4 +1,5 @@
-"""The sizes of a step, those captured and those that ran without a graph, as rows of a bar chart: the data of GS616."""
+"""The sizes of a step, both captured sizes and sizes that ran without a graph, as rows of a bar chart: the data of
+GS616."""
 
 from __future__ import annotations
 

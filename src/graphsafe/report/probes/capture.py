@@ -11,8 +11,8 @@ from graphsafe.report.text import count, listed
 
 @dataclass(frozen=True, slots=True)
 class Capture(Probe):
-    """`pass`: a graph came out. `fail`: warm-up ran, then the attempt raised, could not be ended, or the graph was
-    empty. `skipped`: warm-up raised, or memory ran out because other children held the device."""
+    """`pass`: the capture gave a graph. `fail`: warm-up ran, then the attempt raised, could not be ended, or the graph
+    was empty. `skipped`: warm-up raised, or memory ran out because other children held the device."""
 
     phase: str | None = None
     "The last phase that the child announced. Death in the phase `capture` is a failed capture."

@@ -78,7 +78,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class LateFailure:
-    """A replay that failed, and the last one that is known to have ended well."""
+    """A replay that failed, and the last replay that is known to have ended well."""
 
     replay: int
     right_until: int

@@ -72,7 +72,7 @@ class Replay(Probe):
     twin captures agree."""
     unvaried_host: tuple[str, ...] | None = None
     """The inputs of `unvaried` that lie on the host. They always rule out `ready`: Python's decisions may depend on
-    their values, and twin captures with the same values prove nothing about it."""
+    their values, and twin captures with the same values prove nothing about such decisions."""
     rng_law: Literal["pass", "fail", "skipped"] | None = None
     "`skipped`: the step draws no random numbers; null: it could not be checked."
     first_step: Literal["pass", "fail", "skipped", "crashed", "timeout"] | None = None

@@ -358,7 +358,7 @@ class Book:
         }
 
     def forget(self, counters: Counters) -> None:
-        """Start anew in a forked process, without the parent's graphs."""
+        """Start again in a forked process, without the parent's graphs."""
         self.counters = counters
         self.graphs, self.failed = [], []
         self.steps.forget()
@@ -380,7 +380,7 @@ class Book:
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether this is the first replay for which the program has a value other than the graph's."""
+        """Return whether this is the first replay at which the program has a value other than the graph's."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)

@@ -32,7 +32,7 @@ _MOST_PARAMETERS = 16
 "The largest number of a module's parameters whose `requires_grad` is read."
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, torch.Tensor)
-"Types of values by which two calls of one function cannot be distinguished."
+"Types of values that cannot distinguish two calls of one function."
 
 Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
 """The variables of a call that hold its object and the objects of its closure; a call with other owners is another

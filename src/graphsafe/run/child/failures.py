@@ -1,7 +1,7 @@
 """Finds the handler that swallows the exception of a failed capture.
 
-An object attached to the exception is destroyed with it, when the handler that caught the exception ends. The stack at
-that moment names the handler. Neither the exception nor a frame is kept alive.
+An object that is attached to the exception is destroyed together with it, when the handler ends. The stack at that
+moment names the handler. Neither the exception nor a frame is kept alive.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def is_watched(error: BaseException) -> bool:
 
 
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
-    """Return the handler in which the innermost surviving frame of the exception is now, if it is in one."""
+    """Return the handler that the innermost surviving frame of the exception is running now, if there is one."""
     pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
     common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
     users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]

@@ -1,8 +1,8 @@
-"""Watches the random generators of graphs: one that the program replaces, one that it registers while another device is
-current, and a seed that it sets before each replay.
+"""Watches the random generators of graphs. Finds a generator that the program replaces, a generator that it registers
+while another device is current, and a seed that it sets before each replay.
 
-A graph draws from the generators that were registered before its capture, and from the device's default one. A replay
-reads a generator's seed and offset and advances the offset.
+A graph draws from the generators that were registered before its capture, and from the device's default generator. A
+replay reads a generator's seed and offset and advances the offset.
 """
 
 from __future__ import annotations

@@ -164,7 +164,7 @@ class Key:
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
         """Compare the arguments of the nearest method of the capturing object. A whole number may be a size that is
-        padded to the captured one, so only a larger number differs."""
+        padded to the captured one, so a number differs only if it is larger."""
         captured = {name: value for values in self._values.values() for name, value in values.items()}
         for frame in frames if captured else ():
             given = _arguments(frame)

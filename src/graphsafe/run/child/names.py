@@ -1,4 +1,4 @@
-"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
+"""Finds the names that the running program has for its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
 
 A name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
 there.

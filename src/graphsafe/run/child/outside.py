@@ -83,7 +83,7 @@ class Memory:
     def _gone(self, name: int | None, _: Any) -> None:
         """Record the running line: the storage, or a tensor that had a name, has died. The memory is lost with the last
         of its tensors. A tensor that dies while the memory is still held (the dying tensor itself holds it) counts as
-        later than those that died before."""
+        later than tensors that died before."""
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):

@@ -1,6 +1,6 @@
 """Finds writes to memory that graphs read, and whether streams order them against the replays.
 
-Each stream has a clock, which tells how much of every other stream's work comes before the stream's next work. Waiting
+Each stream has a clock, which shows how much of every other stream's work comes before the stream's next work. Waiting
 for an event or a stream joins the clocks. A wait of the host joins them for all later launches.
 """
 

@@ -214,7 +214,7 @@ def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
 
 def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
     """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first dimension
-    of each tensor, beginning with the tensor that has most dimensions, since a bias has fewer than an input."""
+    of each tensor. The tensor with most dimensions comes first, since a bias has fewer dimensions than an input."""
     first = next(iter(captured))
     varying = sorted({axis for shapes in captured if _alike(shapes, first) for axis in _differing(shapes, first)})
     return varying or [(at, 0) for at in sorted(range(len(first)), key=lambda at: -len(first[at])) if first[at]]

@@ -56,7 +56,7 @@ def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
 
 
 def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
-    """Return the calls that lead to the line to name, and the way in which the memory was lost there."""
+    """Return the calls that lead to the line which a finding names, and the way in which the memory was lost there."""
     frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
     is_return = bool(frames) and frames == captured[: len(frames)] and len(frames) < len(captured)
     if is_return and status != "rebound":  # what is rebound is no variable here, so the line is unknown

@@ -39,9 +39,9 @@ class Parting:
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     """Compare the ranks that one process started: first their graphs with collectives and, if these agree in order, all
-    graphs. Of several partings only the earliest is returned.
+    graphs. If there are several partings, only the earliest is returned.
 
-    Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
+    Ranks that captured different graphs, or that captured on several threads, are not compared; the limits say so.
     """
     known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []

@@ -46,9 +46,9 @@ class Recapture:
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return lines with several captures in a row, each of which is replayed only before the next capture.
 
-    Most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than
-    captures. Captures that differ only in one tensor of equal size may also be replayed later, if each capture came
-    after the first replay of the previous one.
+    In addition, most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more
+    replays than captures. Captures that differ only in one tensor of equal size may also be replayed later, if each
+    capture came after the first replay of the previous one.
     """
     known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
     lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))

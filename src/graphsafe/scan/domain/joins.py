@@ -48,7 +48,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """Join two values of which one exists at run time, depending on the path."""
+    """Join two values; depending on the path, one of them exists at run time."""
     if a is b:
         return a
     kind, other = type(a), type(b)

@@ -17,7 +17,7 @@ SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Names of image sizes, which engines keep on the host and transformers sends to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Names of sizes, which lie on the device only if there is evidence besides the name."
+"Names of sizes. A size counts as being on the device only if there is evidence other than its name."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Names of masks; `use_attention_mask` is none, because it is a switch."
 

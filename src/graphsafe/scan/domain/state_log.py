@@ -40,7 +40,7 @@ class Write:
     grows: bool = False
     "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
     past_maximum: bool = False
-    "Whether a table grows only if a step needs more than the maximum for which the constructor made the table."
+    "Whether a table grows only if a step needs more than the maximum that the constructor made the table for."
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
     lasting: bool = False

@@ -31,7 +31,7 @@ from graphsafe.scan.domain.values import (
 MAX_INT = 16
 "Larger numbers count as sizes, whose values no branch depends on."
 MAX_TEXT = 32
-"Number of characters up to which a string is followed."
+"The largest number of characters of a string that is followed."
 MAX_ITEMS = 8
 "The items of a list are distinguished up to this number."
 MAX_HELD = 32

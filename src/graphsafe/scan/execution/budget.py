@@ -8,12 +8,12 @@ from graphsafe.scan.execution.kinds import ArgumentKinds
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
-"""Number of levels to which calls of constructors and other cold code are followed; deeper code says little about
-attributes."""
+"""The largest number of levels to which calls of constructors and other cold code are followed; deeper code says little
+about attributes."""
 MAX_COMPOSING = 6
 "Number of levels for code that assembles the objects of a step."
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
-"Number of levels to which calls are followed out of the scope, from hot and from cold code."
+"The largest number of levels to which calls are followed out of the scope, from hot and from cold code."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
 BYTES_PER_READING = 4000

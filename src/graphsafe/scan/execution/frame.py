@@ -136,7 +136,7 @@ class Frame:
     # shortcuts for the most frequent questions of handlers
 
     def evaluate(self, node: ast.expr) -> Value:
-        """Return the value of an expression, and note its effects."""
+        """Return the value of an expression, and record its effects."""
         kind = type(node)
         if kind is ast.Name:
             # Half of all expressions are names, and most names are local.

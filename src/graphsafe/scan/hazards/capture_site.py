@@ -115,10 +115,11 @@ def _name(frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """Return the confidence that the block calls a function that has not run before, or None if it may have run.
+    """Return the confidence that the block calls a function that has not run before, or None if the function may have
+    run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts, and callables among the
-    arguments count as warm, unless the function itself warms up something else or warms up after the capture.
+    A caller may have warmed it up. So any mention of a warm-up in the file counts, and callables among the arguments
+    count as warm, unless the function itself warms up something else or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured or frame.project.files.search(frame.path, WARM_UP):

@@ -86,7 +86,7 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
-    """Return whether an optimizer may have tensors of its own; SGD without momentum has none."""
+    """Return whether an optimizer may keep tensors as its state; SGD without momentum keeps none."""
     nodes = [node for function in table.functions.values() for _, node in own_nodes(function)]
     made = [node.value for node in nodes if isinstance(node, ast.Assign) and optimizer in map(place, node.targets)]
     plain = [one for one in calls_in(made) if called_name(one) == "SGD" and len(one.args) < 3]

@@ -1,4 +1,4 @@
-"""Finds copies into a graph's input on a stream of their own that nothing orders with the replays.
+"""Finds copies into a graph's input on a separate stream that nothing orders with the replays.
 
 The copying stream must wait for the last replay, which may still read the old values, and the replaying stream must
 wait for the copy. Streams and events are known by their names: a local name within its function, an attribute of `self`
@@ -159,9 +159,10 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters, in a block that also replays, if the function has the stream itself.
+    """Yield the copies of a function's parameters, in a block that also replays, if the stream belongs to the function
+    itself.
 
-    A caller that knows nothing of the stream makes the values on another one.
+    A caller that does not know the stream computes the values on another stream.
     """
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]

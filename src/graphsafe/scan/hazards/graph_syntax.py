@@ -45,17 +45,17 @@ def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:
 
 
 def captures_in(function: Function) -> list[CaptureBlock]:
-    """Return the blocks of a function that capture a graph, except those of functions inside it."""
+    """Return the blocks of a function that capture a graph, except blocks of functions inside it."""
     return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
 
 
 def with_statements(node: ast.AST) -> list[CaptureBlock]:
-    """Return the `with` statements in a node, at any depth, those that are not `async` first."""
+    """Return the `with` statements in a node, at any depth; `async` statements come last."""
     return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]
 
 
 def functions_in(node: ast.AST) -> list[Function]:
-    """Return the functions in a node, at any depth, those that are not `async` first."""
+    """Return the functions in a node, at any depth; `async` functions come last."""
     return [*inside(node, ast.FunctionDef), *inside(node, ast.AsyncFunctionDef)]
 
 

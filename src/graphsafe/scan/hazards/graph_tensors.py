@@ -208,7 +208,7 @@ def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) 
 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
-    """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
+    """Yield the names that results of captured blocks are assigned to: `self.out = self._capture()`."""
     returning = {
         node.name
         for node in functions_in(scope)
@@ -272,13 +272,13 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the targets of an assignment, those of a tuple one by one."""
+    """Yield the targets of an assignment; a tuple's targets are yielded one by one."""
     for target in node.targets if isinstance(node, ast.Assign) else ():
         yield from elements(target)
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one.
+    """Yield the targets of an assignment with their values; targets and values of `a, b = c, d` are yielded in pairs.
 
     A target that unpacks an object, as in `a, b = kept[n]`, has no value.
     """
@@ -290,7 +290,7 @@ def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def targets(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the targets of a plain or augmented assignment, those of a tuple one by one."""
+    """Return the targets of a plain or augmented assignment; a tuple's targets are returned one by one."""
     if isinstance(node, ast.Assign):
         return [part for target in node.targets for part in elements(target)]
     return [node.target] if isinstance(node, ast.AugAssign) else []

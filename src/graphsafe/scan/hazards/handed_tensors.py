@@ -87,7 +87,8 @@ def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, as
 
 
 def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
-    """Yield the arguments that the captured code of a helper reads or calls, those of `*args` one by one."""
+    """Yield the arguments that the captured code of a helper reads or calls; the arguments in `*args` are yielded one
+    by one."""
     read = _captured(helper)
     yield from (value for value, parameter in matched(call, helper) if parameter.arg in read)
     if helper.args.vararg is not None and helper.args.vararg.arg in read:

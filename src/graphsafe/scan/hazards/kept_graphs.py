@@ -93,7 +93,7 @@ def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str,
 
 
 def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
-    """Return the attribute to which each argument of a constructor is assigned, by position and by name."""
+    """Return the attribute that each argument of a constructor is assigned to, by position and by name."""
     constructor = next(
         (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None
     )

@@ -15,13 +15,13 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, is_none
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
-"The name of a method that makes what a capture reads."
+"Matches the name of a method that makes the objects for a capture."
 FILLED = re.compile(
     r"((?<=\.)\w+(?= = )|\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
 )
-"The text of a field that gets a new tensor, with its name."
+"Matches the assignment of a new tensor to a field; the group is the field's name."
 OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
-"The name of a method that makes what steps without a graph read."
+"Matches the name of a method that makes the objects for steps without a graph."
 MAKERS = frozenset(
     "torch.tensor torch.as_tensor torch.zeros torch.ones torch.empty torch.full torch.arange torch.from_numpy".split()
 )
@@ -92,7 +92,7 @@ def _given(
 
 
 def _constructed(value: ast.expr) -> str | None:
-    """Return the class of which an expression makes an object, by its capital letter."""
+    """Return the class whose object an expression makes; a class is recognised by its capital letter."""
     name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return name if name[:1].isupper() else None
 

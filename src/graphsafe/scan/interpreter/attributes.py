@@ -126,9 +126,10 @@ class AttributeTables:
         return given is None and ref in self._told_of
 
     def _tell(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether a field is not declared, or declared as a tensor and by all calls one of the host, or a mask.
+        """Return whether calls say more about a field than its declaration: it has none, or they pass only host tensors
+        or masks.
 
-        Further calls tell nothing of the device's work: a declared tensor counts as one of the device anyway.
+        Other calls add nothing, because a declared tensor counts as a device tensor anyway.
         """
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
@@ -382,7 +383,7 @@ class AttributeTables:
         return self._plain[ref]
 
     def _factories(self, ref: str) -> list[str]:
-        """Return the methods by which a plain-field class makes its instances."""
+        """Return the methods with which a plain-field class makes its instances."""
         project = self._engine.project
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):

@@ -11,7 +11,8 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 
 
 def of_parameter(name: str) -> str:
-    """Return the name under which the values of a constructor's parameter are kept, beside those of attributes."""
+    """Return the key for the values of a constructor's parameter; they are kept together with the values of
+    attributes."""
     return f"({name})"
 
 

@@ -1,5 +1,4 @@
-"""Finds losses, the values of which a function computes gradients. They are tensors, no matter how they are
-computed."""
+"""Finds losses: values that a function calls `backward` on. They are tensors, no matter how they are computed."""
 
 from __future__ import annotations
 

@@ -195,9 +195,9 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
 
 
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body once, and in hot code a second time with the names as they are after the first time.
+    """Interpret the body once, and in hot code a second time with the values that the names have after the first time.
 
-    Further rounds follow while names get other functions, as in `state = state(machine)`.
+    Further rounds follow as long as names get other functions, as in `state = state(machine)`.
     """
     body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops

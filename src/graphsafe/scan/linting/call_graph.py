@@ -40,7 +40,7 @@ class CallGraph:
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """Return the functions `begun` and all functions that they reach by calls, without going through those in
+        """Return the functions `begun` and all functions that they reach by calls, without going through functions in
         `without`."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)

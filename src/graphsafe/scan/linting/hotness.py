@@ -62,7 +62,7 @@ class Hotness:
     cold: str | None = None
     "The reason why the function does not run in a step."
     uses: Sequence[Use] = ()
-    "The places that name the function, first those in hot functions; empty for a hot function."
+    "The places that name the function, places in hot functions first; empty for a hot function."
 
 
 def definitions(files: Files, root: Path, text: str) -> list[Definition]:

@@ -1,4 +1,4 @@
-"""Handles calls of libraries for which the rulebook has a model."""
+"""Handles calls of libraries that have a model in the rulebook."""
 
 from __future__ import annotations
 

@@ -269,9 +269,9 @@ class _Called:
         return "likely"
 
     def _copies_unknown(self, effect: Effect) -> bool:
-        """Return whether `torch.tensor(value, device=…)` is given a value that nothing is known of.
+        """Return whether `torch.tensor(value, device=…)` receives a value about which nothing is known.
 
-        It warns if it is given a tensor, so that code gives it numbers, lists and arrays, and it copies all of these.
+        The function warns about tensors, so code passes it numbers, lists and arrays, and it copies all of these.
         """
         return effect.how == "literal" and self._op.copies_values and type(next(iter(self._values), None)) is Unknown
 

@@ -157,7 +157,8 @@ def _to(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> V
 
 
 def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[DeviceValue | None, Dtype | None]:
-    """Return the device and the dtype that `to` is asked for: a device, a dtype, or both from another tensor."""
+    """Return the device and the dtype that the arguments of `to` name: a device, a dtype, or both from another
+    tensor."""
     target: DeviceValue | None = None
     dtype = tensor.dtype
     for i, value in enumerate(arguments.positional):

@@ -30,7 +30,7 @@ _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
 "The form by which a factory is recognised without a configuration."
 
 ARGUMENT = "an argument"
-"Holds the entries of the dicts that a factory returns as arguments of its step."
+"The name of the state that stands for dicts which a factory returns as arguments of its step."
 
 
 def may_make_step(data: bytes) -> bool:

@@ -219,7 +219,7 @@ def _entered_because(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Return the patterns of entry points by the method name in which they end, each with its entry and the parameter
+    """Return the patterns of entry points by the method name that they end with, each with its entry and the parameter
     that it requires."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):

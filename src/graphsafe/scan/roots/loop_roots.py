@@ -117,7 +117,7 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a method of a module, by which it is called, generates a whole result."""
+        """Return whether a module's method that is its entry point generates a whole result."""
         return _RUNS_ONCE.search(ref) is not None and ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:

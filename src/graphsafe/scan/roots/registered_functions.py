@@ -85,7 +85,7 @@ def _enters(project: Project, file: FileIndex, decorator: str) -> bool:
 
 @memoize_on_node
 def _fills_table(decorator: ast.AST) -> bool:
-    """Return whether a decorator puts something into a table that it did not make itself."""
+    """Return whether a decorator puts values into a table that it did not make itself."""
     own = {inner.arg for inner in ast.walk(decorator) if isinstance(inner, ast.arg)}
     own |= {
         inner.id for inner in ast.walk(decorator) if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)

@@ -145,10 +145,10 @@ class FileTakers:
                 yield name.encode()
 
     def _note(self, name: str) -> None:
-        """Note the way in which a function takes a step.
+        """Record the way in which a function takes a step.
 
-        A function with a loop over batches takes many steps, so a call of it does not count as a step. Nor does a call
-        of a function that runs a model before it does so in a loop, as a generation does.
+        A function with a loop over batches takes many steps, so a call of it does not count as a step. A call of a
+        function that runs a model once and then again in a loop, as a generation does, does not count either.
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]

@@ -14,7 +14,7 @@ Node = TypeVar("Node", bound=ast.AST)
 def memoize_on_node(question: Question) -> Question:
     """Memoise a pure function of a node and further arguments, in the node itself.
 
-    An answer must not refer to the node or a node around it: garbage collection is off, so the cycle would never be
+    An answer must not refer to the node, or to a node around it: garbage collection is off, so the cycle would never be
     freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"

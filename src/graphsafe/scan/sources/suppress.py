@@ -14,7 +14,7 @@ _COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\]]*\w[^\]]*)
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
 """The comment form of other linters, which is read but never written.
 
-Without codes the comment suppresses nothing, because it would hide too much.
+A comment without codes suppresses nothing, because it would hide too much.
 """
 _MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
 "Matches a comment that was meant as a suppression and is malformed."

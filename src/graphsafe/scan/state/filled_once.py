@@ -95,10 +95,10 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
 
 
 def is_past_maximum(frame: Frame) -> bool:
-    """Return whether the current line runs only if a step needs more than the maximum that the constructor has stated.
+    """Return whether the current line runs only if a step needs more than the maximum that the constructor stated.
 
-    A model is not run beyond its maximum in general. A workspace whose size the constructor only begins with is another
-    matter.
+    In general, a model is not run beyond its maximum. A size that the constructor only chooses as a start, for a
+    workspace, is no such maximum.
     """
     if frame.node is None or frame.owner is None:
         return False

@@ -1,8 +1,8 @@
-"""Changes that code around a graph makes to state which the captured code has read: replays still use the captured
+"""Finds changes by code around a graph to state that the captured code has read, since replays still use the captured
 values.
 
-The abstract values tell which object a line of any class or file means. A graph keeps its old value even if the code
-changes the state only occasionally, and from any source.
+The abstract values show which object a line of any class or file refers to. A graph keeps its old value even if the
+code changes the state only occasionally, and from any source.
 """
 
 from __future__ import annotations

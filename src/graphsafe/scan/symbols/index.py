@@ -30,7 +30,7 @@ GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "Endings of the names of graph classes."
 
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
-"Methods that put something into a container."
+"Methods that put values into a container."
 
 
 @dataclass(slots=True)
@@ -69,8 +69,8 @@ class ClassFacts:
     methods: dict[str, str] = field(default_factory=dict)
     "Name -> qualified name; the last one if there are overloads."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put something into
-    the attribute's container."""
+    """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put values into the
+    attribute's container."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Names bound in the class body -> first and last line of the statement."
 
@@ -283,7 +283,7 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
 
 
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
-    """Yield the items of the attribute whose container a call puts something into: `self.outputs.append(out)`."""
+    """Yield the items of the attribute whose container a call puts values into: `self.outputs.append(out)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in PUTS and isinstance(function.value, ast.Attribute):
         holder = function.value

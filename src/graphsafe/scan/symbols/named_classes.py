@@ -1,8 +1,8 @@
-"""Classes that parameters without an annotation mean by their name: `mailbox` means `Mailbox`, `registry` means
-`TableRegistry`.
+"""Finds the classes of parameters without an annotation from their names: `mailbox` stands for `Mailbox`, `registry`
+for `TableRegistry`.
 
-The class is in the same folder, no other class there has a matching name, and it defines every attribute that the code
-uses of the parameter.
+The class must be in the same folder, it must be the only class there with a matching name, and it must define every
+attribute of the parameter that the code uses.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
-"""The pattern has no anchor, so the search looks for the word first, which is ten times as fast.
+"""The pattern has no anchor, so that the search looks for the word first, which is ten times as fast.
 
-Prose that matches is no class.
+Text in prose may match, but is no class.
 """
 _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 
@@ -26,7 +26,7 @@ class Overrides:
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
         self._in_scope = in_scope
-        "Files for which this returns false are left out."
+        "A file is left out if this returns false for it."
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
         self._with_attribute: dict[tuple[str, str], tuple[str, ...]] = {}
 

@@ -57,7 +57,7 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the fewest requests for which an engine uses this bucket; None if no row is then padding."""
+    """Return the smallest number of requests for which an engine uses this bucket; None if no row is then padding."""
     name = batch_axis(axes)
     if name is None:
         return None

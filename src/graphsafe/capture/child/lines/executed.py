@@ -168,7 +168,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _is_data(target: ast.expr) -> bool:
-    """Return whether the target is `tensor.data`; such a store counts as one to the tensor itself."""
+    """Return whether the target is `tensor.data`; such a store counts as a store to the tensor itself."""
     return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
 
 

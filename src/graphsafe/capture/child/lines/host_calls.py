@@ -71,7 +71,7 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> AbstractContextManager[N
 
 
 def _kind(function: Any) -> Literal["clock", "random"] | None:
-    # Only the object to which a builtin is bound is read, because reading attributes of the user's objects could run
+    # Only the object that a builtin is bound to is read, because reading attributes of the user's objects could run
     # their code.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, random.Random) or type(owner).__module__.startswith("numpy.random"):

@@ -61,7 +61,7 @@ class Operation:
 
 @dataclass(slots=True)
 class _Arguments:
-    """The arguments of one call, as far as they were looked at."""
+    """The arguments of one call, as far as they were read."""
 
     on_device: bool = False
     addresses: set[int] = field(default_factory=set)

@@ -18,9 +18,9 @@ from graphsafe.capture.shared.job import Channel, Job
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
 "No further round begins after this much CPU time of the process, or this much time in total."
 _MOST_BYTES = 256 * 2**20
-"Number of bytes of outputs and state that all rounds together may hand over."
+"Number of bytes of outputs and state that may be passed on for all rounds together."
 _STATE_BYTES = 2**20
-"Number of bytes of state that are compared, the small tensors first. Larger ones show in the outputs."
+"Number of bytes of state that are compared, the small tensors first. Larger tensors show in the outputs."
 _ADDRESS = 1 << 40
 "Integers from here on are addresses, which differ from process to process."
 

@@ -151,7 +151,7 @@ class _Ahead:
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps for which there was time differs from run to run, but the report must be the same.
+        # The number of steps that there was time for differs from run to run, but the report must be the same.
         return Horizon("pass", steps=power_of_two(held))
 
     def _departed(self, held: int) -> Horizon:
@@ -216,7 +216,7 @@ class _Ahead:
                 self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
-        """Run a step, and return the values that the sources of its copies had before it."""
+        """Run a step, and return the values that the sources of its copies had before the step."""
         session = self._session
         # Only a refresh may act differently in a later round; without one, new values of inputs would decide nothing
         # here.

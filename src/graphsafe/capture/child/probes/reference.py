@@ -2,7 +2,7 @@
 
 It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` returns True, because
 code that asks may choose another kernel, for masks for example. Only results of the same kernels can be compared bit
-for bit. If the step asks, the same steps also run as plain eager ones, and the two have to agree within rounding.
+for bit. If the step asks, the same steps also run as plain eager steps, and both series have to agree within rounding.
 
 Two files are shared with the capture child: `given.pt` (values after construction that differ between builds) and
 `reference.pt` (outputs and state of every step, the spread of eager runs, the first step on new inputs).
@@ -125,7 +125,8 @@ class _Runs:
         """Return the counts that are kept on the host: tensors that the device cannot write, that steps change, and
         whose values do not depend on the inputs.
 
-        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether one matters.
+        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether such a count
+        matters.
         """
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(

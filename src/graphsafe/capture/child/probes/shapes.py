@@ -34,7 +34,7 @@ from graphsafe.report.probes.timing import Timing
 
 NOT_COMPUTED = "values were not computed"
 _POOL_UNIT = 2 << 20
-"The smallest number of bytes by which the caching allocator asks for memory."
+"The unit, in bytes, in which the caching allocator asks for memory."
 
 
 def run(job: Job, channel: Channel) -> None:

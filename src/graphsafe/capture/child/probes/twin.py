@@ -205,7 +205,7 @@ class Twins:
         return bool(frozenset.intersection(*apart))
 
     def _beyond(self, one: _Result, other: _Result, noise: Spread) -> frozenset[str]:
-        """Return the results of which two replays lie further apart than `noise`."""
+        """Return the results that differ between two replays by more than `noise`."""
         return frozenset(
             name
             for name, (ours, theirs) in self._unlike(one, other).items()

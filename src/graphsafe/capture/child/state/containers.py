@@ -152,7 +152,7 @@ def contents(container: Any) -> Any:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Put back content that `contents` has read. Raises the error by which a container refuses."""
+    """Put back content that `contents` has read. Raises the error with which a container refuses."""
     kind = type(container)
     if kind is Variables:
         for name, value in before.items():
@@ -230,7 +230,8 @@ def held_at(container: Any, key: Any) -> Any:
 
 
 def put_at(container: Any, key: Any, value: Any) -> None:
-    """Store a value where `held_at` reads it; not for tuples. Raises the error by which the place refuses."""
+    """Store a value where `held_at` reads it; tuples are not supported. Raises the error with which the place
+    refuses."""
     kind = type(container)
     if kind is Slot:
         container.put(value)

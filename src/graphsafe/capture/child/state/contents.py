@@ -120,7 +120,7 @@ def handler_of(kind: type) -> Handler | None:
 
 def _take_value(text: Callable[[Any], str]) -> Handler:
     """Return the handler of small values, written by `text`. One object may have several holders, such as a member of
-    an enumeration, so it is looked at again wherever it is held."""
+    an enumeration, so it is visited again at each holder."""
 
     def take(walk: Walk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = text(value)

@@ -1,5 +1,5 @@
-"""Random generators: those of the host, which are the process's global ones and those that a step holds
-(`random.Random`, numpy's two kinds), and whether two generators of a device share a state."""
+"""Random generators of the host: the process's global generators, and generators that a step holds (`random.Random`,
+numpy's two kinds). Also tells whether two generators of a device share a state."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ class Snapshot:
             self.values[path] = device.to_host(tensor)
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
-        """Put back containers, tensors and the user's own state. `put_back_tensors` does so for tensors, if given.
-        Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
+        """Put back containers, tensors and the user's own state. If `put_back_tensors` is given, it puts the tensors
+        back. Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:

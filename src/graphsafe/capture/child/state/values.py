@@ -1,4 +1,4 @@
-"""Writes numbers, strings and the like as text for comparing, and tells which objects count as such."""
+"""Writes numbers, strings and the like as text for comparison, and tells which objects count as such values."""
 
 from __future__ import annotations
 

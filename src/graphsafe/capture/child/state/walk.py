@@ -43,7 +43,7 @@ class Walk:
         self.todo: deque[Item] = deque()
         self._seen: set[int] = set()
         self.alive: list[Any] = []
-        "The objects that were looked at, in order."
+        "The objects that were visited, in order."
         self._named: set[tuple[int, str]] = set()
 
     def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> Reach:

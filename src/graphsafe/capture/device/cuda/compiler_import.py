@@ -35,7 +35,7 @@ def memory_segments() -> list[dict[str, Any]]:
 
 @contextmanager
 def profiling(activities: Sequence[ProfilerActivity]) -> Iterator[profile]:
-    """Profile a block, in which the compiler can be imported as usual."""
+    """Profile a block; inside it, the compiler can be imported as usual."""
     with ExitStack() as stack:
         with no_compiler_import():
             profiler = stack.enter_context(profile(activities=activities))

@@ -37,7 +37,7 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node: `launch` tells the amount of work (grid, block, bytes), `words` the arguments, in words of eight
+    """A node: `launch` gives the amount of work (grid, block, bytes), `words` the arguments, in words of eight
     bytes."""
 
     kind: str
@@ -226,7 +226,8 @@ def _driver() -> ctypes.CDLL:
 
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
-    """Return the nodes of a `cudaGraph_t`, with those of child graphs in their place. Raises NotComparable."""
+    """Return the nodes of a `cudaGraph_t`, with the nodes of child graphs in place of these graphs. Raises
+    NotComparable."""
     return tuple(found for handle in _handles(raw_graph) for found in _node(_driver(), c_void_p(handle)))
 
 

@@ -58,15 +58,15 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
     nodes = touched.nodes
 
     def ordered(first: int, second: int) -> bool:
-        # It is not known which node of the operation uses the memory. NCCL adds event nodes beside its kernel, for
-        # which nothing in the graph waits (torch 2.11, NCCL 2.28).
+        # It is not known which node of the operation uses the memory. Besides its kernel, NCCL adds event nodes that
+        # nothing in the graph waits for (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
     return races_in(touched.work, ordered)
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
-    """Node -> all nodes after it on some path. A capture adds each node after those for which it waits."""
+    """Node -> all nodes after it on some path. A capture adds each node after the nodes that it waits for."""
     following: dict[int, list[int]] = {}
     for one, other in edges:
         following.setdefault(one, []).append(other)

@@ -214,7 +214,7 @@ def traced(running: Running) -> Iterator[None]:
 
 class NodePlaces:
     """Finds the user's line that launched each node of a capture, by counting the nodes around every operation. The
-    places only explain differences. This recording is never compared itself, since it is not a plain one."""
+    places only explain differences. This recording is never compared itself, since it is not a plain recording."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.places: list[Place | None] = []

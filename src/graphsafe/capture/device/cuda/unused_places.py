@@ -16,7 +16,7 @@ from dataclasses import dataclass
 _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)MetadataI(?:.*?)Li([1-5])EE")
 "Matches the mangled type of an argument with lists of tensors: its kind and its number of lists."
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
-"Matches the mangled type of an argument with tensors to join: the number of tensors for which there is room."
+"Matches the mangled type of an argument with tensors to join: the number of tensors that there is room for."
 _WORD = 8
 _MOST_DIMENSIONS = 25
 _SIZES = 4 + 12 * _MOST_DIMENSIONS
@@ -48,7 +48,7 @@ class _Layout:
 
     columns: int
     tensors: int
-    "The number of tensors for which there is room."
+    "The number of tensors that there is room for."
     numbers: int
     "The byte at which each block's tensor is listed."
     index: int

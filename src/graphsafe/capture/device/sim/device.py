@@ -310,7 +310,7 @@ class SimDevice:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        """Return the number of kernels if only shapes are computed; in other modes nobody asks for it."""
+        """Return the number of kernels if only shapes are computed; in other modes the number is not needed."""
         if self.world.shapes is None:
             return None
         counted: list[str] = []

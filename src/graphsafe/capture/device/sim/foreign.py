@@ -46,7 +46,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 def _handed_out(
     name: str, world: World, real: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Report memory that is handed to another library, which may write to it at any time."""
+    """Report memory that is passed to another library, which may write to it at any time."""
     if played(tensor) != HOST:
         with torch._C.DisableTorchFunction():
             world.cannot_vouch(name, tags_of([tensor]))

@@ -2,8 +2,8 @@
 tags.
 
 PyTorch's Python functions pass themselves to a mode before their first line, and run their body with the mode off,
-where `x.device` would tell the truth. So these functions do not see the mode (`substitutes.has_torch_function`), and
-only C functions pass themselves to it.
+where `x.device` would return the true device. So these functions do not see the mode
+(`substitutes.has_torch_function`), and only C functions pass themselves to it.
 """
 
 from __future__ import annotations

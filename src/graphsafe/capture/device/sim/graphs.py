@@ -177,7 +177,7 @@ class Session:
         self.saved.clear()
 
     def unjoined(self) -> StepEvent | None:
-        """Return the last work of a stream for which the capture's first stream never waited."""
+        """Return the last work of a stream that the capture's first stream never waited for."""
         seen = self.clocks[self.origin]
         for stream, clock in self.clocks.items():
             if clock[stream] > seen.get(stream, 0):

@@ -42,7 +42,7 @@ class Reuse:
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
         self._waiting: list[Use] = []
-        "Nodes that were not looked at yet: while all nodes are on one stream, no memory can be used on another."
+        "Nodes that were not checked yet: while all nodes are on one stream, no memory can be used on another."
         self.doubts: dict[str, None] = {}
 
     def add(self, placed: Use) -> None:
@@ -75,7 +75,7 @@ class Reuse:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
-        """Note `record_stream`: the memory is not given away before the capture ends."""
+        """Record a call of `record_stream`: the memory is not given away before the capture ends."""
         self._catch_up()
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)

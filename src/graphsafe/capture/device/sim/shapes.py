@@ -69,7 +69,7 @@ class Shapes:
         return each_tensor(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
 
     def filled(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a host tensor filled with the answer. Raises RuntimeError for a large one."""
+        """Return a host tensor filled with the answer. Raises RuntimeError for a large tensor."""
         answer = self._ask()
         if tensor.numel() > _MOST_FILLED:
             raise RuntimeError(f"the values of {tensor.numel()} elements are asked for, and shapes mode computes none")

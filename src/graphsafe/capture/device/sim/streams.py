@@ -1,6 +1,6 @@
 """Streams and events as Python objects, with the order that a capture would see.
 
-Each stream of a capture has a clock, which tells how much of every other stream's captured work comes before the
+Each stream of a capture has a clock, which shows how much of every other stream's captured work comes before the
 stream's next work. A stream enters a capture by waiting for an event recorded in it, and is joined once the capture's
 first stream has waited for all the stream's work.
 """

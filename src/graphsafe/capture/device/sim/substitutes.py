@@ -273,7 +273,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Put the zeros and ones that a backward pass makes on the device of the tensors it starts from."""
+    """Move the zeros and ones that a backward pass makes to the device of the tensors that it starts from."""
     with world.within(Scope(via=world.scope.via, place=played((args, kwargs)))):
         return real(*args, **kwargs)
 

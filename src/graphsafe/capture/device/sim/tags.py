@@ -42,8 +42,8 @@ def _objects_last() -> bool:
 def keep_object(storage: torch.UntypedStorage) -> None:
     """Let the storage's Python object, and its attributes, live as long as the memory.
 
-    In torch 2.6 and 2.9 a collection that finds such an object in a cycle takes it apart while the memory lives, and
-    the storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during
+    In torch 2.6 and 2.9, a garbage collection that finds such an object in a cycle clears it while the memory lives,
+    and the storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during
     collections.
     """
     if _objects_last():

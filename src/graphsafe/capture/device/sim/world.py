@@ -90,8 +90,8 @@ class World:
         "How many events were seen that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """The function to call when code asks whether a capture is under way, or None. If set, the code is told that
-        one is."""
+        """The function to call when code asks whether a capture is under way, or None. If set, the code gets the answer
+        True."""
         self.collective_streams: dict[int, Stream] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_stream: Stream | None = None

@@ -76,7 +76,7 @@ class Sharing:
         until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
 
     def _ended_by(self, child: Child) -> Axes | None:
-        """Return the bucket that could not be built, stepped or captured beside the others."""
+        """Return the bucket that could not be built, stepped or captured together with the others."""
         end, capturing, failed = child.ended, child.told[Capturing].axes, child.told.get(FailedBucket)
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", end.why))

@@ -23,7 +23,7 @@ _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A bucket that was run. Its verdict is the worst one over all devices."""
+    """A bucket that was run. Its verdict is the worst verdict of all devices."""
 
     axes: Mapping[str, Any]
     verdict: Verdict

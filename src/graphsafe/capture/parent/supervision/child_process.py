@@ -38,7 +38,7 @@ class Child:
         "The server that it was forked from; None if the child is a new process."
         self.stay: Stay | None = None
         self.is_alone = False
-        "Whether it was told that it has its device alone."
+        "Whether the parent has given the child its device alone."
         self.shown_phase = ""
         self.pid: int | None = None
         self.status: int | None = None

@@ -209,8 +209,7 @@ class Supervisor:
                 self.stop(child, "stopped", why)
 
     def _give_alone(self, child: Child) -> None:
-        """Give the device to a child that is ready to measure; the time for which it waited does not count against its
-        limit."""
+        """Give the device to a child that is ready to measure; its waiting time does not count against its limit."""
         stay = child.stay
         if child.is_alone:
             return

@@ -1,4 +1,4 @@
-"""One visit of a break: its inputs, the values that it hands over, and how it runs again in each replay.
+"""One execution (visit) of a break: its inputs, the values that it hands over, and how it runs again in each replay.
 
 The values that a break hands to the next segment live in the tensors of the captured pass: each later run's results are
 copied there.

@@ -37,7 +37,8 @@ from graphsafe.capture.plan.child.copies import (
 
 
 class PlanBroken(RuntimeError):
-    """Eager code gave another number, structure or size than at capture, and the graphs after it hold the captured one.
+    """Eager code gave another number, structure or size than at capture, and the graphs after it hold the captured
+    value.
 
     The step is only half finished; restore its state before you continue eagerly.
     """

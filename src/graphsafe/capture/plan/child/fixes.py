@@ -20,7 +20,7 @@ joining takes seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
-    """Return the lines to blame, those that make work eager first, ordered by gain; `planned` is the plan's
+    """Return the lines to blame, ordered by gain; lines that make work eager come first; `planned` is the plan's
     coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."

@@ -1,7 +1,7 @@
 """Finds in the logs of several steps the values that captured segments would freeze and the code that breaks must take.
 
 These are pure functions over logs. Each answer is a `Need`. Later kinds of needs are only searched if there are no
-earlier ones, because a break that grows changes the later ones.
+needs of an earlier kind, because a break that grows changes the later needs.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Need:
 
     `statement`, `block`: the statement that `frames` lead to, or the one around it, runs eagerly. `defined`, `used`:
     region number `region` grows to the statement that defines `name`, or to the one that reads it. `around`, `caller`:
-    the region grows to the statement around it, or to the call of its function. `private`, `slot`: the region hands
-    `name` over in another way.
+    the region grows to the statement around it, or to the call of its function. `private`: the region hands over `name`
+    in a buffer of its own. `slot`: the region hands over the state with the path `name`.
     """
 
     kind: NeedKind
@@ -102,7 +102,7 @@ def _differs(one: Flow, two: Flow) -> bool:
 
 
 def _moved(one: Argument, two: Argument) -> bool:
-    """Return whether two tensors are in different memory, of which at least one is from before the step."""
+    """Return whether two tensors are in different memory, and at least one of them is from before the step."""
     if one.memory is None or two.memory is None:
         return False
     if one.memory.born is not None and two.memory.born is not None:

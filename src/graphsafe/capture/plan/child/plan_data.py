@@ -126,7 +126,7 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return each line's first cause in the region, else the causes elsewhere from which it follows."""
+    """Return each line's first cause in the region, else the causes elsewhere that led to it."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):

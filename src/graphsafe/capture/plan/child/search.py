@@ -74,7 +74,7 @@ class Search:
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line, or those of the causes from which it follows, first in its function."""
+        """Return the cause's own line, or the lines of the causes that led to it, first in its function."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -197,7 +197,8 @@ class Search:
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager: each step makes the function anew, so its code cannot be changed."""
+        """Make the calls of a function eager: each step creates a new function object, so its code cannot be
+        changed."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))

@@ -305,7 +305,7 @@ def _nodes_so_far() -> int:
 def _touches(
     nodes: Iterable[GraphNode], pool_of: PoolOf, lines: Mapping[int, CallSite], tensors: Sequence[torch.Tensor]
 ) -> list[Touch]:
-    """Return memory outside of pools to which the nodes' arguments point."""
+    """Return memory outside of pools that the nodes' arguments point to."""
     words = {word for node in nodes for word in node.words}
     certain = {word for node in nodes for word in node.pointers}
     reads = {node.words[0] for node in nodes if node.kind == "memcpy"}

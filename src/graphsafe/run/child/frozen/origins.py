@@ -60,7 +60,7 @@ class Origin:
     "Looks the value up again; None if the value is fixed or cannot be looked up. The function keeps no object alive."
     text: str = ""
     owner: Any = None
-    "The object of which the value is an attribute."
+    "The object that has the value as an attribute."
     attribute: str = ""
     variables: tuple[Variable, ...] = ()
     "The variables of the capturing functions that hold the value; for a partial call, its arguments."

@@ -2,10 +2,10 @@
 
 A variable counts as a result if only the statement that made the replay assigns it. It counts as overwritten if the
 next replay comes from a statement that assigns another variable by the same call; otherwise the program may read the
-same output on purpose. A `return` that hands out both variables counts as a read.
+same output on purpose. A `return` of both variables counts as a read.
 
-Two graphs may also fill one buffer outside their pools. The first one's result is then overwritten if a statement that
-assigns another variable replays the second one, and if both variables have the same memory when the first is read.
+Two graphs may also fill one buffer outside their pools. The first graph's result is then overwritten if a statement
+that assigns another variable replays the second one, and if both variables have the same memory when the first is read.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class _Stale:
 
 class Results:
     """The results of a process's graphs that variables hold. Call its methods with torch functions disabled. If eager
-    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements of the block in
-    which the later replay runs reads it."""
+    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements reads it, in
+    the block in which the later replay runs."""
 
     def __init__(self, is_reading_told: bool) -> None:
         self._is_reading_told = is_reading_told
@@ -198,7 +198,7 @@ def _next_read(path: str, line: int, name: str) -> int | None:
 
 @functools.lru_cache(maxsize=1024)
 def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | None:
-    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`."""
+    """Return the line of a later `return` in the same block that returns a variable together with one of `others`."""
     for one in _after(path, line):
         if isinstance(one, ast.Return) and isinstance(one.value, (ast.Tuple, ast.List)):
             names = {element.id for element in one.value.elts if isinstance(element, ast.Name)}

@@ -45,7 +45,7 @@ def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallS
 
 
 def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool]) -> Iterator[CallSite]:
-    """Yield the statements of methods that put something into a container of their object, if `keeps` is true of the
+    """Yield the statements of methods that put values into a container of their object, if `keeps` is true of the
     container."""
     for value in [value for frame in frames for value in locals_of(frame).values()]:
         for method in (one for kind in type(value).__mro__ for one in vars(kind).values()):
@@ -61,12 +61,12 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
 
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
-    """Return the containers into which statements of a file put something, as expressions with their lines."""
+    """Return the containers that statements of a file put values into, as expressions with their lines."""
     return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each, _ in puts_of(node))  # type: ignore[attr-defined]
 
 
 def puts_of(node: ast.AST) -> Iterator[tuple[ast.expr, Sequence[ast.expr]]]:
-    """Yield each container into which a statement puts something, and the value that it puts there."""
+    """Yield each container that a statement puts values into, and these values."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
         yield base_of(node.func.value), node.args[-1:]
     elif isinstance(node, ast.Assign):

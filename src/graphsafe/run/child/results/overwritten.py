@@ -154,8 +154,7 @@ def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[s
 
 
 def _uses(node: ast.AST, name: ast.expr) -> bool:
-    """Return whether a node uses the value of a name, rather than only passes it on, writes it or asks for its
-    shape."""
+    """Return whether a node uses the value of a name, rather than only passes it on, writes it or reads its shape."""
     if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
         return False
     if isinstance(node, ast.Attribute):

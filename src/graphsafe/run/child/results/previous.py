@@ -57,7 +57,7 @@ class Previous:
 
 
 def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType, str, int | None]]:
-    """Yield the functions that may keep something under a name, the way in which they write the name, and the line that
+    """Yield the functions that may keep a value under a name, the way in which they write the name, and the line that
     replays."""
     running = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
     for frame in frames:

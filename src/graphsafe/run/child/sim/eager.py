@@ -186,7 +186,7 @@ class Growing:
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
-    """Return whether the sizes of two tensors differ in exactly one dimension, in which the first is longer."""
+    """Return whether the sizes of two tensors differ in exactly one dimension, and the first is longer in it."""
     if now.dim() != before.dim() or now.dtype != before.dtype or before.numel() >= now.numel():
         return False
     return sum(one != other for one, other in zip(now.shape, before.shape, strict=True)) == 1

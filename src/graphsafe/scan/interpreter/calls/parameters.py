@@ -79,7 +79,7 @@ def _bind_receiver(frame: Frame, name: str, facts: FunctionFacts, bound: Value |
 
 
 def _further_keywords(frame: Frame, arguments: Arguments, named: Set[str]) -> Dict:
-    """Return the value of `**kwargs`: the keywords for which there is no parameter."""
+    """Return the value of `**kwargs`: the keywords that have no parameter."""
     items = tuple((name, value) for name, value in arguments.keywords.items() if name not in named)
     elem = join_all(value for _, value in items) if items else _rest(frame)
     if _is_hot_root(frame):

@@ -129,7 +129,7 @@ def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
 
 
 def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a function, without those that handle errors."""
+    """Yield the statements of a function, except statements that handle errors."""
     for statement in body:
         if isinstance(statement, ast.Try):
             yield from _tried([*statement.body, *statement.orelse, *statement.finalbody])

@@ -36,7 +36,7 @@ DEBUG_NAME = re.compile(
     re.I,
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
-"Parameters, off by default, whose value tells that the call prepares a capture and is no step."
+"Parameters, off by default, whose value says that the call prepares a capture and is no step."
 USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|hip_?)graphs?(_mode)?$")
 "Flags that are on if graphs are used, so that no capture takes the other branch."
 
