@@ -36,7 +36,7 @@ PAIR = REPLAYS + 1
 CAPTURE_SEED = 7_777
 "The seed at capture, and at no other time."
 FIRST_SEED = 1_000
-"The seed of the first warm-up step; later steps count on from it."
+"The seed of the first warm-up step; later steps use the next numbers."
 
 
 @dataclass

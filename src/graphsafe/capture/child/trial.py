@@ -166,7 +166,7 @@ class _Trial:
         return [*self.together(paths[:middle]), *self.together(paths[middle:])]
 
     def largest_that_runs(self, new: Values) -> dict[str, torch.Tensor]:
-        """Add one input after the other, floats first, as long as the step takes them together."""
+        """Add one input after the other, floats first, while the step still accepts all of them together."""
         taken: dict[str, torch.Tensor] = {}
         floats_first = sorted(new, key=lambda path: not new[path].is_floating_point())
         for path in self._session.ranks.union(floats_first)[:_MOST_ALONE]:

@@ -43,7 +43,7 @@ class Held:
 
     @property
     def largest_place(self) -> str:
-        """The line that held most."""
+        """The place of the line that held most memory."""
         return _place(self.lines[0]) if self.lines else "no line"
 
 

@@ -102,7 +102,7 @@ class GraphRecord:
     drawn_before: tuple[Any, ...] = ()
     "While the capture runs: the states of the host's random generators when it began."
     drawn: CallSite | None = None
-    "A captured line that drew from them."
+    "A captured line that drew from these generators."
     stale: Changed | None = None
     "The first replay at which the program had a value other than the graph's."
     subgroups: bool = False

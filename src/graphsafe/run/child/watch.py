@@ -116,7 +116,8 @@ class Watch:
                 self._writer.start()
 
     def write(self) -> None:
-        """Write the current state; nothing after the end, because a slow thread would overwrite the last state."""
+        """Write the current state. After the end, write nothing, because a slow thread would overwrite the last
+        state."""
         if self._folder is None:
             return
         with self._writing:

@@ -1,4 +1,4 @@
-"""The frame that each handler, model and hazard is given: the call that is being interpreted, and its engine.
+"""The frame that each handler, model and hazard receives: the call that is being interpreted, and its engine.
 
 `Engine` declares the questions that handlers may ask the engine. They cannot import the engine itself, because it is
 built from them.

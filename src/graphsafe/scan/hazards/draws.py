@@ -86,7 +86,8 @@ def called_in_training(project: Project, record: Record, ref: str) -> bool:
 
 @memoize_on_node
 def _training_lines(function: ast.AST) -> Sequence[tuple[int, int]]:
-    """Return the first and last lines of code after, or beside, a test of the module's training flag."""
+    """Return the first and last lines of each `if`, conditional expression or `and` that tests the module's training
+    flag."""
     tests: list[tuple[ast.expr | ast.stmt, ast.expr]] = [(node, node.test) for node in inside(function, ast.If)]
     tests += [(node, node.test) for node in inside(function, ast.IfExp)]
     tests += [

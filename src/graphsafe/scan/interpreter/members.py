@@ -171,7 +171,7 @@ def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: 
 
 
 def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
-    """Return an attribute that nothing in the project defines, as far as its name shows the value."""
+    """Return the value of an attribute that nothing in the project defines, if its name suggests one."""
     is_module = frame.attributes.is_module(owner.ref)
     if is_module and name in MODULE_ATTRIBUTES:
         return MODULE_ATTRIBUTES[name]

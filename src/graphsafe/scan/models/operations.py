@@ -306,7 +306,7 @@ class _Called:
         return not self._op.valueless and any(map(depends_on_step, [*self.tensors, *self._values]))
 
     def _made(self, kind: str, ndim: int | None = None) -> Value:
-        """Return a result of this kind, as the op table calls it."""
+        """Return a result of the kind that the op table names."""
         if kind == "host":
             return ARRAY if self._draws_several() else NUMBER
         if kind == "shape":

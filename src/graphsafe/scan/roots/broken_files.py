@@ -29,7 +29,7 @@ def is_broken(path: str, files: Files, data: bytes) -> bool:
 
 
 def _is_missing(wanted: list[str], files: Files, path: str) -> bool:
-    """Return whether a package of the project has no such module, on the disk either."""
+    """Return whether a package of the project has no such module, not even on the disk."""
     *package, name = wanted
     holders = [Path(one).parent for one in files.modules.get(".".join(package), ()) if one.endswith("__init__.py")]
     if _BUILT.match(name) or len(holders) != 1 or ".".join(wanted) in files.modules:

@@ -34,7 +34,7 @@ CAPTURES: tuple[bytes, ...] = (
 )
 "Every other text that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"Matches code that asks torch.compile for graphs; a mere option or an example in a docstring does not match."
+"Matches code that asks torch.compile for graphs; an option alone or an example in a docstring does not match."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 "Every text that changes the current device contains one of these words."
 ONE_A_PROCESS = re.compile(

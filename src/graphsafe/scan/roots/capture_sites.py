@@ -1,4 +1,4 @@
-"""Functions that are read because they hold a capture, or hand a function to one."""
+"""Functions that are read because they hold a capture, or pass a function to a capture."""
 
 from __future__ import annotations
 

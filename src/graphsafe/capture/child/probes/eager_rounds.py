@@ -22,7 +22,7 @@ _MOST_BYTES = 256 * 2**20
 _STATE_BYTES = 2**20
 "Number of bytes of state that are compared, the small tensors first. Larger tensors show in the outputs."
 _ADDRESS = 1 << 40
-"Integers from here on are addresses, which differ from process to process."
+"Integers from this value on count as addresses, which differ from process to process."
 
 
 def run(job: Job, channel: Channel) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 _APART = 4
-"CUDA takes offsets that are multiples of four."
+"CUDA accepts only offsets that are multiples of four."
 
 
 def seed_host(value: int) -> None:

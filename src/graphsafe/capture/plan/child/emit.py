@@ -149,7 +149,7 @@ class _Writer:
         return Box(unused("passed", source), passing, bound)
 
     def _break(self, source: Function, number: int, lines: Sequence[str], box: Box) -> tuple[str, Edit]:
-        """Return the function with the eager statements, and the change that puts a call of it in their place."""
+        """Return the function with the eager statements, and the change that replaces them with a call of it."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:

@@ -31,7 +31,7 @@ _RESIZING = frozenset(("view", "reshape", "expand"))
 "Methods of tensors whose arguments are sizes; as functions of torch they take the tensor first."
 
 SLICED = "[:, …]"
-"Stands, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
+"The entry, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
 
 
 @memoize_on_node
