@@ -55,7 +55,7 @@ class Memory:
         self.instead: CallSite | None = None
         "The line that made the tensor that has the name now."
         self.heir: str | None = None
-        "The type and shape of a tensor that has received the lost memory since."
+        "The type and shape of a tensor that has since received the lost memory."
         self._asked = 0
         self._suspect, self._is_held = suspect, is_held
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, functools.partial(self._gone, None))]
