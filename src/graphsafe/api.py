@@ -107,8 +107,8 @@ def capture(
 
     `target` is `FILE.py:FACTORY`, `package.module:FACTORY`, or the name of a configured target; or an object: the step
     itself (a function or a module) if `args` or `kwargs` are given, else a factory or a module with `example_inputs`.
-    An object is sent to processes of its own (cloudpickle), with its tensors. If all tensors are on the host, they are
-    put on the device; otherwise the default device is the tensors' device.
+    An object is sent to separate processes (with cloudpickle), together with its tensors. If all tensors are on the
+    host, they are put on the device; otherwise the default device is the tensors' device.
 
     The options are those of `graphsafe capture`; `inputs` are texts such as `ids:i64[4,1]=0..31999`. Everything runs in
     separate processes: this one neither imports the target nor touches a GPU. Nothing is written.

@@ -41,8 +41,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def run() -> int:
-    """Run `main` as the whole work of this process. No garbage is collected: a large scan leaves reference cycles, and
-    collecting them would take 3 % of its time."""
+    """Run `main` as the whole work of this process. Garbage collection is off: a large scan leaves reference cycles,
+    and collecting them would take 3 % of its time."""
     gc.disable()
     code = main()
     # Python's last collection at exit skips frozen objects.

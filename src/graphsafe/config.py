@@ -20,8 +20,8 @@ AxisValue = int | float | str | bool
 "A value that a factory's keyword argument takes in one bucket."
 
 SUPPORT_LEVELS = ("NEVER", "UNIFORM_SINGLE_TOKEN_DECODE", "UNIFORM_BATCH", "ALWAYS")
-"""Levels of support for CUDA graphs, in vLLM's terms, each with the batches of the one before: none, batches of one
-token per request, batches of equally many tokens per request, all batches."""
+"""Levels of support for CUDA graphs, in vLLM's terms, each of which includes the batches of the level before: none,
+batches of one token per request, batches of equally many tokens per request, all batches."""
 
 DEVICE = re.compile(r"(cuda|sim)(:\d+)?|all")
 _RANGE = re.compile(r"(\d+)\.\.(\d+)(?::(\d+))?")
@@ -167,7 +167,7 @@ def read_toml(path: Path, failure: type[RequestError] = ConfigError) -> dict[str
 
 
 def parsed_toml(data: str | bytes, where: str, failure: type[RequestError] = ConfigError) -> dict[str, Any]:
-    """Return what TOML says. Raises `failure`, which names `where`."""
+    """Return the content of a TOML text. Raises `failure`, whose message names `where`."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -251,7 +251,7 @@ def _buckets(doc: Document, key: str, value: object) -> Mapping[str, tuple[AxisV
 
 def values_in_range(text: str) -> tuple[int, ...] | None:
     """Return the values of a range: `8..32:8` is 8, 16, 24, 32, with the end if a step reaches it. None if the text is
-    no range. Raises ValueError for an empty or endless one."""
+    no range. Raises ValueError for an empty or endless range."""
     match = _RANGE.fullmatch(text)
     if match is None:
         return None

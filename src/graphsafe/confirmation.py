@@ -18,7 +18,8 @@ from graphsafe.report.text import count
 from graphsafe.scan.sources.source import MAX_BYTES
 
 _STRONGEST: tuple[JoinStatus, ...] = ("confirmed", "refuted", "not-executed")
-"Of several runs, the strongest answer counts: a fault that one run saw exists, even if another run did not see it."
+"""If there are several runs, the strongest answer counts: a fault that one run saw exists, even if another run did not
+see it."""
 
 
 def captures_in(paths: Sequence[Path]) -> list[Report]:
@@ -30,7 +31,8 @@ def captures_in(paths: Sequence[Path]) -> list[Report]:
 
 
 def confirmed(report: Report, captures: Sequence[Report], hot: Mapping[str, Collection[tuple[int, int]]]) -> Report:
-    """Return the report with the status that the runs give each finding; they prove nothing for other inputs."""
+    """Return the report, in which each finding has the status that the runs give it. The runs prove nothing for other
+    inputs."""
     known = frozenset(finding.fingerprint for finding in report.findings)
     findings = [replace(finding, status=_status(finding, captures, known)) for finding in report.findings]
     return replace(report, findings=tuple(findings), hot_lines=_hot_lines(captures, hot))
@@ -69,7 +71,7 @@ def _hot_lines(captures: Sequence[Report], hot: Mapping[str, Collection[tuple[in
 
 
 def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[str]) -> JoinStatus | None:
-    """Return the joint answer of the runs; None if they reached the place but cannot see such faults."""
+    """Return the combined answer of the runs; None if they reached the place but cannot see such faults."""
     found = [one for report in captures for one in report.findings if _is_about(one, prediction, known)]
     said = ["confirmed" if one.source != "scan" else one.status for one in found]
     decided = [status for status in said if status is not None]
@@ -79,8 +81,8 @@ def _status(prediction: Finding, captures: Sequence[Report], known: frozenset[st
 
 
 def _is_about(seen: Finding, prediction: Finding, known: frozenset[str]) -> bool:
-    """Return whether a finding is about the prediction, by the fingerprint, which survives moved lines. One with the
-    fingerprint of no prediction may also match a prediction of another code on its line."""
+    """Return whether a finding is about the prediction: their fingerprints, which survive moved lines, are equal. A
+    finding whose fingerprint no prediction has may also match a prediction of another rule on its line."""
     if seen.fingerprint in known:
         return seen.fingerprint == prediction.fingerprint
     return seen.source != "scan" and same_cause(prediction, seen)

@@ -37,8 +37,8 @@ _MOST = 8
 
 def say(text: str, *, err: bool = False) -> None:
     """Print lines, without characters that control the terminal and commands that a CI system would obey: names,
-    messages and settings come from files that anybody may have written. Functions that colour their own text print by
-    themselves."""
+    messages and settings come from files that anybody may have written. Functions that colour their own text do not use
+    this."""
     click.echo("\n".join(without_commands(printable(line)) for line in text.split("\n")), err=err)
 
 
@@ -123,14 +123,14 @@ def put_summary(named: Sequence[tuple[str, Report]]) -> None:
 
 
 def put_written(written: Written, file: Path) -> None:
-    """Say how many findings a new baseline holds."""
+    """Print how many findings a new baseline holds."""
     more = [f"{written.new} new"] * bool(written.new) + [f"{written.gone} gone"] * bool(written.gone)
     text = f"{count(written.findings, 'finding')}{f' ({listed(more)})' if more else ''}"
     say(f"{from_here(str(file))}: {text}")
 
 
 def put_added(added: Added) -> None:
-    """Say where comments were added, and where no comment could be added."""
+    """Print where comments were added, and where no comment could be added."""
     files = f" in {count(added.files, 'file')}" if added.files else ""
     say(f"{count(added.findings, 'finding')} ignored{files}")
     for failure in added.failures:
@@ -138,14 +138,15 @@ def put_added(added: Added) -> None:
 
 
 def put_fixed(fixed: Fixed) -> None:
-    """Say on stderr which findings were repaired, and which could not be."""
+    """Print on stderr which findings were repaired, and which could not be."""
     say(f"graphsafe: {count(fixed.count, 'finding')} fixed in {count(len(fixed.files), 'file')}", err=True)
     for line in (*fixed.risks, *fixed.failures):
         complain(line)
 
 
 def put_diff(lines: Iterable[bytes]) -> None:
-    """Print a diff: on a terminal without control characters of a file, into a pipe as `git apply` needs it."""
+    """Print a diff. On a terminal, control characters in the files' text are left out; into a pipe, the diff is
+    unchanged, as `git apply` needs it."""
     for line in lines:
         if is_live(sys.stdout):
             say(line.decode("utf-8", "replace").rstrip("\r\n"))
@@ -182,7 +183,7 @@ def put_settings(rows: Iterable[Setting]) -> None:
 
 
 def put_page(markdown: str) -> None:
-    """Print a page: rendered on a terminal, plain Markdown into a pipe. A link shows where it leads."""
+    """Print a page: rendered on a terminal, plain Markdown into a pipe. The address of each link is shown."""
     if _colour(sys.stdout):
         from rich.console import Console
         from rich.markdown import Markdown
@@ -194,7 +195,7 @@ def put_page(markdown: str) -> None:
 
 
 def put_hotness(found: Sequence[Hotness]) -> None:
-    """Print why functions are hot or not. If there are many, print the first ones and how to ask for fewer."""
+    """Print why functions are hot or not. If there are many, print the first ones, and how to select fewer."""
     blocks = ["\n".join(_hotness(each)) for each in found[:_MOST]]
     more = f"{len(found) - _MOST} more have that name: put the class or the file before it, as in the above."
     say("\n\n".join([*blocks, more] if len(found) > _MOST else blocks))

@@ -14,7 +14,7 @@ Convert = Callable[["Document", str, object], Any]
 "Takes a key's full name and its value; returns the checked value."
 
 _CONTROL = re.compile(r"[^\t\n\r\x20-\x7e\xa0-\U0010ffff]")
-"Control characters: no path has them, and in a printed text they could move the cursor."
+"Control characters: paths do not contain them, and in a printed text they could move the cursor."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""The entry point of the command, small enough that Ctrl-C during its imports is answered. Ctrl-C then ends `capture`
-in an inconclusive report, as it does later, and any other command in one line."""
+"""The entry point of the command. It is small, so that Ctrl-C is handled even during the imports: `capture` then ends
+with an inconclusive report, as it does later, and any other command ends with one line."""
 
 import sys
 

@@ -28,7 +28,8 @@ def in_one_line(error: BaseException) -> str:
 
 
 def what_to_report(error: BaseException, arguments: Sequence[str]) -> str:
-    """Return a short text: the failure, its place, the versions and the command. It has no source lines of the user."""
+    """Return a short text: the failure, its place, the versions and the command. The text contains no source lines of
+    the user."""
     frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
     return "\n".join(
         [

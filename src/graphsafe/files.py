@@ -13,14 +13,14 @@ from pathlib import Path
 MAX_HANDWRITTEN = 4_000_000
 "The largest number of bytes of a configuration, a rule file or an ignore file. Files that people write are smaller."
 CHUNK = 65_536
-"Bytes to read at once from a file that reports an empty size, as those of /proc do."
+"The number of bytes to read at once from a file that claims to be empty, as files in /proc do."
 
 
 def read_regular(path: str | Path, most: int) -> bytes:
     """Return the content of a regular file of at most `most` bytes. Raises OSError; its `strerror` says what is wrong.
 
-    A FIFO could block forever, and a device could never end. The file is opened without blocking and checked after
-    that, so that it cannot be replaced in between.
+    A FIFO could block forever, and a device may have no end. The file is opened without blocking and checked only then,
+    so that it cannot be replaced in between.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     try:
@@ -47,7 +47,7 @@ def write_atomically(path: Path, content: str | bytes, *, before: bytes | None =
     """Write a temporary file beside `path` and rename it, so that nobody ever sees half a file.
 
     A link is followed, and a file that is replaced keeps its mode. A device or a pipe is written directly, since
-    renaming would replace it. With `before`, the file is replaced only if `before` is still its content. Raises
+    renaming would replace it. If `before` is given, the file is replaced only if `before` is still its content. Raises
     OSError.
     """
     data = content if isinstance(content, bytes) else content.encode("utf-8")
@@ -93,7 +93,8 @@ def from_here(path: str) -> str:
 
 
 def with_real_folder(path: str | os.PathLike[str]) -> Path:
-    """Return a file's path as a scan names it: links to its folder are followed, a link keeps its name."""
+    """Return a file's path as a scan names it: links in its folder's path are followed, but if the file is a link
+    itself, it keeps its name."""
     return Path(path).parent.resolve() / Path(path).name
 
 

@@ -1,8 +1,8 @@
 """The functions of vLLM's module of this name, built on `graphsafe.forbid`: only the import has to change.
 
 Differences: a checked call runs to its end, then all its lines are reported, each with its rule and a repair; the error
-is `graphsafe.Forbidden`. Waits on autograd's threads count. As in vLLM, VLLM_GPU_SYNC_CHECK (`warn` or `error`) is read
-once, and nothing is checked before `enable_gpu_sync_check()`.
+is `graphsafe.Forbidden`. Waits on autograd's threads count too. As in vLLM, VLLM_GPU_SYNC_CHECK (`warn` or `error`) is
+read once, and nothing is checked before `enable_gpu_sync_check()`.
 """
 
 from __future__ import annotations

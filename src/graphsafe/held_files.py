@@ -25,7 +25,7 @@ class HeldFiles:
         self._before: dict[str, bytes] = {}
         self._now: dict[str, bytes] = {}
         self.failures: dict[str, str] = {}
-        "Path -> the reason why a file is not held, or no longer changed."
+        "Path -> the reason why a file is not held, or why it is no longer changed."
 
     def scanned(self, scan: Scan, named: Callable[[Report], Iterable[Finding]], report: Report) -> Report:
         """Scan again until the report matches the held contents of every file that `named` findings name."""
@@ -51,7 +51,8 @@ class HeldFiles:
         return any(path in self._real for path in unread)
 
     def by_file(self, findings: Iterable[Finding]) -> Mapping[str, list[Finding]]:
-        """Return the findings in held files, by path; of several links to a file, those of the first link."""
+        """Return the findings in held files, by path; if there are several links to a file, only the findings of the
+        first link."""
         first = {real: path for path, real in reversed(self._real.items())}
         found: dict[str, list[Finding]] = {}
         for finding in findings:
@@ -77,8 +78,8 @@ class HeldFiles:
         return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
     def write(self) -> bool:
-        """Write the changed files; return whether all were written, else `failures` says why. A file that somebody has
-        saved since is left alone."""
+        """Write the changed files; return whether all were written; if not, `failures` says why. A file that somebody
+        has saved since is left alone."""
         is_whole = True
         for path, (before, after) in self.changed().items():
             try:

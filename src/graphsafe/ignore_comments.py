@@ -27,7 +27,7 @@ class Added:
     report: Report
     "The report before the change."
     findings: int
-    "Number of findings that have a comment now."
+    "The number of findings that have a comment now."
     files: int
     failures: tuple[str, ...]
     "Findings that could not get a comment, with the reason, a line each."
@@ -51,7 +51,8 @@ def check_reason(reason: str) -> None:
 
 def add_ignores(scan: Scan, root: Path, failing: Callable[[Report], list[Finding]], reason: str) -> Added:
     """Write comments with a reason for the findings of a scan that `failing` names. Existing comments are extended.
-    Only files of the project in `root` are written, with the lines that were read, whatever is saved meanwhile."""
+    Only files of the project in `root` are written, with the lines that were read before, even if somebody has saved
+    the file since."""
     files = HeldFiles(root)
     first = scan({})
     found = failing(files.scanned(scan, failing, first))

@@ -43,12 +43,12 @@ _KINDS = {
 
 
 class _NoPatternError(ValueError):
-    """A line that no path could match."""
+    """The error for a line that no path could match."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Bracket:
-    """One character out of several: `[a-z]`."""
+    """One of several characters: `[a-z]`."""
 
     ranges: tuple[tuple[str, str], ...]
     kinds: tuple[str, ...]
@@ -75,12 +75,13 @@ class _Bracket:
 
 
 _Place = str | _Bracket | None
-"One character of a pattern: a given character, one of a bracket's, or any character within a name (None)."
+"One character of a pattern: a given character, a character of a bracket, or any character within a name (None)."
 
 
 @dataclass(slots=True)
 class _Pattern:
-    """The pattern of one line: the characters of a path in order, and the places before which more may stand."""
+    """The pattern of one line: the characters of a path in order, and the places before which further characters may
+    stand."""
 
     places: list[_Place] = field(default_factory=list)
     names_before: set[int] = field(default_factory=set)
@@ -124,7 +125,7 @@ class _Pattern:
                 self.places.append(token["escaped"] or token["plain"] or None)
         if end != len(name) or not name:
             raise _NoPatternError
-        if len(self.places) == start:  # a name of stars alone still needs one character
+        if len(self.places) == start:  # a name that consists of stars still needs one character
             self.places.append(None)
 
 
@@ -164,7 +165,8 @@ class IgnorePatterns:
         self._last: tuple[str, _State] = ("", _State(self._start, 0, False))
 
     def match(self, path: str, is_folder: bool = False) -> bool | None:
-        """Return True if a path from the file's folder is ignored, False if a `!` includes it again, None otherwise."""
+        """Return True if a path, relative to the file's folder, is ignored, False if a `!` includes it again, None
+        otherwise."""
         folder, slash, name = path.rpartition("/")
         state = self._inside(folder + slash)
         if state.is_ignored:
@@ -173,8 +175,8 @@ class IgnorePatterns:
         return self._verdict(at, is_folder)
 
     def _inside(self, folder: str) -> _State:
-        """Return the state after a folder's path and its slash; the last one is kept, since a walk asks for it
-        again."""
+        """Return the state after a folder's path and its slash; the last result is kept, since a walk through a folder
+        asks for it again."""
         known, state = self._last
         if not folder.startswith(known):
             known, state = "", _State(self._start, 0, False)
@@ -217,7 +219,7 @@ class _State:
 
 
 def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int, str]]]:
-    """Return the valid patterns, and for each invalid one its line (from 1) and what is wrong."""
+    """Return the valid patterns, and for each invalid one its line number (from 1) and the mistake."""
     good: list[_Pattern] = []
     faults: list[tuple[int, str]] = []
     size = 0
@@ -238,7 +240,7 @@ def read_patterns(lines: Sequence[str]) -> tuple[IgnorePatterns, list[tuple[int,
 
 
 def problem_of(pattern: str) -> str | None:
-    """Return why a pattern is not followed, or None if it is valid, a comment, or blank."""
+    """Return the reason why a pattern is ignored, or None if it is valid, a comment, or blank."""
     faults = read_patterns([pattern])[1]
     return faults[0][1] if faults else None
 

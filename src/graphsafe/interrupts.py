@@ -14,13 +14,13 @@ def hold_interrupts() -> None:
 
 
 def release_interrupts() -> None:
-    """Let Ctrl-C through; if it was pressed meanwhile, at once."""
+    """Stop delaying Ctrl-C; if it was pressed meanwhile, handle it at once."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
 
 class Ended:
-    """The signal that asked for the end, and whether it may interrupt the current work."""
+    """The signal that asked the command to end, and whether it may interrupt the current work."""
 
     def __init__(self) -> None:
         self.by: int | None = None
@@ -28,7 +28,7 @@ class Ended:
 
     @contextmanager
     def breaks_off(self) -> Iterator[None]:
-        """Let a signal raise KeyboardInterrupt inside; one that came earlier raises it at once."""
+        """Let a signal raise KeyboardInterrupt inside the block; a signal that came earlier raises it at once."""
         self._breaks_off = True
         try:
             if self.by is not None:
@@ -46,8 +46,8 @@ class Ended:
 
 @contextmanager
 def ended_by_signals() -> Iterator[Ended]:
-    """Note the first SIGTERM, SIGHUP or Ctrl-C, and ignore further ones, so that the report is written. Work inside
-    goes on, except for the part under `Ended.breaks_off`."""
+    """Record the first SIGTERM, SIGHUP or Ctrl-C, and ignore further ones, so that the report is written. Work inside
+    the block goes on, except for the part under `Ended.breaks_off`."""
     ended = Ended()
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}

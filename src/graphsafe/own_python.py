@@ -1,7 +1,7 @@
 """Starts Python processes of graphsafe's own, which import nothing from the folder where they are started.
 
 Python puts that folder first on the path, and a project may have its own `json.py` or `click.py` there. Python's option
-`-I` would also ignore PYTHONPATH, by which graphsafe itself may be found, and `-P` needs Python 3.11.
+`-I` would also ignore PYTHONPATH, through which graphsafe itself may be found, and `-P` needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def command(code: str, *arguments: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Return the environment of processes that run the user's code. Unless the user says otherwise, waiting threads of
-    OpenMP sleep: spinning ones would take the cores from children that compute beside."""
+    OpenMP sleep: spinning threads would take the cores from other children that compute at the same time."""
     return {"OMP_WAIT_POLICY": "passive", **os.environ, "GRAPHSAFE": "1"}
 
 

@@ -71,7 +71,8 @@ def graphsafe_device(request: pytest.FixtureRequest) -> Iterator[torch.device]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
-    """Enter a simulated device of its own around a test and its fixtures: a capture left open harms no other test."""
+    """Enter a simulated device of its own around a test and its fixtures, so that a capture that is left open does not
+    affect other tests."""
     index = _played(item)
     if index is None:
         return (yield)
@@ -83,7 +84,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 
 def _played(item: pytest.Item) -> int | None:
-    """Return the simulated device that the test process plays for a test, or None."""
+    """Return the simulated device that the test process simulates for a test, or None."""
     if not isinstance(item, pytest.Function):
         return None
     asked = _asked(item.config)
@@ -168,12 +169,12 @@ class Factory(pytest.Item):
         from graphsafe.api import capture
 
         asked = _asked(self.config)
-        # A method belongs to a new object of its class, as in every test of pytest.
+        # A method is called on a new object of its class, as in every test of pytest.
         build = getattr(self.parent.obj(), self.name) if isinstance(self.parent, pytest.Class) else self.factory
         return capture(build, device=self._devices if asked is None else (asked,), **self._options)
 
     def _against_lock(self, report: Report) -> tuple[str, ...]:
-        """Return the regressions since the lock was written. Warn if the step may be anything, because it need not be
+        """Return the regressions since the lock was written. Warn if nothing is checked, because the step need not be
         ready and the lock has no entry of this factory."""
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.config import config_over
@@ -205,7 +206,7 @@ class Factory(pytest.Item):
         return found.worse
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show the terminal form of a report; frames of pytest or graphsafe would say nothing more."""
+        """Show the terminal form of a report; frames of pytest or graphsafe would add nothing."""
         from graphsafe.errors import RequestError
         from graphsafe.guard.findings import NotReady
 

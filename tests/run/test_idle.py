@@ -186,7 +186,7 @@ def test_a_share_that_is_not_known_is_null_and_a_limit_says_why(valid_report: Va
     missing = ledger(Readings(problem="no library"), "a")
     assert valid_report(render_json(missing))["processes"][0]["idle"] is None
     assert unread(missing) == ["no library"]
-    assert "NVML told too little" in unread(ledger(readings({"a": 37}), "a"))[0]
+    assert "NVML reported too little" in unread(ledger(readings({"a": 37}), "a"))[0]
     assert unread(ledger(Readings())) == unread(ledger(Readings(), "a", replays=0)) == []
     assert "idled" not in processes_text(missing, colour=False, width=120)
 

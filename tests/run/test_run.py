@@ -345,7 +345,7 @@ def test_a_program_that_crashes_at_once_leaves_its_graph_and_says_what_it_lost(
     assert "last second is not known" in " ".join(ran.stderr.split())
     early = "import os, torch; os._exit(3)"
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, early))
-    assert ran.stderr.startswith("1 process told of no graph before the watch was cut off\n")
+    assert ran.stderr.startswith("1 process reported no graph before the watch was cut off\n")
     ran = run(tmp_path, "--", sys.executable, program(tmp_path, "import torch; raise ValueError"))
     assert "1 process captured no graph\n" in ran.stderr and "last second" not in ran.stderr
 
@@ -605,7 +605,7 @@ def test_waits_for_the_devices_that_are_named_are_recorded(tmp_path: Path, valid
 @pytest.mark.parametrize(
     ("devices", "problem"),
     [
-        (("cuda", "sim"), "--device cuda --device sim: a program runs on GPUs or plays simulated devices"),
+        (("cuda", "sim"), "--device cuda --device sim: a program runs on GPUs or on simulated devices"),
         (("gpu",), "--device gpu: expected cuda, cuda:N, all, sim or sim:N"),
         (("all", "cuda:99"), "--device cuda:99: this machine has "),
     ],
@@ -649,7 +649,7 @@ def test_eager_steps_that_are_not_seen_are_unknown(tmp_path: Path, valid_report:
 
     assert eager(program(tmp_path, STRAIGHT)) == ([{"steps": 0, "sizes": [], "captured_sizes": [8]}], [])
     values, (why,) = eager("-c", STRAIGHT)
-    assert values == [None] and why.startswith("no captured step can be told from other work")
+    assert values == [None] and why.startswith("no captured step can be distinguished from other work")
     assert eager("-c", "import torch") == ([{"steps": 0, "sizes": [], "captured_sizes": []}], [])
 
 

@@ -50,7 +50,7 @@ def apply(
 
 
 def check_place(file: Path, root: Path) -> None:
-    """Raise BaselineError for a baseline of the project in `root` that is a link to somewhere else."""
+    """Raise BaselineError for a baseline file that is a link to somewhere outside of its project folder, `root`."""
     if leads_out(file, root):
         raise BaselineError(f"{from_here(str(file))}: leads out of the project; give --baseline to write it")
 

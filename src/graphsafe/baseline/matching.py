@@ -79,11 +79,11 @@ class Scope:
     """The extent of a scan: an entry inside it that matches no finding is left over."""
 
     root: Path
-    "The project root, without links."
+    "The project root, with links resolved."
     paths: Sequence[Path]
-    "The scanned paths, absolute and without links."
+    "The scanned paths, absolute, with links resolved."
     is_enabled: Callable[[str, str], bool]
-    "Returns whether a code is looked for in a file, by its path from the root."
+    "Returns whether a scan looks for a rule's code in a file, which is given by its path from the root."
     possible: bool
 
     def covers(self, entry: Entry) -> bool:
@@ -167,8 +167,8 @@ def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
 
 def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
     """Return the report with known findings suppressed, and with a finding for each entry of `file` that is left over.
-    Findings of an expired entry stay, and say so. `stale` is the rule about left entries, None if it is not
-    selected."""
+    Findings of an expired entry stay, and say so. `stale` is the rule about entries that are left over, or None if that
+    rule is not selected."""
     findings = [_judged(finding, entry, today) for finding, _, entry in matches.held]
     if stale is not None:
         findings += _stale(matches.left, file, stale)

@@ -101,7 +101,8 @@ def _prove(
     breaks_off: Callable[[], AbstractContextManager[None]],
     kept: Server | None,
 ) -> None:
-    """Prove the targets concurrently, in threads that only wait for children. The calling thread receives Ctrl-C."""
+    """Prove the targets concurrently, in threads that do nothing but wait for children. The calling thread receives
+    Ctrl-C."""
     interrupted = threading.Event()
     left = deque(enumerate(proofs))
     # `join` is not used to wait: in Python 3.11 a `join` that a signal interrupts marks a running thread as ended.
@@ -166,7 +167,8 @@ def _named_progress(proof: Proof, progress: Progress | None) -> Progress | None:
 
 
 def present_gpus() -> Sequence[str]:
-    """Return the GPUs of this machine: `cuda:0` and so on. A child process asks, so that CUDA is not begun here."""
+    """Return the GPUs of this machine: `cuda:0` and so on. A child process asks the driver, so that this process does
+    not initialise CUDA."""
     with (
         _temporary_folder() as folder,
         SharedServers(folder, None) as servers,

@@ -32,14 +32,14 @@ from graphsafe.capture.child.given import build_given
 
 build = partial(build_given, __file__)
 """
-"Has no code of its own, so that no error's lines show this temporary file."
+"This stub has no code of its own, so that no error names a line of this temporary file."
 _OBJECT, _STORAGES = "given.pickle", "given.pt"
 _MOST_LINES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A target on disk, which exists while the context manager `written` is open."""
+    """A target on disk; it exists until the context manager `written` exits."""
 
     target: str
     shown: str
@@ -53,7 +53,7 @@ class Given:
 def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> Iterator[Given]:
     """Write a callable or module with its arguments, or, without arguments, a factory. Raises RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
-        raise RequestError('to capture an object takes PyTorch and cloudpickle: pip install "graphsafe[capture]"')
+        raise RequestError('capturing an object needs PyTorch and cloudpickle: pip install "graphsafe[capture]"')
     if not callable(what):
         raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
     if args is not None and not isinstance(args, Sequence):
@@ -76,7 +76,7 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
 
 
 def _pickled(answer: Any, file: BinaryIO, folder: Path, what: Any) -> list[str | None]:
-    """Write the object, and its storages in files beside it. Return the device of each storage, None for the host."""
+    """Write the object, and its storages to files next to it. Return the device of each storage, None for the host."""
     import cloudpickle
     import torch
 
@@ -142,7 +142,7 @@ def _place_of(storage: torch.UntypedStorage) -> str | None:
 
 
 def _not_importable(what: Any) -> Iterator[ModuleType]:
-    """Yield the module of an object that a new process could not import by its name."""
+    """Yield the module of an object if a new process could not import the module by its name."""
     module = sys.modules.get(getattr(what, "__module__", None) or type(what).__module__)
     if module is None or module.__name__ == "__main__" or not str(getattr(module, "__file__", "")).endswith(".py"):
         return

@@ -14,14 +14,14 @@ from graphsafe.report.model import Report
 
 BAD_REQUEST = "bad-request"
 """The kind of the `Limit` in a report of a wrong request: the target cannot be found, imported, built or stepped
-eagerly, or a device is absent. The verdict is then inconclusive, `why` is the one line for stderr, and the command
-exits with 2. Failures that occur only under capture or replay are findings instead."""
+eagerly, or a device is absent. The verdict is then inconclusive, `why` is the line for stderr, and the command exits
+with 2. Failures that occur only under capture or replay are findings instead."""
 
 INTERNAL = "internal"
 "The kind of the `Limit` in a report if graphsafe itself failed; `why` is one line about the error."
 
 INTERRUPTED = "interrupted"
-"The kind of the `Limit` of a report that was cut short by Ctrl-C or a signal to end."
+"The kind of the `Limit` of a report that was cut short by Ctrl-C or a signal that ends the process."
 
 
 def gave_no_answer(report: Report) -> bool:
@@ -57,7 +57,8 @@ class CaptureRequest:
     "`FILE.py:FACTORY` or `package.module:FACTORY`; a relative file is relative to the working directory."
     config: Config
     devices: tuple[str, ...] = ()
-    "`cuda`, `cuda:N`, `all`, `sim`, `sim:N`, as asked; empty means the first GPU, or `sim` where there is none."
+    """`cuda`, `cuda:N`, `all`, `sim`, `sim:N`, as the user gave them; empty means the first GPU, or `sim` where there
+    is none."""
     buckets: Mapping[str, tuple[AxisValue, ...]] = field(default_factory=dict)
     "Bucket axis -> its values. Every combination of values is run."
     sample: int | None = None
@@ -85,11 +86,11 @@ class CaptureRequest:
     """The engine in whose terms the code is written (one of `graphsafe.capture.plan.shared.marks.ENGINES`); None means
     breakable-cuda-graphs."""
     check: bool = False
-    "Whether the emitted code is also run and compared with eager steps."
+    "Whether to run the emitted code too, and compare it with eager steps."
     breaks: bool = False
     "Whether ready-with-breaks counts as a success; a step that is not ready is then planned."
     declared: str | None = None
-    "The support for CUDA graphs that the configuration declares; None leaves it to the step's classes."
+    "The support for CUDA graphs that the configuration declares; None means that the step's classes declare it."
     name: str | None = None
     "The target's name in the configuration."
     shown: str | None = None

@@ -16,7 +16,7 @@ class Step:
 
     `events` are actions that happen between steps: `{"reload": engine.reload, "gc": gc.collect}`. Each is called once,
     in this order, and a replay after it must equal an eager step. After an event that sets another length, launch
-    choices that the graph froze for the old length are timed against those of a new capture.
+    choices that the graph froze for the old length are timed against the choices of a new capture.
     """
 
     fn: Callable[..., Any]

@@ -273,7 +273,7 @@ def _prove(
 
 
 def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Sequence[Report]) -> None:
-    """Say on stderr what only the terminal form shows: that no GPU was found, and why a verdict is inconclusive."""
+    """Print on stderr what only the terminal form shows: that no GPU was found, and why a verdict is inconclusive."""
     from graphsafe.capture.request import BAD_REQUEST as BAD_TARGET
     from graphsafe.report.verdict import judge
 
@@ -290,7 +290,7 @@ def _say_what_forms_leave_out(requests: Sequence[CaptureRequest], reports: Seque
 
 
 def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
-    """Return the options of requests. Raises RequestError for options that exclude each other, also with --shapes."""
+    """Return the options of requests. Raises RequestError for options that exclude each other or --shapes."""
     emit, check, plan = asked["emit"], asked["check"], asked["plan"]
     if asked["emit_for"] is not None and emit is None:
         raise RequestError("capture: --emit-for needs --emit FILE")

@@ -1,4 +1,4 @@
-"""Runs `graphsafe capture --all` as a gate: compares with the lock, and spreads over machines."""
+"""Runs `graphsafe capture --all` as a gate: compares with the lock, and spreads targets over machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OF_TESTS = "::"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One machine's share of all targets: part `number`, from 1, of `of` parts."""
+    """One machine's share of all targets: part `number` (counted from 1) of `of` parts."""
 
     number: int = 1
     of: int = 1
@@ -45,7 +45,7 @@ class Shard:
         return Shard(int(match[1]), int(match[2]))
 
     def part_of(self, requests: Sequence[CaptureRequest]) -> list[CaptureRequest]:
-        """Return every N-th target, so that neighbours, which are similar, run on different machines."""
+        """Return every N-th target, because neighbours are similar and should run on different machines."""
         return list(requests[self.number - 1 :: self.of])
 
 
@@ -55,14 +55,14 @@ class Gate:
 
     path: Path
     is_updated: bool
-    "Whether the lock is rewritten instead of compared."
+    "Whether to rewrite the lock, instead of comparing with it."
     is_whole: bool
     "Whether all targets have run, so that entries without a target can be removed."
 
     def passes(self, requests: Sequence[CaptureRequest], reports: Sequence[Report], again: Again) -> dict[str, bool]:
-        """Compare, write, and report it on stderr; return for each target in the lock whether nothing got worse, and
-        False for one that is gone. A target that is only slower is proven `again`; one without an entry for the devices
-        here is left out. Raises RequestError."""
+        """Compare the reports with the lock, or write them into it, and report the result on stderr. Return for each
+        target in the lock whether nothing got worse; False for a target that is gone. If a target is only slower,
+        `again` proves it once more. A target without an entry for the devices here is left out. Raises RequestError."""
         from graphsafe.capture.request import gave_no_answer
         from graphsafe.lock import file
         from graphsafe.lock.proven import proven_by
@@ -125,8 +125,8 @@ def _of_target(
 
 
 def any_is_gone(root: Path) -> bool:
-    """Report, for a project without targets, those that its lock has. Raises RequestError for a lock that cannot be
-    read."""
+    """Report the targets that the lock of a project without targets still has. Raises RequestError for a lock that
+    cannot be read."""
     from graphsafe.lock import file
 
     gone = sorted(name for name in file.read(root / file.NAME) if OF_TESTS not in name)

@@ -1,4 +1,4 @@
-"""Options that several commands share, what is done with them, and the reports of refused captures."""
+"""Options that several commands share, functions that apply them, and the reports of refused captures."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Form(click.ParamType[str]):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The destination of a report: a file, or stdout if `file` is None; in a form of its own, if it names one."""
+    """The destination of a report: a file, or stdout if `file` is None; with its own form, if one was given."""
 
     file: Path | None
     form: str | None
@@ -115,7 +115,7 @@ quiet_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=lambda context, parameter, is_quiet: context.meta.update({_QUIET: is_quiet}),
-    help="One line per finding. No progress, and no remarks but errors.",
+    help="One line per finding. No progress, and no messages except errors.",
 )
 
 
@@ -180,7 +180,7 @@ def put_outputs(
 
 
 def refuse_trace(outputs: Sequence[Output], form: str | None) -> None:
-    """Raise RequestError, which names the option, for a trace of something that has no timeline."""
+    """Raise RequestError, with the name of the option, if a trace is requested of something without a timeline."""
     for output in outputs:
         if output.form_or(form, "") == "trace":
             option = "--format trace" if output == Output(None, None) else f"-o {output.file or 'trace'}"
@@ -213,8 +213,8 @@ def config_here() -> Config:
 
 @contextmanager
 def refusals_reported(target: str | None, form: str | None, files: Sequence[Output]) -> Iterator[None]:
-    """Write a report of a refused request, with the reason: no older report must stay in its place. `target` is None
-    for `--all`."""
+    """Write a report of a refused request, with the reason: an older report must not stay in its place. `target` is
+    None for `--all`."""
     try:
         yield
     except RequestError as error:

@@ -57,7 +57,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @quiet_option
 @_codes_option("--select", "Only these rules: GS101,GS2. Replaces the configured selection.")
 @_codes_option("--extend-select", "Also use these rules, even if the configuration ignores them.")
-@_codes_option("--ignore", "Not these rules, whatever else is selected.")
+@_codes_option("--ignore", "Leave out these rules, whatever else is selected.")
 @click.option(
     "--exclude",
     multiple=True,
@@ -124,7 +124,7 @@ def _patterns(ctx: click.Context, param: click.Parameter, values: Sequence[str])
 @click.option(
     "--explain-path",
     metavar="FUNC",
-    help="Instead of a report: why FUNC is hot or is not. FILE.py:NAME, module:NAME or NAME, also its end only.",
+    help="Instead of a report: why FUNC is hot or not. FILE.py:NAME, module:NAME or NAME; a name's end is enough.",
 )
 def scan(
     paths: tuple[Path, ...],

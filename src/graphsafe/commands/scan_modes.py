@@ -1,4 +1,4 @@
-"""The modes of `graphsafe scan`: a report, or something done instead."""
+"""The modes of `graphsafe scan`: a report, or another action in its place."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ScanModes:
         self._progress = self._bar.show if is_live(sys.stderr) and not is_quiet() else None
 
     def explain(self, function: str) -> None:
-        """Print why a function is hot, or not."""
+        """Print why a function is hot or not hot."""
         from graphsafe.scan.api import explain_path
 
         jobs, reported = self.request.jobs, []
@@ -128,8 +128,8 @@ class ScanModes:
 
 
 def complain_of_limits(report: Report) -> None:
-    """Print the limits that the user has to know on stderr, whatever form the report has; with --quiet, only those
-    because of which a report without findings would prove nothing."""
+    """Print the limits that the user has to know on stderr, whatever form the report has; with --quiet, print only
+    limits that make a report without findings meaningless."""
     for limit in report.limits:
         if limit.kind in (_TOLD[:3] if is_quiet() else _TOLD):
             complain(f"{limit.what}: {limit.why}")

@@ -65,7 +65,7 @@ def fixable(report: Report, unsafe: bool) -> list[Finding]:
 
 def fix_all(scan: Scan, root: Path, unsafe: bool) -> Fixed:
     """Apply fixes to the held files of the project in `root` and scan these again until no fix is left; files may
-    change meanwhile, and the first report may be a stored one. Nothing is written to disk."""
+    change meanwhile, and the first report may come from a cache. Nothing is written to disk."""
     wanted = partial(fixable, unsafe=unsafe)
     files = HeldFiles(root)
     made: list[Finding] = []
@@ -94,7 +94,7 @@ def _fix_once(findings: Iterable[Finding], files: HeldFiles) -> list[Finding]:
 
 
 def apart(findings: Iterable[Finding]) -> tuple[list[Edit], list[Finding]]:
-    """Return the edits of as many findings as do not overlap, from the top, and these findings."""
+    """Return edits that do not overlap, chosen from the top of the file, and the findings that they repair."""
     edits: list[Edit] = []
     taken: list[Finding] = []
     for finding in findings:

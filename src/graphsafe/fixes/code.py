@@ -1,4 +1,4 @@
-"""The text of a file that a fix looks at (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
+"""The text of a file that a fix works on (its tree, the nodes at a place, and the nodes around it), and a fix: edits of
 one file that repair one finding.
 
 `ast` finds the place, since it has positions and is fast; libcst rewrites the text there (rewriting.py).
@@ -44,7 +44,8 @@ class Code:
         return [node for node in self._by_line.get(location.line, ()) if self.place(node) == place]
 
     def place(self, node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
-        """Return the first line and column, the last line, and the column after the last: from 1, in code points."""
+        """Return the first line and column, the last line, and the column after the end, counted from 1 in code
+        points."""
         end_line = node.end_lineno or node.lineno
         return (
             node.lineno,
@@ -83,7 +84,7 @@ class Code:
         return self._parents.get(node)
 
     def around(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes around a node, from the inside out."""
+        """Yield the nodes around a node, the innermost first."""
         outer = self.parent(node)
         while outer is not None:
             yield outer
@@ -147,8 +148,8 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def is_plain(node: ast.expr) -> bool:
-    """Return whether evaluating a node has no effect and takes no time: names, attributes, numbers and arithmetic of
-    them."""
+    """Return whether evaluating a node has no side effect and takes hardly any time: names, attributes, numbers and
+    arithmetic of them."""
     if isinstance(node, ast.Call):
         sizes = dotted(node.func) in ("len", "int", "float", "bool", "min", "max") or (
             isinstance(node.func, ast.Attribute) and node.func.attr in ("size", "numel", "dim", "item")
@@ -169,8 +170,8 @@ class Fix:
     "The repair as an imperative: `use torch.full`."
     edits: tuple[Edit, ...]
     risk: str = ""
-    """The cases in which the fix changes a result, in words that follow "unsafe:"; empty for a safe fix, with which the
-    step on the CPU always gives the same result."""
+    """The cases in which the fix changes a result, worded so that they can follow "unsafe:". Empty for a safe fix: with
+    it, the step on the CPU always gives the same result."""
 
 
 Proposal = Callable[[Code, Finding], Fix | None]

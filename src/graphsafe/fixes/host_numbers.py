@@ -1,4 +1,4 @@
-"""Finds out, from a file, which numbers of the host are integers (and no booleans), and which are never negative."""
+"""Finds out from the text of a file which host numbers are integers (not booleans), and which are never negative."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ _MAKES_TABLE = ("empty", "zeros", "ones", "rand", "randn", "full")
 
 def classes(code: Code, finding: Finding) -> Fix | None:
     """`F.one_hot(ids) @ table` becomes `F.one_hot(ids, table.shape[0]) @ table`: any other number of classes would be
-    illegal. `one_hot(x.argmax(-1))` becomes `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe: the number of
-    classes no longer depends on the largest value in the tensor."""
+    illegal. `one_hot(x.argmax(-1))` becomes `one_hot(x.argmax(-1), x.shape[-1])`, which is not safe, because the number
+    of classes no longer depends on the largest value in the tensor."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or dotted(node.func).rpartition(".")[2] != "one_hot":
             continue
@@ -35,7 +35,7 @@ def classes(code: Code, finding: Finding) -> Fix | None:
 
 
 def _rows(code: Code, node: ast.expr) -> str | None:
-    """Return the number of rows of the matrix by which a product multiplies this node."""
+    """Return the number of rows of the matrix that a product multiplies this node with."""
     outer = code.parent(node)
     if isinstance(outer, ast.Attribute) and outer.attr in _CASTS:
         call = code.parent(outer)
@@ -119,7 +119,7 @@ def _subject(code: Code, node: ast.Call) -> str | None:
 
 
 def _column(code: Code, node: ast.Call, index: ast.Subscript) -> str | None:
-    """Return the dimension whose positions are picked: `[1]` of a tuple, `[:, 1]` of a tensor."""
+    """Return the dimension whose positions are selected: `[1]` of a tuple, `[:, 1]` of a tensor."""
     as_tuple = argument(node, 1, "as_tuple")
     is_tuple = dotted(node.func) == "torch.where" or (isinstance(as_tuple, ast.Constant) and as_tuple.value is True)
     picked = index.slice
@@ -138,7 +138,7 @@ class _Size:
 
 def _viewed(code: Code, node: ast.expr) -> _Size | None:
     """Return the number of elements that a `view` or `reshape` of this node states, with a risk if a size could be -1;
-    None if one is."""
+    None if a size is -1."""
     outer = code.parent(node)
     call = code.parent(outer) if isinstance(outer, ast.Attribute) and outer.attr in ("view", "reshape") else None
     if not isinstance(call, ast.Call) or call.func is not outer or call.keywords or len(call.args) < 2:

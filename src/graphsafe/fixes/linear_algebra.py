@@ -13,7 +13,8 @@ _SHORT = {"inverse": "torch.linalg.inv_ex", "cholesky": "torch.linalg.cholesky_e
 
 
 def without_check(code: Code, finding: Finding) -> Fix | None:
-    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, whose second result says whether `inv` would raise."""
+    """`torch.linalg.inv(x)` becomes `torch.linalg.inv_ex(x)[0]`, and the second result of `inv_ex` says whether `inv`
+    would raise."""
     for node in code.at(finding.location):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue

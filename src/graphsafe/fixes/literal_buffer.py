@@ -41,7 +41,7 @@ def hoist(code: Code, finding: Finding) -> Fix | None:
 
 
 def _constants(code: Code, node: ast.AST) -> tuple[ast.expr, str] | None:
-    """Return the expression that a buffer can replace, and how the buffer is made."""
+    """Return the expression that a buffer can replace, and the expression that makes the buffer."""
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.List) and _all_literal(node.slice):
         return node.slice, f"torch.tensor({code.text(node.slice)})" if code.imports("torch") else ""
     if not isinstance(node, ast.Call):

@@ -39,7 +39,7 @@ def _source(node: ast.Call) -> str | None:
 
 
 def _is_only_copied(code: Code, source: str) -> bool:
-    """Return whether the file only makes a tensor, copies it and asks for its shape."""
+    """Return whether the file only makes a tensor, copies it and reads its shape."""
     last = source.rpartition(".")[2]
     for node in ast.walk(code.tree):
         if not isinstance(node, (ast.Name, ast.Attribute)) or isinstance(node.ctx, ast.Store):

@@ -10,7 +10,7 @@ _EMPTY = cst.Module(body=[])
 
 
 def call(text: str, change: Callable[[cst.Call], cst.BaseExpression]) -> str:
-    """Return the text of a call after a change of it. Raises cst.ParserSyntaxError."""
+    """Return the text of a call after it was changed. Raises cst.ParserSyntaxError."""
     node = _expression(text)
     if not isinstance(node, cst.Call):
         raise ValueError(f"not a call: {text}")
@@ -71,7 +71,7 @@ def with_keyword(node: cst.Call, name: str, value: str) -> cst.Call:
             return node.with_changes(args=args)
     if args:
         last = args[-1]
-        # The new argument is laid out like the last one, in case each argument has its own line
+        # The new argument gets the same layout as the last one, in case each argument has its own line
         if isinstance(last.comma, cst.Comma):
             comma = args[-2].comma if len(args) > 1 else None
             before = comma.whitespace_after if isinstance(comma, cst.Comma) else node.whitespace_before_args

@@ -11,7 +11,7 @@ from graphsafe.report.model import Finding
 
 def fill(code: Code, finding: Finding) -> Fix | None:
     """`buf[i] = 7` becomes `buf[i].fill_(7)`. Safe if all indices are integers of the host: then `buf[i]` is a view,
-    and both forms treat a negative or illegal `i` alike. With a boolean index `buf[i]` is a copy."""
+    and both forms treat a negative or illegal `i` in the same way. With a boolean index `buf[i]` is a copy."""
     if finding.data.get("place") != "one element":
         return None
     for node in code.at(finding.location):
@@ -33,7 +33,7 @@ def fill(code: Code, finding: Finding) -> Fix | None:
 
 
 def _number(value: ast.expr) -> ast.expr | None:
-    """Return the stored number, without a host tensor around it."""
+    """Return the number that is stored, without the host tensor that may wrap it."""
     if isinstance(value, ast.Call) and dotted(value.func) == "torch.tensor" and not value.keywords:
         inner = argument(value, 0, "data")
         return inner if inner is not None and is_literal(inner) else None

@@ -1,10 +1,10 @@
 """All calls of git. None of them runs a program that the repository names.
 
 A repository may be hostile: its configuration can name programs (`core.fsmonitor`, filters, hooks, diff drivers, remote
-helpers), also by `include`, and a bare repository can lie among committed files. So the repository is the nearest
-folder with a `.git`, and git must not look for another. It is asked only for stored objects: commits, trees, the index
-and blobs. It never compares the work tree, since that runs filters, and must not fetch missing objects. Files are
-compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
+helpers), even through `include`, and a bare repository can be hidden among committed files. So the repository is the
+nearest folder with a `.git`, and git must not search for another one. Git is asked only for stored objects: commits,
+trees, the index and blobs. It never compares the work tree, since that runs filters, and must not fetch missing
+objects. Files are compared by `git diff --no-index` in a temporary folder, which belongs to no repository.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ENVIRONMENT = {
 _OF_ANOTHER_PLACE = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 )
-"Variables that git sets for hooks, relative to a folder that may be another repository."
+"Variables that git sets for hooks; their paths may lead to another repository."
 _PLAIN_DIFF = (
     "--no-index --unified=0 --inter-hunk-context=0 --text --no-color --no-ext-diff --no-textconv --find-renames "
     "--diff-filter=d --src-prefix=a/ --dst-prefix=b/"
@@ -78,7 +78,7 @@ class Repository:
         raise GitError(f"--diff: {folder} is not in a git repository")
 
     def commit(self, revision: str) -> str | None:
-        """Return the hash of the commit that a revision means, or None if it means none."""
+        """Return the hash of the commit that a revision names, or None if there is no such commit."""
         return self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
     def merge_base(self, commit: str) -> str | None:
@@ -103,7 +103,7 @@ class Repository:
         return {path: words[0] for words, path in self._listed("ls-files", "--stage", "-z")}
 
     def blobs(self, hashes: Iterable[str]) -> Mapping[str, bytes]:
-        """Return stored contents by their hashes, without missing ones, as in a partial clone."""
+        """Return stored contents by their hashes. Contents that are missing, as in a partial clone, are left out."""
         wanted = list(dict.fromkeys(hashes))
         if not wanted:
             return {}
@@ -168,7 +168,8 @@ def _git(
 
 
 def _program() -> str:
-    """Return the path of git, from absolute folders of PATH alone: no folder of the repository can provide it."""
+    """Return the path of git, searched only in absolute folders of PATH, so that no folder of the repository can
+    provide it."""
     name = "git.exe" if os.name == "nt" else "git"
     for folder in os.environ.get("PATH", "").split(os.pathsep):
         path = os.path.join(folder, name)

@@ -109,7 +109,7 @@ def only_changed(report: Report, changes: Changes, content: Content) -> Report:
 
 def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
     """Return the changes since `revision`, or since the commit where this branch left it. Raises RequestError if
-    `paths` do not lie in one repository, and for a revision that it does not have."""
+    `paths` do not lie in one repository, or if that repository does not have the revision."""
     folders = [path.resolve() if path.is_dir() else path.resolve().parent for path in paths]
     repository = git.Repository.over(folders[0])
     for folder in folders:
@@ -147,7 +147,7 @@ def changed_lines(diff: bytes) -> Iterator[tuple[str, Lines]]:
             removed, start, added = (int(1 if number is None else number) for number in hunk.groups())
             if added:
                 lines.append(range(start, start + added))
-            for _ in range(removed + added):  # the content of these lines may look like a header
+            for _ in range(removed + added):  # the content lines are skipped, because they may look like headers
                 next(rest, b"")
     if lines:
         yield path, lines
@@ -159,6 +159,6 @@ def _with_line_feeds(data: bytes) -> bytes:
 
 
 def _hash(data: bytes, like: str) -> str:
-    """Return git's hash of a content, of the same kind as the hash `like`."""
+    """Return git's hash of a content, made with the same algorithm as the hash `like`."""
     algorithm = hashlib.sha1 if len(like) == 40 else hashlib.sha256
     return algorithm(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()

@@ -1,7 +1,7 @@
 """Finds which torch call the running line makes, as the op table spells it, from the stack and the source.
 
-A function mode would see the call, but Dynamo guards on function modes: code that was compiled without one would be
-compiled again under it, or fail to compile.
+A function mode would see the call, but Dynamo guards on function modes: under such a mode, code that was compiled
+without it would be compiled again, or fail to compile.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Turns the events of a forbidden block into findings, in the words of the rulebook; the exceptions of failed
-assertions in tests, and their texts: the user's own lines before those of libraries."""
+"""Turns the events of a forbidden block into findings, in the words of the rulebook; also the exceptions of failed
+assertions in tests, and their texts, with the user's own lines before those of libraries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NotReady.__module__ = "graphsafe"  # users import the class under this module's 
 
 
 def own_first(findings: list[Finding]) -> list[Finding]:
-    """Order findings so that those in libraries come last: their paths cannot be opened here."""
+    """Order findings so that those in libraries come last: library paths cannot be opened here."""
     return sorted(findings, key=lambda finding: file_lines(finding.location.path) is None)
 
 
@@ -67,7 +67,8 @@ Forbidden.__module__ = "graphsafe"  # users import the class under this module's
 
 
 def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "predicted"]) -> list[Finding]:
-    """Return one finding for each code and line, with how often it happened. Events without a line have none."""
+    """Return one finding for each code and line, with the number of times that it happened. Events without a line have
+    none."""
     book = load_rulebook()
     found: dict[tuple[str, str, int], Finding] = {}
     for event in events:

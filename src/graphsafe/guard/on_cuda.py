@@ -41,11 +41,12 @@ _LOW = 0xFFFFFFFF
 "Bits of a thread's identity that CUPTI keeps."
 
 _heard: dict[int, _Work] = {}
-"Thread -> the work to which its waits and allocations belong."
+"Thread -> the work that its waits and allocations belong to."
 
 
 class _Work(Running):
-    """The work that a thread (the entering one itself, or one of autograd) does for the entering thread."""
+    """The work that a thread does for the thread that entered the block: that thread itself, or a thread of
+    autograd."""
 
     def __init__(self, listener: Listener, owner: int) -> None:
         super().__init__(listener.told)
@@ -116,7 +117,7 @@ class CudaSource:
     @contextmanager
     def launches_counted(self) -> Iterator[Callable[[], Launches]]:
         if torch._C._autograd._profiler_enabled():
-            raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, counts already")
+            raise RequestError("graphsafe.forbid(launches=...): a profiler, or another such block, is already counting")
         threads = {threading.get_native_id(), threading.get_ident() & _LOW}
         with ExitStack() as stack:
             with _unheard():
@@ -131,8 +132,9 @@ class CudaSource:
 
 
 def _launches(profiler: Any, threads: set[int]) -> int:
-    """Count the kernels and graphs that a thread launched; those of the whole process if no call can be attributed.
-    Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its pthread."""
+    """Count the kernels and graphs that a thread launched; those of the whole process are counted if no call can be
+    attributed. Kineto knows a thread by the system's number if the profiler recorded it, else by the low half of its
+    pthread."""
     events = profiler.profiler.kineto_results.events()
     calls = [event for event in events if event.name().startswith(("cudaLaunch", "cuLaunch", "cudaGraphLaunch"))]
     own = [event for event in calls if event.device_resource_id() & _LOW in threads]

@@ -72,7 +72,8 @@ class SimSource:
             world.launched = before
 
     def unknown(self) -> tuple[str, ...]:
-        """Return operations of this thread with unknown effects; those of other threads do not concern the region."""
+        """Return operations of this thread with unknown effects; operations of other threads do not concern the
+        region."""
         here = threading.get_ident()
         found = [text for text, thread in list(self._world.unknown.items())[self._known :] if thread == here]
         return tuple(text for text in found if not text.startswith(OTHER_THREAD))

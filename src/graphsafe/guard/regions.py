@@ -38,7 +38,7 @@ _KIND_OF: dict[StepEventKind, Forbiddable] = {
     "copy-to-device": "copies",
     "allocation": "allocations",
 }
-"Kind of event -> the rule that forbids it. A query (`event.query()`) does not wait, and is left out."
+"Kind of event -> the rule that forbids it. Queries (`event.query()`) are not in here, because they do not wait."
 _MOST_UNKNOWN = 3
 _NOTHING_TO_SEE = (
     "graphsafe.forbid would see nothing: there is no GPU here, and no simulated device; ask for the fixture "
@@ -48,7 +48,7 @@ _NOTHING_TO_SEE = (
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The acts that are forbidden in a block."""
+    """The operations that are forbidden in a block."""
 
     forbidden: frozenset[Forbiddable]
     launches: int | None
@@ -96,7 +96,8 @@ class _Stack:
         return None
 
     def push(self, entry: _Entered) -> None:
-        """Enter a region. Raises RequestError if there is nothing to watch with, or launches are counted already."""
+        """Enter a region. Raises RequestError if no source can watch this thread, or if launches are counted
+        already."""
         if entry.rules is not None:
             if self.source is None:
                 source = _source_here()
@@ -159,7 +160,8 @@ class Region:
         _here.stack.push(entry)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        """End the block. Raises Forbidden if it did what is forbidden; an error of the block's own gets a note."""
+        """End the block. Raises Forbidden if it did what is forbidden; if the block itself raised an error, that error
+        gets a note."""
         __tracebackhide__ = True
         source = _here.stack.source
         entry = _here.stack.pop(self)
@@ -207,7 +209,7 @@ def forbid(
     and copies that it may launch. When the block ends, one `Forbidden` (an AssertionError) names all its lines. `with
     graphsafe.allow(reason):` exempts a part of the block.
 
-    Entering it raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
+    Entering the block raises RequestError if there is neither a GPU nor a simulated device, since it would see nothing.
     """
     if torch.compiler.is_compiling():
         return _VANISHED

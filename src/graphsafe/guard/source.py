@@ -22,7 +22,7 @@ class Launches:
 
 class Listener(Protocol):
     def wants(self, kind: StepEventKind) -> bool:
-        """Return whether to make an event of this kind: reading the stack takes time."""
+        """Return whether to make an event of this kind: it takes time to read the stack."""
 
     def told(self, event: StepEvent) -> None: ...
 
@@ -31,10 +31,11 @@ class Source(Protocol):
     evidence: Literal["measured", "predicted"]
 
     def watched(self, listener: Listener) -> AbstractContextManager[None]:
-        """Report to `listener` the work of this thread, and of autograd for it. Never raises, on any thread."""
+        """Report to `listener` the work of this thread, and the work of autograd's threads for it. Never raises, on any
+        thread."""
 
     def launches_counted(self) -> AbstractContextManager[Callable[[], Launches]]:
         """Count the launches of this thread; the result is ready when the context has ended. Raises RequestError."""
 
     def unknown(self) -> tuple[str, ...]:
-        """Return operations since the watch began that may or may not wait: their effects are not known."""
+        """Return the operations since the watch began whose effects are not known: they may or may not wait."""

@@ -34,7 +34,7 @@ def read(path: Path) -> dict[str, dict[Key, Proven]]:
 
 
 def parsed(text: str, path: str) -> dict[str, dict[Key, Proven]]:
-    """Return the targets of a lock's text. Raises RequestError, which names `path`."""
+    """Return the targets of a lock's text. Raises RequestError, whose message names `path`."""
     return _checked(parsed_toml(text, path, RequestError), path)
 
 
@@ -130,8 +130,8 @@ def _value(value: Any) -> str:
 
 
 def joined(before: Lock, now: Lock, removed: Sequence[str] = ()) -> dict[str, dict[Key, Proven]]:
-    """Return a lock with the new proofs, without buckets that a kind of device no longer has. Entries of other kinds of
-    devices, and of other targets, stay."""
+    """Return a lock with the new proofs, and without the buckets that a kind of device no longer has. Entries of other
+    kinds of devices, and of other targets, stay."""
     found = {name: dict(entries) for name, entries in before.items() if name not in removed}
     for name, entries in now.items():
         kinds = {device for device, _, _ in entries}

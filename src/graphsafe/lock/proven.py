@@ -1,4 +1,4 @@
-"""Reduces a report to its proof for one kind of device and one bucket, in the few numbers that a reviewer reads."""
+"""Reduces a report to its proof for one kind of device and one bucket, as the few numbers that a reviewer reads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Proven:
 
 
 def proven_by(report: Report) -> dict[Key, Proven]:
-    """Return what a report proves; of several devices of one kind the worst."""
+    """Return the proof in a report; if there are several devices of one kind, the worst one counts."""
     found: dict[Key, Proven] = {}
     for device in report.devices or ():
         kind = kind_of(device.device, report.environment)
@@ -80,7 +80,8 @@ def proven_by(report: Report) -> dict[Key, Proven]:
 
 
 def kind_of(device: str, environment: Environment) -> str:
-    """Return the kind of `cuda:1` by its name in the environment: `NVIDIA H200`; simulated devices are all `sim`."""
+    """Return the kind of `cuda:1`: its name in the report's environment: `NVIDIA H200`; simulated devices are all
+    `sim`."""
     if device.startswith("sim"):
         return "sim"
     label = next((label for label in environment.devices if label.split(" ")[0] == device), device)
@@ -95,7 +96,7 @@ def _coverage(report: Report, device: DeviceResult, verdict: Verdict) -> float |
 
 
 def _times(probes: Probes) -> tuple[Spread | None, Spread | None]:
-    """Return the speedup and a replay's time; None for times that were measured beside another target's work."""
+    """Return the speedup and a replay's time; None for times that were measured during another target's work."""
     timing = probes.timing
     median, eager, graph = timing.times_as_fast, timing.eager_spread_ms, timing.graph_spread_ms
     if median is None or eager is None or graph is None or timing.shared or not graph[0] or not graph[1]:

@@ -1,5 +1,5 @@
-"""Compares a report with a lock: says what got worse, in words, with the lines that did it, and whether these lines are
-part of the change since the lock was committed."""
+"""Compares a report with a lock: describes what got worse, names the lines that caused it, and says whether these lines
+changed since the lock was committed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Introduced = Callable[[str, int], str]
 """Returns a remark on a line, by its file and number: `; introduced with this change`, or nothing if that is
 unknown."""
 _LIBRARIES = frozenset(("site-packages", "dist-packages"))
-"Folders of installed code. Git does not track it, but it is not new because of that."
+"Folders of installed code. Git does not track it, but that does not make it new."
 
 
 def introduced_since(lock: Path) -> Introduced:
-    """Return what says whether a line was introduced since the commit that last changed the lock."""
+    """Return a function that says whether a line was introduced since the commit that last changed the lock."""
 
     @cache
     def changes() -> Changes | None:
@@ -92,7 +92,8 @@ def compared(
     introduced: Introduced = lambda path, line: "",
     update: str = "--update-lock",
 ) -> Comparison:
-    """Compare a target's entries for the kinds of devices that have run. `update` is what writes the lock."""
+    """Compare a target's entries for the kinds of devices that have run. `update` is the option that writes the
+    lock."""
     if not locked:
         return Comparison((f"{name}: not in the lock; {update} adds it",), (), (), 0)
     kinds = {device for device, _, _ in now}
@@ -125,8 +126,8 @@ def compared(
 def confirmed(
     report: Report, compare: Callable[[Report], Comparison], again: Callable[[], Report | None]
 ) -> Comparison:
-    """Return the comparison of a report, after further runs if its target is only slower. `again` is such a run; None
-    if it gave no answer."""
+    """Return the comparison of a report, after further runs if its target is only slower. `again` makes such a run and
+    returns its report, or None if it gave no answer."""
     found = compare(report)
     for _ in range(_RUNS - 1):
         if not found.is_only_slower:
@@ -175,7 +176,8 @@ def _changes(before: Proven, after: Proven, report: Report, introduced: Introduc
 
 
 def _changed_times(before: Proven, after: Proven) -> Iterator[tuple[str, bool]]:
-    """Yield a change of a replay's time, if the speedup changed the same way: neither alone is above the noise.
+    """Yield a change of a replay's time, if the speedup changed in the same direction, since a change of only one of
+    them may be noise.
 
     On an H200 (torch 2.11) two runs of one commit, one after the other, gave eager steps of 2.27 and 1.55 ms, with a
     replay of 0.17 ms in both; and replays of 0.125 and 0.161 ms, with the larger speedup for the slower replay.

@@ -84,7 +84,7 @@ class Session:
             findings = await asyncio.get_running_loop().run_in_executor(self._worker, _findings, path, buffers)
         except RequestError as error:
             self._say(str(error))
-        except Exception as error:  # one document must not end the service for the others
+        except Exception as error:  # an error in one document must not end the service for the others
             self._say(f"{path} cannot be scanned: {type(error).__name__}: {error}")
         answer = Answer(version, findings)
         now = self._document(uri)
@@ -95,12 +95,14 @@ class Session:
         self._publish(uri, [shapes.diagnostic(one, lines, self._units) for one in answer.findings], answer.version)
 
     def _document(self, uri: str) -> Any | None:
-        """Return an open document: pygls 2.1 keeps it under the URI without percent-encoding, older ones as it came."""
+        """Return an open document: pygls 2.1 keeps it under the URI without percent-encoding, older versions keep it
+        under the URI that the editor sent."""
         documents = self._server.workspace.text_documents
         return documents.get(uri) or documents.get(unquote(uri))
 
     def _unsaved(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the editor's contents that differ from the saved files: a scan of saved files uses the cache."""
+        """Yield the editor's contents that differ from the saved files: saved files are left out, so that a scan of
+        them uses the cache."""
         for document in self._server.workspace.text_documents.values():
             path = _path_of(document.uri)
             if path is None or not path.endswith(".py"):
@@ -168,7 +170,7 @@ def _findings(path: str, buffers: Mapping[str, bytes]) -> Sequence[Finding]:
 
 
 def _path_of(uri: str) -> str | None:
-    """Return the path of a document; None if it is not a file, or its name cannot be a file's."""
+    """Return the path of a document; None if it is not a file, or if its name cannot be a file name."""
     try:
         path: str | None = to_fs_path(uri) if uri.startswith("file:") else None
         if path is not None:

@@ -21,7 +21,7 @@ _SEVERITIES: Mapping[Level, Any] = {
 }
 _LINE_END = re.compile(r"\r\n|\r|\n")
 Units = Callable[[Sequence[str], Any], Any]
-"""Turns a range in code points into the units in which the editor counts columns, given the lines."""
+"""Takes the lines and a range in code points; returns the range in the editor's units for columns."""
 
 
 def lines_of(text: str) -> Sequence[str]:

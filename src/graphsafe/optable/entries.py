@@ -1,7 +1,7 @@
-"""Entries of the op table, and what they say about a call.
+"""Entries of the op table, and the effects and results that they give for a call.
 
-Conditions are data and are evaluated here as pure functions of a call's form, with three values: if a call leaves an
-argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
+Conditions are data; they are evaluated here as pure functions of a call's form, with three possible answers: if a call
+leaves an argument open (`*args`, a value of unknown kind) the answer is "perhaps", never a guess.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ EffectKind = Literal[
     "reads-host", "branches", "dynamic-shape", "copies", "allocates", "random", "hidden-sync", "waits", "host-value",
     "host-state",
 ]  # fmt: skip
-"""`branches` reads the device to choose what runs; `waits` is an explicit wait or query; `host-value` a Python value
-that differs from step to step, frozen in a graph; `host-state` counts on the host, where a replay does not count."""
+"""`branches` reads the device to choose what runs; `waits` is an explicit wait or query; `host-value` is a Python value
+that differs from step to step and that a graph freezes; `host-state` is a count on the host, which replays do not
+advance."""
 ResultKind = Literal[
     "tensor", "mask", "int", "float", "same", "reduction", "host", "shape", "none", "tuple", "self", "object"
 ]
@@ -51,8 +52,8 @@ ArgumentKind = Literal[
     "device", "host-device", "other",
 ]  # fmt: skip
 """`tensor` is a device tensor; `mask` is a device tensor of bool, for which conditions on `tensor` hold too. A list or
-tuple is `empty`, `mask` or `tensors` if it holds a mask or other device tensors, else `sequence`. `device` is an
-accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
+tuple is `empty`, `mask` or `tensors` if it holds a mask or other device tensors, otherwise it is `sequence`. `device`
+is an accelerator, `host-device` the CPU. The literal of a `dtype` is its name (`bool`)."""
 Basis = Literal["measured", "tag", "documented", "schema"]
 """The source of an entry: measured on a GPU; PyTorch's op tags; PyTorch's documentation and sources, not run; or its
 schema alone, which gives the result and says nothing about waits."""
@@ -62,7 +63,8 @@ TensorHint = Literal["value", "parameter", "step-input"]
 value without other evidence. `parameter`: only a parameter of hot code (arrays share some names, but are seldom
 parameters there). `step-input`: only an argument of a step. Each kind includes the next."""
 HostArguments = Literal["none", "scalars", "tensors"]
-"""The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d ones, as numbers."""
+"""The host tensors that a device's kernel accepts among its arguments: `scalars` are 0-d tensors, which it takes as
+numbers."""
 
 
 class _Unknown:
@@ -88,7 +90,8 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The form of a call. `x.histc(8)` and `torch.histc(x, 8)` are the same: the receiver is the first argument."""
+    """The form of a call. `x.histc(8)` and `torch.histc(x, 8)` have the same form: the receiver is the first
+    argument."""
 
     positional: Sequence[Argument] = ()
     keywords: Mapping[str, Argument] = field(default_factory=dict)
@@ -107,8 +110,8 @@ class Condition:
 
     `given`: one of these parameters is passed (and not as a literal `None`); `absent`: none of them is; `kinds`: the
     parameter is of one of these kinds; `literals`: it is one of these literal values; `same`: the named parameters have
-    one source text; `dtypes`: the first tensor argument has one of these; `inside`: the call stands in one of these
-    context managers; `torch`: it runs under such a version (`>=2.12`).
+    one source text; `dtypes`: the first tensor argument has one of these dtypes; `inside`: the call stands in one of
+    these context managers; `torch`: it runs under such a version of torch (`>=2.12`).
     """
 
     given: tuple[str, ...] = ()
@@ -132,14 +135,15 @@ class Effect:
     when: Condition | None = None
     unless: Condition | None = None
     sometimes: bool = False
-    "Whether the effect depends on sizes or values that no call shows, and so is never certain."
+    "Whether the effect depends on sizes or values that cannot be seen in a call, and so is never certain."
     anywhere: bool = False
     "Whether the effect occurs on any device and even without tensors; otherwise a tensor must be on a device."
     pageable: bool = False
-    """Whether the operation's first forbidden act is a copy of pageable memory, which PyTorch refuses before CUDA sees
-    anything."""
+    """Whether the first action of the operation that a capture forbids is a copy of pageable memory, which PyTorch
+    refuses before CUDA sees anything."""
     only_if_certain: bool = False
-    """Whether a "perhaps" is ignored, because nearly every call with unknown arguments lacks the effect."""
+    """Whether the answer "perhaps" is ignored, because nearly every call with unknown arguments does not have the
+    effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,8 @@ class ResultCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Op:
-    """One entry of the table. It has no slots, so that it can cache properties that every call asks for."""
+    """One entry of the table. The class has no slots, so that it can cache properties that are needed for every
+    call."""
 
     aten: str | None
     "`aten::nonzero`; `None` for a function that exists in Python only."
@@ -183,31 +188,32 @@ class Op:
     "`None` stands for every overload that has no separate entry; `''` is the overload without a name."
     python: tuple[str, ...]
     params: tuple[str, ...] = ()
-    "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining ones."
+    "Parameter names in positional order; `a|b` for one with two names; a last `size*` takes all remaining arguments."
     effects: tuple[Effect, ...] = ()
     result: Result
     cases: tuple[ResultCase, ...] = ()
     "Cases in which the result differs; the first one that certainly holds replaces `result`."
     placement: Placement = "same"
-    """The device of the result: `same` as the first tensor's; the `device` `argument` of a factory (the host without
-    one); otherwise fixed."""
+    """The device of the result: `same` as the first tensor's; `argument` for a factory, whose `device` argument decides
+    (the host if it is not given); otherwise a fixed device."""
     mutates: tuple[str, ...] = ()
     view: bool = False
     "Whether the result shares storage with the first argument, so that nothing is launched."
     pointwise: bool = False
-    "Whether the result has the broadcast shape of the tensor arguments: 0-d from 0-d."
+    "Whether the result has the broadcast shape of the tensor arguments: 0-d tensors give a 0-d result."
     valueless: bool = False
     "Whether the operation takes only shape, dtype and device from its arguments (`zeros_like`)."
     launches: bool = True
     "Whether anything runs on the device (`empty` and views launch nothing)."
     ndim: int | Literal["size", "same", "one-more"] | None = None
-    "The dimensions of the result: a number, that of the given `size`, or the first argument's; `None` if unknown."
+    """The dimensions of the result: a number, the length of the given `size`, or the dimensions of the first argument;
+    `None` if unknown."""
     attribute: bool = False
     "Whether the operation is an attribute of a tensor, read without a call."
     tensor_hint: TensorHint | None = None
     "Whether using this method or attribute proves that a value is a tensor."
     copies_values: bool = False
-    "Whether the operation makes its result from Python values (`torch.tensor([1, 2])`): 0-d from a number."
+    "Whether the operation makes its result from Python values (`torch.tensor([1, 2])`): a number gives a 0-d tensor."
     takes_tensor: bool = True
     "Whether the first argument is a tensor or a list of them."
     host_arguments: HostArguments = "none"
@@ -225,7 +231,8 @@ class Op:
 
     @cached_property
     def is_factory(self) -> bool:
-        """Whether the operation makes a tensor from sizes and values (`zeros`), whose devices do not decide its own."""
+        """Whether the operation makes a tensor from sizes and values (`zeros`), so that the devices of its arguments do
+        not decide the device of the result."""
         return any(effect.how == "factory" for effect in self.effects)
 
     @cached_property

@@ -1,4 +1,5 @@
-"""Reads rows of the op table's file as checked entries: an unknown key or kind is an error that says so."""
+"""Reads rows of the op table's file as checked entries: an unknown key or kind is an error, and the message names
+it."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def _one_of(value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    """Return the value with tuples in place of its lists, which JSON has instead."""
+    """Return the value with tuples in place of lists, since JSON has no tuples."""
     if isinstance(value, dict):
         return {key: _frozen(item) for key, item in value.items()}
     return tuple(value) if isinstance(value, list) else value

@@ -59,7 +59,7 @@ class OpTable:
         return self.python(f"torch.Tensor.{name}")
 
     def tensor_hints(self, of: TensorHint) -> Set[str]:
-        """Return methods and attributes whose use proves that such a value is a tensor."""
+        """Return methods and attributes that prove a value to be a tensor if code uses them on it."""
         return self._hints[of]
 
     @cached_property
@@ -87,12 +87,14 @@ class OpTable:
         return param in _TENSOR_PARAMS and param not in row.get("numbers", ())
 
     def aten(self, name: str, overload: str = "") -> Op | None:
-        """Return the entry of an aten op (`aten::nonzero`): its overload's own, else the one for all overloads."""
+        """Return the entry of an aten op (`aten::nonzero`): the entry of its overload, else the entry for all
+        overloads."""
         index = self._by_aten.get((name, overload))
         return self._op(self._by_aten.get((name, None)) if index is None else index)
 
     def knows_aten(self, name: str, overload: str = "") -> bool:
-        """Return whether the torch version of `tags` has this op; one that is known but has no entry has no effect."""
+        """Return whether the torch version of `tags` has this op; an op that is known but has no entry has no
+        effect."""
         return self.aten(name, overload) is not None or overload in self._known.get(name.removeprefix("aten::"), ())
 
     def is_nondeterministic(self, name: str, overload: str = "") -> bool:

@@ -105,7 +105,7 @@ def reason(probes: Data, plan: Plan | None, verdict: Verdict) -> str:
 
 
 def verdict_text(report: Report) -> str:
-    """Return `target: verdict` in one line, with the reason where no finding gives it."""
+    """Return `target: verdict` in one line, with the reason if no finding gives it."""
     text = f"{report.target}: {report.verdict}"
     if report.verdict == "ready" or unsuppressed(report):
         return text
@@ -171,7 +171,8 @@ def _probes(data: Data, indent: str, sheet: Sheet) -> list[str]:
 
 
 def _calls(probe: Probe) -> list[str]:
-    """Return the calls that lead to the target's error; of a long chain the beginning (the user's code) and the end."""
+    """Return the calls that lead to the target's error; from a long chain, only the beginning (the user's code) and the
+    end."""
     calls = [f"at {call}" for call in probe.calls or ()]
     left_out = len(calls) - _MOST_CALLS
     if left_out <= 0:

@@ -142,7 +142,7 @@ _UNITS: Mapping[Unit, Callable[[Any], str]] = {
 
 
 def _number(text: str, before: Any, after: Any, unit: Unit) -> Iterator[Change]:
-    """Yield a change: for counts, as soon as they differ; for measures, if they differ notably."""
+    """Yield a change: counts if they differ at all, measured values if they differ notably."""
     was, now = ("not known" if value is None else _UNITS[unit](value) for value in (before, after))
     if before == after or not all(isinstance(value, (int, float)) for value in (before, after)):
         if (before is None) != (after is None):
@@ -209,7 +209,7 @@ def _findings(before: Sequence[Finding], after: Sequence[Finding]) -> Iterator[C
 
 
 def _by_fingerprint(findings: Sequence[Finding]) -> dict[str, Finding]:
-    """Return one finding per fingerprint; of several devices the one of the highest level."""
+    """Return one finding per fingerprint; if several devices have it, the finding with the highest level."""
     found: dict[str, Finding] = {}
     for finding in in_order(findings):
         known = found.get(finding.fingerprint)
@@ -236,7 +236,7 @@ def change_lines(sections: Sequence[Section]) -> list[str]:
 
 
 def outcome_text(sections: Sequence[Section]) -> str:
-    """Return how many things got worse, in words."""
+    """Return in words how many things got worse."""
     worse = sum(change.worse for section in sections for change in section.changes)
     if not sections:
         return "nothing changed"

@@ -11,8 +11,8 @@ from graphsafe.report.text import printable
 
 
 def render_concise(reports: Sequence[Report]) -> str:
-    """Return unsuppressed findings, those without a line after the target. A capture's verdict follows them, as
-    `target: verdict`, with the reason if there is no finding."""
+    """Return unsuppressed findings, findings without a line come after the target's name. A capture's verdict follows
+    them, as `target: verdict`, with the reason if there is no finding."""
     from graphsafe.report.capture_text import verdict_text
 
     lines = []

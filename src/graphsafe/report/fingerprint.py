@@ -1,5 +1,5 @@
-"""The identity of findings: fingerprints, which survive moved lines, and whether a predicted finding and one that was
-seen have the same cause."""
+"""The identity of findings: fingerprints, which survive moved lines, and a test whether a predicted finding and an
+observed finding have the same cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphsafe.report.model import Finding, in_order
 
 
 def same_cause(prediction: Finding, seen: Finding) -> bool:
-    """Return whether a prediction and a finding that was seen have the same cause.
+    """Return whether a prediction and an observed finding have the same cause.
 
     They do if they have the same code on the same line, or two codes about host reads, extents and copies on that line.
     Streams and state do not belong to a single line: findings about them need only the same code in the same function.
@@ -34,7 +34,8 @@ _STRING_OR_COMMENT = re.compile(r"""(?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])
 
 
 def fingerprint(code: str, path: str, function: str | None, text: str, ordinal: int) -> str:
-    """Return 16 hexadecimal digits. `path` is from the project root, with forward slashes; `ordinal` counts from 0."""
+    """Return 16 hexadecimal digits. `path` is relative to the project root, with forward slashes; `ordinal` counts from
+    0."""
     parts = (code, path, function or "", normalised(text), str(ordinal))
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -46,7 +47,8 @@ def normalised(text: str) -> str:
 
 
 def fingerprinted(findings: Iterable[Finding], text_of: Text, from_root: Callable[[str], str]) -> list[Finding]:
-    """Return the findings in order, with fingerprints; `from_root` turns a location's path into one from the root."""
+    """Return the findings in order, with fingerprints; `from_root` turns a location's path into a path from the project
+    root."""
     places: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     found = []
     for finding in in_order(findings):

@@ -23,7 +23,7 @@ Saved = TypeVar("Saved")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate, from a file name that is not UTF-8: it cannot be encoded, but JSON has an escape for it."""
 _AS_THEY_ARE = frozenset((str, int, bool, type(None)))
-"Types checked first, since nearly all values of a report have them."
+"These types are checked first, since nearly all values of a report have them."
 
 
 def render_json(reports: Report | Sequence[Report] | Ledger) -> str:
@@ -51,7 +51,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _lazily(report: Report) -> dict[str, Any]:
-    """Return the same as `as_json`, but convert findings, which may be many, one by one while they are written."""
+    """Return the same as `as_json`, but convert findings one by one while they are written, since there may be many."""
     return {**as_json(replace(report, findings=())), "findings": in_order(report.findings)}
 
 
@@ -63,7 +63,7 @@ def read_reports(path: Path) -> tuple[Report, ...]:
 
 def read_saved(path: Path) -> Report | tuple[Report, ...] | Ledger:
     """Return the report in a file, the reports of `capture --all`, or the ledger of `graphsafe run`. Raises ReportError
-    with one line that names the file and the first place where it is not a report."""
+    with one line that names the file and the first place that makes it invalid."""
     return _of_file(path, parse_saved)
 
 
@@ -87,7 +87,7 @@ def parse_reports(text: str) -> Report | tuple[Report, ...]:
 
 
 def parse_saved(text: str) -> Report | tuple[Report, ...] | Ledger:
-    """Read from text, as `read_saved` does; the error names no file."""
+    """Read reports or a ledger from text, as `read_saved` does; the error message names no file."""
     try:
         saved = json.loads(text)
     except ValueError as error:
@@ -142,7 +142,7 @@ def _field(name: str, value: Any) -> Any:
     if name == "probes":
         from graphsafe.report.probes import PROBE_KEYS  # only reports of captures have probes
 
-        # With every key, unknown ones null; the status of a probe that reported nothing is `skipped`.
+        # Every key is present, with null for unknown values; the status of a probe that reported nothing is `skipped`.
         unknown = {probe: {**dict.fromkeys(keys), "status": "skipped"} for probe, keys in PROBE_KEYS.items()}
         return {probe: plain({**keys, **(value.get(probe) or {})}) for probe, keys in unknown.items()}
     if name in ("data", "settings"):

@@ -1,4 +1,4 @@
-"""The report as data: the answers of `scan` and `capture`, without how they were found.
+"""The report as data: the answers of `scan` and `capture`, without the way in which they were found.
 
 Every key of the JSON form is a field here, in the order in which it is written. Unknown is `None`; no key is absent.
 Lines and columns count from 1 in Unicode code points; an end is exclusive.
@@ -43,7 +43,8 @@ class Location:
 
 
 Span = tuple[int, int, int, int]
-"First line and column, last line and column after it; lines from 1, columns from 0 in UTF-8 bytes, as `ast` counts."
+"""First line and column, last line and the column after the end; lines from 1, columns from 0 in UTF-8 bytes, as `ast`
+counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +144,9 @@ class Reach:
     """How far a scan looked."""
 
     roots: int
-    "Number of functions at which it began to read."
+    "The number of functions at which the scan began to read."
     hidden: int
-    "Number of findings that are only possible, which were not asked for."
+    "The number of findings with confidence `possible`, which were left out because the user did not ask for them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,8 @@ class Bucket:
 @dataclass(frozen=True, slots=True)
 class DeviceResult:
     """The answers of one device. `probes` has the keys of `graphsafe.report.probes.PROBE_KEYS`, each a mapping with at
-    least `status`. With buckets, they are the probes of the worst bucket (of several, the first)."""
+    least `status`. With buckets, they are the probes of the worst bucket (the first one, if several are equally
+    bad)."""
 
     device: str
     verdict: Verdict
@@ -192,7 +194,7 @@ class Proven:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The support that a class behind the step declares, or the configuration."""
+    """The support that a class behind the step, or the configuration, declares."""
 
     level: str | None
     where: str | None
@@ -245,7 +247,7 @@ class Fix:
 
     @staticmethod
     def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data with `together`, which older reports have under `coverage`."""
+        """Return the data with the key `together`; older reports have its value under `coverage`."""
         return {"together": data.get("coverage"), **data}
 
 
@@ -256,7 +258,8 @@ class Plan:
     verified: bool = False
     "Whether the segments, replayed in order on changed inputs, gave the results of the independent reference."
     reason: str | None = None
-    "Why the plan is not verified. If a verified plan has a reason, it is of the step without its own graphs."
+    """The reason why the plan is not verified. A verified plan has a reason only if it is a plan of the step without
+    its own graphs."""
     coverage: float | None = None
     "The share of the step's device operations that lie in captured segments."
     operations: int | None = None
@@ -269,7 +272,7 @@ class Plan:
     modules: tuple[PlannedModule, ...] = ()
     fixes: tuple[Fix, ...] = ()
     guards: tuple[str, ...] = ()
-    "Conditions that must stay as at capture for the plan to hold."
+    "Conditions that must be the same as at capture for the plan to be valid."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +295,7 @@ class Report:
     executed: tuple[ExecutedFile, ...] | None = None
     "The lines of the project that the captured steps ran; None for a scan."
     hot_lines: HotLines | None = None
-    "How many of a scan's hot lines the captures given to it have run."
+    "How many of a scan's hot lines were run by the captures that `--with` gave to the scan."
     reach: Reach | None = None
     "How far a scan looked; None for a capture."
 
@@ -330,7 +333,7 @@ def failing(report: Report, level: Level) -> list[Finding]:
 
 
 def is_in_baseline(finding: Finding) -> bool:
-    """Return whether a baseline, and not a comment, suppresses a finding."""
+    """Return whether a baseline suppresses a finding, rather than a comment."""
     return finding.suppressed is not None and "baseline" in finding.data
 
 

@@ -1,5 +1,6 @@
-"""Findings of which no line is known. They stand among the limits, of the kind `no-line`: `GS711 outside-memory-lost`,
-or `GS605 swallowed-capture-failure (warning)`. All forms count them, so that a report with one is not called clean."""
+"""Findings whose line is not known. They are listed among the limits, of the kind `no-line`: `GS711
+outside-memory-lost`, or `GS605 swallowed-capture-failure (warning)`. All forms count them, so that a report with such a
+finding is not called clean."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def without_line(code: str, rule: str, level: Level, message: str) -> Limit:
 
 
 def unplaced(limits: Iterable[Limit]) -> list[Unplaced]:
-    """Return the findings for which limits stand, the gravest first."""
+    """Return the findings that limits stand for, the most severe first."""
     found = []
     for limit in limits:
         if limit.kind != _KIND:

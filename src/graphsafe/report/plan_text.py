@@ -39,7 +39,7 @@ def _more(left: int, noun: str) -> list[str]:
 
 
 def headline(plan: Plan) -> str:
-    """Return one sentence: verified or why not, coverage, and times."""
+    """Return one sentence: whether the plan is verified or why it is not, its coverage, and its times."""
     graphs = sum(segment.kind == "graph" for segment in plan.segments)
     breaks = len(plan.segments) - graphs
     if plan.coverage is None:
@@ -102,7 +102,8 @@ def _order(name: str) -> list[tuple[int, int, str]]:
 
 
 def fix_texts(plan: Plan) -> list[str]:
-    """Return the shortest list of lines that gains most, then the gain of each line if only it is fixed."""
+    """Return the shortest list of lines with the largest gain, then the gain of each line if only that line is
+    fixed."""
     before, took = plan.coverage or 0.0, plan.planned_ms
     together = [fix.together for fix in plan.fixes]
     most = max(together, default=before)

@@ -26,7 +26,7 @@ class PoolBucket:
     held: Held | None
     "The memory that this capture took from the pool."
     alone_bytes: int | None
-    "Bytes of a pool of its own."
+    "The bytes of the bucket's graph if it has a pool of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Pool:
     "The buckets in the order of capture."
     pool_bytes: int | None
     saved_bytes: int | None
-    "Bytes saved against a pool for each bucket."
+    "The bytes saved in comparison with a separate pool for each bucket."
     peak_bytes: int | None
     replays: int
     different: tuple[Different, ...]
@@ -107,7 +107,7 @@ def pool_verdict(pool: Pool | None) -> Verdict:
 
 
 def padding_of(entry: Padded) -> Padding | None:
-    """Return how live requests depend on the padding rows after them; None if it is unknown."""
+    """Return how the results of live requests depend on the padding rows after them; None if it is unknown."""
     if entry.follows is None:
         return None
     if entry.error:

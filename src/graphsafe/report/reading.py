@@ -1,4 +1,5 @@
-"""Turns JSON values into dataclasses: fields by their types, from data that a child or an older version has written."""
+"""Turns JSON values into dataclasses: fields are read by their types, from data that a child or an older version has
+written."""
 
 from __future__ import annotations
 
@@ -12,9 +13,9 @@ Data = TypeVar("Data")
 
 
 def read(kind: type[Data], data: Any) -> Data:
-    """Return `data` as the dataclass `kind`; nothing else is checked. Keys that the dataclass lacks are left out. If
-    the data lacks a key, or has a null that the type excludes, the field gets its default, else None. A dataclass with
-    an older form of data has `upgraded(data)`."""
+    """Return `data` as the dataclass `kind`; nothing else is checked. Keys that are no fields of the dataclass are
+    ignored. If the data lacks a key, or has a null that the type excludes, the field gets its default, else None. A
+    dataclass with an older form of data has `upgraded(data)`."""
     found: Data = _read(kind, data)
     return found
 

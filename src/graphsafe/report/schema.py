@@ -26,7 +26,7 @@ def report_schema() -> dict[str, Any]:
     schema["$defs"]["probes"] = {
         "description": "What each probe saw; a probe may say more than is listed.",
         "type": "object",
-        # An older report may lack a newer probe, which did not run.
+        # An older report may lack a newer probe, because that probe did not run.
         "properties": {name: {**_schema_of(kind), "default": {"status": "skipped"}} for name, kind in PROBES.items()},
         "required": list(PROBES),
         "additionalProperties": False,

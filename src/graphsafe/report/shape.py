@@ -1,5 +1,5 @@
-"""Check a saved report against the shipped JSON Schema, as far as that schema uses the language. A report may come from
-anybody. A report that passes has the keys and types that the forms read."""
+"""Checks a saved report against the shipped JSON Schema; only the keywords that this schema uses are implemented. A
+report may come from anybody. A report that passes has the keys and types that the forms read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
 _LARGEST = 2**63
 "The largest number in graphsafe's reports. A larger number cannot always be converted to a float or to text."
 _DEEPEST = 64
-"Number of levels to which lists and objects may be nested."
+"The largest number of levels to which lists and objects may be nested."
 
 
 class ReportError(RequestError):
@@ -50,7 +50,7 @@ def _check_values(value: Any, depth: int) -> None:
             raise ReportError("not a report: nested too deeply")
         for item in value.values() if isinstance(value, dict) else value:
             _check_values(item, depth + 1)
-    elif isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # NaN is refused too
+    elif isinstance(value, (int, float)) and not abs(value) <= _LARGEST:  # this also refuses NaN
         raise ReportError("not a report: holds a number that is too large")
 
 

@@ -16,7 +16,7 @@ from graphsafe.report.ledger import model as ledger_model
 
 
 class _Shown:
-    """A document that shows itself: as text, and as a notebook shows it under a cell."""
+    """A document that can show itself as text, and in a notebook under a cell."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class _Shown:
         return self._form("terminal")
 
     def _repr_html_(self) -> str:
-        """Return the HTML form in a frame, so that its styles and those of the notebook stay separate."""
+        """Return the HTML form in a frame, so that its styles and the notebook's do not affect each other."""
         style = "width: 100%; height: 36em; border: 1px solid #8884"
         return f'<iframe srcdoc="{html.escape(self._form("html"))}" sandbox="" style="{style}"></iframe>'
 

@@ -54,8 +54,9 @@ def lines_in(content: bytes) -> Sequence[str] | None:
 
 
 def file_lines(path: str) -> Sequence[str] | None:
-    """Return the result of `read_lines`, kept until the file changes, because a form reads many lines of few files.
-    Full path, time and size tell a file: an editor's server and `--watch` outlive an edit and a change of folder."""
+    """Return the result of `read_lines`, kept until the file changes, because a form reads many lines of few files. The
+    full path, time and size identify a file's state, because the language server and `--watch` outlive edits and
+    changes of folder."""
     try:
         full = os.path.abspath(path)
         stat = os.stat(full)
@@ -89,14 +90,14 @@ def kept_by_lines(make: Callable[[Sequence[str]], T]) -> Callable[[str], T]:
 def lines_inside(folder: Path) -> Lines:
     """Read Python files in `folder` only, for the paths of a saved report, which anybody may have written.
 
-    Such a path must not make this process open a device or a server's file, nor copy a secret into a page that is
+    Such a path must not make this process open a device or a file on a server, nor copy a secret into a page that is
     published. Links that lead out of the folder are not followed.
     """
     root = folder.resolve()
 
     def lines(path: str) -> Sequence[str] | None:
         try:
-            # The text of the path is checked first: resolving a path of another machine would already access it.
+            # The text of the path is checked first: resolving a network path would already access the other machine.
             named = Path(os.path.abspath(root / path))
             if named.suffix not in (".py", ".pyi") or not named.is_relative_to(root):
                 return None

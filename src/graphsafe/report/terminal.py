@@ -31,7 +31,7 @@ def code_frame(location: Location, lines: Sequence[str] | None, sheet: Sheet, st
 
 
 def _placed(line: str, location: Location) -> tuple[str, int, int]:
-    """Return the line without tabs, and where the span begins and ends in it, in characters."""
+    """Return the line without tabs, and the positions, in characters, at which the span begins and ends in it."""
     raw_end = location.end_column - 1 if location.end_line == location.line else len(line.rstrip())
     starts = []
     text = ""
@@ -79,11 +79,12 @@ are shown as one line per file unless the configuration raises their level."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
-"""Number of notes that are shown, since not all of them need to be found."""
+"""The largest number of notes that are shown, since a reader does not need all of them."""
 _MANY = 50
-"""From this number of findings on, each takes one line without its code, because an overview then matters more."""
+"""If there are at least this many findings, each is shown on one line, without its code: an overview then matters
+more."""
 _FIRST = 5
-"""Number of findings proposed to start with."""
+"""The number of findings that are proposed as a start."""
 
 
 def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, width: int) -> str:
@@ -94,7 +95,7 @@ def render_terminal(reports: Sequence[Report], source: Lines, *, colour: bool, w
 
 
 def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool, width: int) -> str:
-    """Return findings alone, in the order given, each with its code."""
+    """Return only the findings, in the given order, each with its code."""
     sheet, printed = Sheet.of(colour, width), _Printed(set(), [])
     blocks = [_finding([finding], source, sheet, printed) for finding in findings]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -190,7 +191,8 @@ def _pointed(place: str, where: str, sheet: Sheet) -> list[str]:
 
 
 def _chain(finding: Finding, sheet: Sheet) -> list[str]:
-    """Describe how a step reaches the finding; a line that capture saw is not called hot: a constructor may run it."""
+    """Describe how a step reaches the finding; a line that only capture saw is not called hot, because a constructor
+    may run it."""
     calls = [f"{call.function or 'module level'} ({call.path}:{call.line})" for call in finding.call_chain]
     further = f" (and from {count(finding.further_roots, 'further root')})" if finding.further_roots else ""
     title = "  hot because: " if finding.source == "scan" else "  called by: "
@@ -204,14 +206,14 @@ def _chain(finding: Finding, sheet: Sheet) -> list[str]:
 
 
 def _again(chain: list[str], printed: _Printed) -> list[str]:
-    """Return the call chain, or `as above` if it is long and the same as the one before."""
+    """Return the call chain, or `as above` if it is long and the same as the chain before."""
     same = chain == printed.chain and len(chain) > 2
     printed.chain = chain
     return [f"{chain[0].partition(':')[0]}: as above"] if same else chain
 
 
 def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
-    """Return a line for each file with fresh buffers, those with most of them first."""
+    """Return a line for each file with fresh buffers, files with most of them first."""
     first = findings[0]
     by_file: dict[str, list[int]] = {}
     for finding in findings:
@@ -234,7 +236,7 @@ def _lines(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _advice(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
-    """Return the repair for each code once, the codes with the gravest findings first."""
+    """Return the repair for each code once, the codes with the most severe findings first."""
     first = {finding.code: finding for finding in sorted(findings, key=lambda finding: LEVELS.index(finding.level))}
     lines = [sheet.paint("bold", "What to write instead (`graphsafe explain CODE` says why):")]
     for code in sorted(first):
@@ -243,7 +245,7 @@ def _advice(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
 
 
 def _start(findings: Iterable[Finding], sheet: Sheet) -> list[str]:
-    """Return one finding per function: the gravest first, and among equals those that most roots reach."""
+    """Return one finding per function: the most severe first, and among equals the findings that most roots reach."""
     ranked = sorted(findings, key=lambda finding: (-LEVELS.index(finding.level), -finding.further_roots))
     lines = [sheet.paint("bold", "Start here, with the lines that most roots reach:")]
     for finding, *_ in [*_by_function(ranked)][:_FIRST]:

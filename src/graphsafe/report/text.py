@@ -18,9 +18,9 @@ Paint = Callable[[str, str], str]
 _UNPRINTABLE = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Unicode's categories of control, format, surrogate and line-separating characters."""
 _LINE_COMMAND = re.compile(r"^((?:\033\[[\d;]*m|[^\S\n])*)(?=::[^\n]*::)", re.MULTILINE)
-"""GitHub's runner obeys a line of output that begins with `::name::`, also after white space."""
+"""GitHub's runner executes a line of output that begins with `::name::`, even after white space."""
 _INNER_COMMAND = re.compile(r"#(?=#\w*\[)")
-"""`##[name]`, `##vso[…]` and `##teamcity[…]` are obeyed by GitHub, Azure and TeamCity wherever they stand."""
+"""`##[name]`, `##vso[…]` and `##teamcity[…]` are executed by GitHub, Azure and TeamCity anywhere in a line."""
 COLOURS = {"red": 196, "green": 28, "yellow": 130, "blue": 27, "cyan": 30}
 """Colours (of a terminal's 256) that are readable on black and on white, because their contrast to both is similar."""
 _CODES = {"bold": "1", "dim": "2", **{name: f"38;5;{number}" for name, number in COLOURS.items()}}
@@ -35,7 +35,7 @@ def painter(colour: bool) -> Paint:
 
 
 def printable(text: str) -> str:
-    """Return one line that cannot move a terminal's cursor, colour it, or turn the direction of writing."""
+    """Return one line that cannot move a terminal's cursor, change its colours, or change the direction of writing."""
     line = text.expandtabs(4)
     if line.isprintable():  # some characters of the excluded categories are allowed
         return line
@@ -43,7 +43,7 @@ def printable(text: str) -> str:
 
 
 def without_commands(text: str) -> str:
-    """Put a backslash into text that a CI system would obey in the output of a job."""
+    """Put a backslash into text that a CI system would execute as a command in the output of a job."""
     return _INNER_COMMAND.sub(r"#\\", _LINE_COMMAND.sub(r"\1\\", text))
 
 
@@ -134,7 +134,7 @@ def part_name(device: DeviceResult, bucket: Bucket) -> str:
 
 
 def level_counts(levels: Sequence[Level]) -> list[str]:
-    """Return how many findings of each level there are, the gravest first: `2 errors`, `1 note`."""
+    """Return how many findings of each level there are, the most severe first: `2 errors`, `1 note`."""
     return [count(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
 
 
@@ -147,7 +147,7 @@ def listed(parts: Iterable[str], most: int = 12) -> str:
 
 
 def _head(word: str, room: int) -> str:
-    """Return as much of the word's beginning as fits, at least a character."""
+    """Return as much of the word's beginning as fits, at least one character."""
     if word.isascii():
         return word[: max(room, 1)]
     taken = 0

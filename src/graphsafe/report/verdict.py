@@ -1,12 +1,12 @@
 """The verdict: a pure function of the probes; findings explain it, suppressions, selection and levels never change it.
 
-The fields of `report/probes/` say what each key means. A missing key reads as null, and null is "not known". A child
-that died by itself (a signal, `os._exit`) is `crashed`; one that was killed from outside, or that could not be run, is
-`skipped`.
+The fields of `report/probes/` say what each key means. A missing key reads as null, and null is "not known". The probe
+of a child that died by itself (a signal, `os._exit`) is `crashed`; the probe of a child that was killed from outside,
+or that could not be run, is `skipped`.
 
-`state`, `memory` and `timing` decide nothing. If an unknown operation ran, no comparison proves anything: then only a
-failed capture or a generator left capturing gives not-ready. A plan can cut lines out of the step. It cannot repair a
-generator left capturing, state filled in step 1, or operations whose effects are unknown.
+`state`, `memory` and `timing` do not affect the verdict. If an unknown operation ran, no comparison proves anything:
+only a failed capture or a generator that was left capturing then gives not-ready. A plan can cut lines out of the step.
+It cannot repair a generator left capturing, state filled in step 1, or operations whose effects are unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphsafe.report.probes.replay import Check, Replay, differing
 from graphsafe.report.probes.twin import Twin
 from graphsafe.report.text import count, first_line, listed
 
-_SHAPES_ALONE = "nothing stands in the way, as far as shapes tell: values were not computed"
+_SHAPES_ALONE = "nothing stands in the way, as far as shapes show: values were not computed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def _departed(departure: Departure) -> str:
 
 _DECIDED_BY = {
     "clocks a day later": "Python decides by a clock",
-    "other inputs on the host": "Python decides by an input on the host",
+    "other inputs on the host": "a decision of Python depends on an input on the host",
     "other values in host memory": "Python reads memory of the host that the step writes",
 }
 
@@ -151,7 +151,7 @@ _FROZE = {
 
 
 def _doubts(probes: Probes) -> tuple[str, ...]:
-    """Return the doubts that keep the step from being called ready although nothing disproves it."""
+    """Return the doubts that prevent the verdict ready, although nothing disproves it."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
     if construct.built is False:
         return (f"the target was not built{_because(construct)}",)
@@ -212,7 +212,7 @@ def _doubts_of_comparison(replay: Replay, twin: Twin) -> Iterator[str]:
 
 
 def _covered(plan: Plan | None) -> float:
-    """Return the share of the step itself that a verified plan covers."""
+    """Return the share that a verified plan covers of the step itself, with its own graphs."""
     return (plan.coverage or 0.0) if plan is not None and plan.verified and plan.reason is None else 0.0
 
 

@@ -73,7 +73,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AroundGraphs:
-    """The texts of a rule in region `step`: what the line costs there, and what to write instead."""
+    """The texts of a rule in region `step`: the cost of the line there, and the code to write instead."""
 
     why: str
     fix: str
@@ -117,12 +117,12 @@ class Rule:
 
     @property
     def short_why(self) -> str:
-        """Return the first paragraph of `why`, on one line."""
+        """Return the first paragraph of `why`, in one line."""
         return " ".join(self.why.strip().split("\n\n")[0].split())
 
     def level_of(self, found: Level | None = None) -> Level:
-        """Return the level of a finding, given its level by the rulebook; None is the rule's own. A configured level
-        never raises a finding whose circumstances put it below the rule's own."""
+        """Return the level of a finding, given the level that its match has in the rulebook; None stands for the rule's
+        own level. A configured level never raises a finding whose circumstances put it below the rule's own."""
         found = found or self.level
         if self.configured is None:
             return found
@@ -130,7 +130,8 @@ class Rule:
         return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
 
     def about(self, location: Location, words: Mapping[str, str], data: Mapping[str, Any]) -> Finding:
-        """Return a scan's finding about a file, a comment or a baseline entry: it has no calls that lead to it."""
+        """Return a scan's finding about a file, a comment or a baseline entry: such a finding has no calls that lead to
+        it."""
         return Finding(
             code=self.code,
             rule=self.name,
@@ -196,7 +197,8 @@ class Rulebook:
         return frozenset(codes)
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-        """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError."""
+        """Return the codes to report: the selected codes (by default all) without the ignored codes. Raises
+        RulebookError."""
         chosen = self.codes(select, "select") if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")
 
@@ -226,7 +228,8 @@ def rulebook_of(config: Config) -> Rulebook:
 
 
 def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
-    """Return the book with configured levels; of `GS4` and `GS401` the longer code counts. Raises RulebookError."""
+    """Return the book with configured levels; if both `GS4` and `GS401` are configured, the longer code counts. Raises
+    RulebookError."""
     chosen: dict[str, Level] = {}
     for selector in sorted(levels, key=len):
         chosen.update(dict.fromkeys(book.codes((selector,), "levels"), levels[selector]))
@@ -236,8 +239,8 @@ def _with_levels(book: Rulebook, levels: Mapping[str, Level]) -> Rulebook:
 
 
 def load_pack(pack: Path) -> tuple[Rulebook, frozenset[str]]:
-    """Return the rulebook with a pack's rules, which replace graphsafe's own of the same code, and the pack's codes, so
-    that a rule can be tried before it is used. Raises RulebookError."""
+    """Return the rulebook with a pack's rules, which replace graphsafe's own rules of the same code, and return the
+    pack's codes. This is for trying a rule before it is used. Raises RulebookError."""
     data, own = _own()
     compiled = _pack(pack)
     tried = list(map(_rule, compiled["rules"]))
@@ -321,7 +324,7 @@ def _content(path: Path) -> bytes:
 
 
 def _compiled(files: Sequence[tuple[Path, bytes]]) -> Mapping[str, Any]:
-    """Load rules from the user's cache, or compile and store them there; a cache that fails costs only time."""
+    """Load rules from the user's cache, or compile and store them there; if the cache fails, only time is lost."""
     cached = user_cache() / f"rulebook-{_digest(files)}.txt"
     with contextlib.suppress(OSError, ValueError):
         checksum, _, known = read_regular(cached, MAX_COMPILED).decode("utf-8").partition("\n")

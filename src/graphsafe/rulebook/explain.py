@@ -24,7 +24,7 @@ FAMILIES: Mapping[str, str] = {
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)?(\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
-"An error text of fewer words could be part of any text."
+"An error text with fewer words could be part of any text."
 
 
 def page_for(text: str, rulebook: Rulebook) -> str:
@@ -107,7 +107,7 @@ def error_page(error: KnownError, rulebook: Rulebook) -> str:
 
 
 def _speaks_of(text: str, known: Sequence[str]) -> bool:
-    """Return whether `text` contains a known text, as a log does, or is a good part of one."""
+    """Return whether `text` contains a known error text, as a log does, or is itself a large part of such a text."""
     said = _words(text)
     return any(
         f" {words} " in f" {said} " or (said.count(" ") + 1 >= _LEAST_WORDS and f" {said} " in f" {words} ")

@@ -50,7 +50,7 @@ class Libraries:
         return Libraries(entries, tuple(called), table)
 
     def find(self, name: str) -> LibraryModel | None:
-        """Return the model of a dotted name; of several matching entries, the last."""
+        """Return the model of a dotted name; if several entries match, the last one."""
         if name not in self._found:
             candidates = (*self._by_last.get("", ()), *self._by_last.get(name.rpartition(".")[2], ()))
             models = (model for pattern, model in reversed(candidates) if _stands_for(pattern, name))

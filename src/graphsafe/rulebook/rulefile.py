@@ -17,7 +17,7 @@ from graphsafe.rulebook.vocabulary import FIX_NAMES, HOWS, WORDS, EventKind, Fix
 
 CODE = re.compile(r"[A-Z]{2,8}\d{3}")
 MAX_DEPTH = 32
-"The largest number of levels of nested lists and tables in a rule file, which needs five."
+"The largest number of levels of nested lists and tables in a rule file; rule files need five."
 _EXPECT = re.compile(r"#\s*expect:\s*(?P<codes>[A-Z]{2,8}\d{3}(?:\s*,\s*[A-Z]{2,8}\d{3})*)\s*$")
 
 
@@ -82,7 +82,7 @@ def read_yaml(path: Path, content: bytes) -> object:
     try:
         text = content.decode("utf-8")
         depth = 0
-        # Checked before the data is built: building recurses, and nested aliases expand exponentially.
+        # The depth is checked before the data is built: building recurses, and nested aliases expand exponentially.
         for event in yaml.parse(text, base):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MAX_DEPTH:
@@ -141,7 +141,8 @@ def _name(doc: Document, key: str, value: object) -> str:
 
 
 def _template(doc: Document, key: str, value: object) -> str:
-    """Check one line with `{word}` placeholders; attributes, indices and formats could reach into objects."""
+    """Check one line with `{word}` placeholders; attributes, indices and formats are refused, since they could reach
+    into objects."""
     text = doc.line(key, value)
     try:
         parts = list(string.Formatter().parse(text))
@@ -218,7 +219,7 @@ def _read_by(keys: Mapping[str, Convert], *required: str) -> Convert:
 
 
 def _returns(doc: Document, key: str, value: object) -> Returns:
-    """Check one of the kinds, or a list of kinds for the elements of a tuple."""
+    """Check a kind, or a list of kinds for the elements of a tuple."""
     if isinstance(value, list):
         return tuple(_returns(doc, name, item) for name, item in doc.items(key, value))
     kind: ReturnKind = doc.one_of(key, value, get_args(ReturnKind))

@@ -30,7 +30,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
         "Store": "scalar host-tensor",
-        "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: capture alone
+        "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: only from capture
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "
         "swallowed capturing-branch autocast-around wait-between-graphs never-replayed same-inputs "
@@ -38,10 +38,10 @@ HOWS: Mapping[str, frozenset[str]] = {
         "AttrWrite": "lazy-init host-state rebound cached output-kept not-replayed derived input-rebound "
         "partial-refresh weights-rebound grads-dropped freed rate-changed number-changed counted begun-in-capture "
         "key-lacks made-twice refilled host-refilled read-early given-early optimizer declared over-declared "
-        "under-declared buckets departed late",  # buckets, departed, late: capture alone
+        "under-declared buckets departed late",  # buckets, departed, late: only from capture
     }.items()
 }
-"Event kind -> the words for how it happens. For calls, the rules themselves name the patterns."
+"Event kind -> the words for the ways in which it happens. For calls, the rules themselves name the patterns."
 WORDS: Mapping[str, str] = {
     "expr": "the source text",
     "value": "what is known of the value",

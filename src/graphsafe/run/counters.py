@@ -40,13 +40,13 @@ class Order:
     """The order of a process's replays."""
 
     runs: tuple[tuple[int, int], ...] = ()
-    "Each run, as the number of its graph and how often it was replayed in a row."
+    "Each run, as the number of its graph and its number of replays in a row."
     is_whole: bool = True
     "False if later replays did not fit."
 
 
 class Counters:
-    """`cells[slot]` counts replays; the next two cells hold the times of the first and the last one."""
+    """`cells[slot]` counts replays; the next two cells hold the times of the first and the last replay."""
 
     def __init__(self, file: Path | None = None) -> None:
         if file is None:

@@ -21,9 +21,9 @@ _MOST = 1_000_000_000
 "Size of the largest file that is read, in bytes. The program can also write to the folder."
 
 POOL = "temporary memory of one pool"
-"The name of memory that two graphs of a pool write at once."
+"The name of memory that two graphs of a pool write at the same time."
 Facts = dict[str, Any]
-"JSON values, in the form of a part, or the dataclasses that are written as such."
+"JSON values as in a part, or dataclasses that are written as such values."
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Options:
     """The options of a run."""
 
     devices: tuple[str, ...] = ("cuda",)
-    "The requested devices, all GPUs or all simulated."
+    "The requested devices; either all are GPUs, or all are simulated."
     waits: bool = False
     stacks: bool = False
 
@@ -66,12 +66,12 @@ class Part:
     started: int
     "The start in nanoseconds since 1970."
     facts: Mapping[str, Any] | None
-    """The facts of `Watch.write`; only `fault` if the process could not be watched, None if it has not imported
-    torch."""
+    """The facts of `Watch.write`; only `fault` if the process could not be watched; None if the process has not
+    imported torch."""
     counts: Sequence[Count]
     order: Order
     outlives: bool = False
-    "Whether the process still ran when the program had ended."
+    "Whether the process was still running when the program had ended."
 
 
 def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ def write_part(folder: Path, token: str, facts: Mapping[str, Any]) -> None:
 
 
 def as_read(facts: Mapping[str, Any]) -> Facts:
-    """Return the facts of a process as its part of the ledger has them."""
+    """Return the facts of a process in the form that they have in its part of the ledger."""
     return _facts(json.dumps(facts, default=asdict).encode()) or {}
 
 

@@ -43,7 +43,8 @@ class Watching:
             self._watch.remove()
 
     def ledger(self) -> Ledger:
-        """Return the ledger so far; after `with`, the one at its end. Raises RequestError before it."""
+        """Return the ledger so far; after the `with` block, the ledger at the end of the block. Raises RequestError
+        before the block."""
         if self._watch is None:
             raise RequestError("graphsafe.watch: it has seen nothing yet; use it as `with graphsafe.watch() as watch:`")
         return _ledger(self._watch, self._book)
@@ -52,11 +53,11 @@ class Watching:
 def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watching:
     """Watch the CUDA graphs of this process inside a `with` block.
 
-    `device="sim"` plays the simulated device in the block, for machines without a GPU; of `"cuda:1"`, or a list of such
-    devices, only what happens on these is recorded. `waits` also notes lines that wait for the device between replays,
-    which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of the
-    configuration over the working directory. Raises RequestError for another device, for one that is not here, and for
-    a wrong configuration.
+    `device="sim"` uses the simulated device in the block, for machines without a GPU. With `"cuda:1"`, or a list of
+    such devices, only events on these devices are recorded. `waits` also records lines that wait for the device between
+    replays, which costs some 20 µs each. Graphs captured before the block are not seen. Levels and rules are those of
+    the configuration over the working directory. Raises RequestError for another device, for one that is not here, and
+    for a wrong configuration.
 
         with graphsafe.watch() as watch:
             serve()

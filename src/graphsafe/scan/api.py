@@ -1,4 +1,4 @@
-"""Scan paths, and make the report."""
+"""Scans paths, and makes the report."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def scan_paths(
     None means one per core if there is enough to do. The report is the same. `progress` is called with the number of
     files read and of all files, `complain` with a line about a cache that cannot be used, which costs time but changes
     no report. `buffers` holds an editor's unsaved contents by absolute path; the files need not exist, and nothing is
-    kept of such a scan. `hot` takes the statements of hot code by the absolute paths of the files. Raises RulebookError
-    for a bad pack or an unknown code in `select` or `ignore`.
+    kept of such a scan. `hot` is filled with the statements of hot code, by the absolute paths of the files. Raises
+    RulebookError for a bad pack or an unknown code in `select` or `ignore`.
     """
     rulebook = rulebook or rulebook_of(config)
     rulebook.selected(config.select, config.ignore)
@@ -109,7 +109,7 @@ def scan_paths(
 def explain_path(
     name: str, paths: Sequence[Path], config: Config, jobs: int | None = 1, progress: Progress | None = None
 ) -> list[Hotness]:
-    """Return why the functions that `name` means are hot in the project of `paths`, or why they are not.
+    """Return the reasons why the functions that `name` refers to are hot, or not hot, in the project of `paths`.
 
     Every root of the project counts, however few files are given. Raises RequestError.
     """
@@ -162,7 +162,7 @@ def _given(paths: Iterable[Path], config: Config, project: Iterable[Path], compl
 
 
 def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
-    """Make paths absolute: links to folders are followed, a file that is a link keeps its name."""
+    """Make paths absolute. Links to folders are followed, but a file that is a link keeps its name."""
     folders: dict[Path, Path] = {}
     for path in paths:
         folder = path.parent
@@ -172,7 +172,8 @@ def _absolute(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def _project_files(paths: Iterable[Path], config: Config, complain: Complaint) -> list[Path]:
-    """Return the files that may call or be called: the project, or without one the neighbours of the given files."""
+    """Return the files that may call or be called: the files of the project or, without a project, the neighbours of
+    the given files."""
     root = config.root
     if _is_project(config):
         return list(_absolute(python_files(root, config.exclude, root, complain)))
@@ -195,7 +196,7 @@ def _is_project(config: Config) -> bool:
 
 
 def _reading(driver: Driver, candidates: Candidates, jobs: int | None, progress: Progress | None) -> Callable[[], None]:
-    """Read the candidates in several processes if there are many. Returns the work that is left for this process."""
+    """Read the candidates in several processes if there are many. Return the work that is left for this process."""
     paths, done = candidates.paths, 0
 
     def count_one() -> None:

@@ -11,7 +11,8 @@ from typing import TypeVar
 STACK_BYTES = 512 * 1024 * 1024
 RECURSION = 20_000
 FRAME_SLOTS = (1 << 20) + 1
-"Bytes: just more than half of a power of two, which gives 8 MB that the system never has to provide."
+"""In bytes, this is just over half of a power of two, so nearly half of the piece is left for called frames. The system
+never has to provide the 8 MB of this frame, because nothing uses them."""
 
 Result = TypeVar("Result")
 
@@ -19,8 +20,8 @@ Result = TypeVar("Result")
 def run_deep(work: Callable[[], Result]) -> Result:
     """Run `work` in a separate thread; return its result, or raise its error.
 
-    Syntax trees are freed by their reference counts; the collector would look at all other objects again for each tree,
-    which doubled the time of a small project and multiplied that of a large one.
+    Syntax trees are freed by their reference counts; the collector would visit all other objects again for each tree,
+    which doubled the time of a small project and multiplied the time of a large one.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -46,8 +47,8 @@ def run_deep(work: Callable[[], Result]) -> Result:
         if collecting:
             gc.enable()
     if errors:
-        # The error refers to this frame, so keeping it in the frame would make a cycle that is never freed without the
-        # collector.
+        # The error refers to this frame, so keeping it in the frame would make a cycle, which is never freed while the
+        # collector is off.
         raise errors.pop()
     return results[0]
 
@@ -57,7 +58,8 @@ def _with_room(work: Callable[[], Result]) -> Result:
 
     CPython 3.11 and later take memory for frames from the system in pieces of 16 KB, and give each back as soon as it
     is empty. Recursion crosses the end of a piece again and again, which took a tenth of a scan. A piece is larger only
-    if one frame needs more: its size is then the next power of two, and the called frames use the rest of it.
+    if one frame needs more: the piece then has the size of the next power of two, and the frames of called functions
+    use the rest of it.
     """
     return work()
 

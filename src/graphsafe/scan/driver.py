@@ -72,10 +72,10 @@ StepKind = Literal[
 ]
 """The kinds of steps.
 
-A `root`, `closure` or `public` function is a root, a `perhaps` function only if it returns tensors. A `factory` makes
-roots, `loops` are the loops of a function that runs once, a `script` makes objects and begins loops, a `site` holds a
-capture, a `target` is a configured target's factory, a `between` method runs between steps, and a `file` holds the
-notes of its search.
+A `root`, `closure` or `public` function is a root, a `perhaps` function is a root only if it returns tensors. A
+`factory` makes roots, `loops` are the loops of a function that runs once, a `script` makes objects and begins loops, a
+`site` holds a capture, a `target` is a configured target's factory, a `between` method runs between steps, and a `file`
+holds the facts that were recorded in the search for its roots.
 """
 _ASSUMED_KINDS: Mapping[str, StepKind] = {PUBLIC: "public", PERHAPS: "perhaps", FACTORY: "factory"}
 
@@ -146,11 +146,12 @@ class Driver:
 
     @property
     def is_budget_spent(self) -> bool:
-        """Return whether a scan of a few files had to stop because too many other files lead to them."""
+        """Return whether a scan of a few files had to stop early because too many other files lead to them."""
         return self._engine.budget.is_spent()
 
     def look_into(self, path: str) -> list[Step]:
-        """Return the steps of a file; those of TARGETS are the configured targets. The record lists failures."""
+        """Return the steps of a file; the steps of the pseudo-file TARGETS are the configured targets. The record lists
+        failures."""
         if path == TARGETS:
             self._targets.update(configured_factories(self.project, self._config))
             return [Step("target", ref) for ref in self._targets]
@@ -174,7 +175,7 @@ class Driver:
         self.conclude([self.outcome()])
 
     def reached(self) -> frozenset[str]:
-        """Return the roots and the functions that hot code calls, as far as this process has read."""
+        """Return the roots and the functions that hot code calls, as far as this process has read the project."""
         summaries = included(self._read.values())
         called = {item.callee for summary in summaries for item in summary.items if type(item) is CallEdge}
         return frozenset(called.union(self._whys))
@@ -184,20 +185,20 @@ class Driver:
         return Learnt(self._whys, passed_by_name(summaries), constructions(summaries))
 
     def again(self, learnt: Learnt) -> list[Step]:
-        """Return the steps to take in the second round, with the facts that all processes learnt in the first."""
+        """Return the steps to take in the second round, with the facts that all processes found in the first round."""
         engine = self._engine
         self._whys = dict(learnt.whys)
         self._on_host = on_host(learnt.passed)
         engine.attributes.learn(learnt.constructions)
         engine.invalidate(self._may_be_other)
-        # Closures are found again, with what they see then.
+        # Closures are left out: they are found again, with the values that they see then.
         steps = [step for step in self._read if step.kind not in ("file", "closure")]
         self._read = {step: summary for step, summary in self._read.items() if step.kind == "file"}
         self._looked_into.clear()
         return steps
 
     def outcome(self) -> Outcome:
-        """Return the findings of this process and free its summaries: nothing can be read afterwards."""
+        """Return the findings of this process and free its summaries; after that, nothing can be read."""
         steps = sorted(self._read, key=repr)
         record = gather([self._read[step] for step in steps if not self._is_doubtful(step)])
         include_uncertain(record, gather([self._read[step] for step in steps if self._is_doubtful(step)]))
@@ -216,7 +217,7 @@ class Driver:
         self.record = joined(self.project, [outcome.record for outcome in outcomes], texts)
 
     def assumed(self, reached: Set[str]) -> list[Step]:
-        """Return the functions whose form says that they run in a step, if hot code has not reached them."""
+        """Return the functions whose form shows that they run in a step, if hot code has not reached them."""
         return [*self._assumed(reached)]
 
     def _assumed(self, reached: Set[str]) -> Iterator[Step]:
@@ -228,7 +229,7 @@ class Driver:
             with_public = path in self._candidates.public
             generating = self._loops.generating(file)
             for ref, receiver, why in assumed_roots_of(self._engine, file, self._paths, with_public):
-                # A pipeline's `__call__` runs once; of its lines, only those of its loops run in every step.
+                # A pipeline's `__call__` runs once; only the lines in its loops run in every step.
                 is_beside = path in self._candidates.beside_steps and why in (*BY_FORM, PERHAPS)
                 if is_beside or (why in RUNS_ONCE and ref in generating):
                     continue
@@ -301,7 +302,7 @@ class Driver:
             why = RESULTS if is_for_host(summary.value) else PUBLIC
             self._note_why(step.ref, *((UNCALLED, 3) if self._is_uncalled(step) else (why, 1)))
         elif self._whys.get(step.ref, NO_REASON)[2] == ENTRY_POINT and is_for_host(summary.value):
-            # The host waits for what it returns.
+            # The host waits for the result of such a function.
             self._whys[step.ref] = (-reason_weight(RESULTS), 0, RESULTS)
         self._read[step] = summary
         steps = []
@@ -313,7 +314,7 @@ class Driver:
         return steps
 
     def _is_doubtful(self, step: Step) -> bool:
-        """Return whether what a step leads to is only possible."""
+        """Return whether the findings of a step, and of the code that it leads to, are only possible."""
         return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:
@@ -357,7 +358,7 @@ class Driver:
         return NONE
 
     def _told(self, ref: str) -> dict[str, Value]:
-        """Return the parameters of an entry point for which calls by name pass host tensors."""
+        """Return the parameters of an entry point that receive host tensors in calls by name."""
         on_host = self._on_host.get(ref.rpartition(".")[2].rpartition("::")[2])
         if not on_host or self._whys.get(ref, NO_REASON)[2] not in (ENTRY_POINT, AROUND_GRAPHS):
             return {}

@@ -1,4 +1,4 @@
-"""Facts that the first round of reading finds and the second one needs; several processes join theirs."""
+"""Facts that the first round of reading finds and the second round needs; they are joined over all processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from graphsafe.scan.domain.summary import Field
 from graphsafe.scan.domain.values import Tensor, Value
 
 Reason = tuple[int, int, str]
-"The reason why a function is a root: rank, whether callers gave the reason, and words. The smallest reason is shown."
+"""The reason why a function is a root: a rank, whether callers gave the reason, and the words. The smallest reason is
+shown."""
 NO_REASON: Reason = (0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """Facts from the first round that the second one needs."""
+    """Facts from the first round that the second round needs."""
 
     whys: Mapping[str, Reason]
     "Root function -> the reason why it is a root."

@@ -1,8 +1,9 @@
 """Reads a project in several processes. The report is the same as with one process.
 
 Each process has its own engine. It gets files and steps one by one, and sends back the steps that these lead to, so
-that each step is taken once. Each process reads the callees that its steps need. A process gets neighbouring
-files and the steps that it found itself, since these share most of their callees, and others only when it has none.
+that each step is taken once. Each process reads the callees that its steps need. A process gets neighbouring files and
+the steps that it found itself, since these share most of their callees. It gets other work only when it has none of its
+own.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from graphsafe.scan.learnt import learnt_together
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
     """Read the files in `count` processes; `progress` is called for each file.
 
-    Returns False, with nothing read, if the system cannot fork processes or a process was ended from outside.
+    Returns False, with nothing read, if the system cannot fork processes or if a process was killed from outside.
     """
     if count <= 1 or sys.platform != "linux":
         # Elsewhere a new process does not inherit this process's data.
@@ -55,7 +56,8 @@ def _hand_out(
     seen: set[Step],
     progress: Callable[[], None],
 ) -> None:
-    """Give each process its own share one by one, and then the end of the largest share, until all is done.
+    """Give each process its own share one by one, and then work from the end of the largest share, until everything is
+    done.
 
     `seen` holds the steps that some process has taken or will take.
     """
@@ -74,7 +76,8 @@ def _hand_out(
     idle, busy = [*processes], list[Connection]()
     while True:
         for process in [*idle]:
-            # The end of another process's share has the least in common with the code that this other process reads.
+            # The work at the end of another process's share has the least in common with the code that this other
+            # process is reading.
             own, largest = queues[process], max(queues.values(), key=len)
             if own or largest:
                 process.send(own.popleft() if own else largest.pop())
@@ -129,9 +132,9 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # An inherited copy of the connection would hide the end of the first process.
+        # A process that inherits a copy of the connection would not notice the end of the first process.
         end.close()
-    # After any error the first process reads alone, and so reports the error itself.
+    # After any error, the first process reads everything itself, and then also reports the error.
     with suppress(Exception):
         run_deep(lambda: _serve(driver, connection))
 
@@ -143,7 +146,7 @@ def _serve(driver: Driver, connection: Connection) -> None:
     connection.send(_shareable(driver, driver.assumed(connection.recv())))
     _take_part(driver, connection)
     connection.send(driver.learnt())
-    # A process repeats its own steps, whose answers it has.
+    # Each process repeats its own steps, because it has their answers.
     connection.send(
         [found for step in driver.again(connection.recv()) for found in _shareable(driver, driver.take(step))]
     )
@@ -160,7 +163,7 @@ def _take_part(driver: Driver, connection: Connection) -> None:
 
 
 def _shareable(driver: Driver, steps: Iterable[Step]) -> list[Step]:
-    """Return the steps that any process can take, after those are read that only this process can."""
+    """Read the steps that only this process can take; return the steps that any process can take."""
     shareable, waiting = [], [*steps]
     while waiting:
         step = waiting.pop()

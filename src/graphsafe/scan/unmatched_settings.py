@@ -1,4 +1,4 @@
-"""Finds patterns of the configuration that match nothing in the project: a name was mistyped, or code has moved."""
+"""Finds patterns of the configuration that match nothing in the project: they are mistyped, or the code has moved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
 
 
 def _may_match(pattern: FunctionPattern, path: str, relative: str, files: Files) -> bool:
-    """Return whether a file has the path of the pattern and its text defines a function of the pattern's last name."""
+    """Return whether a file has the path of the pattern and its text defines a function with the pattern's last
+    name."""
     module, _ = files.names[path]
     last = pattern.function.rpartition(".")[2]
     if not pattern.matches(relative, module, pattern.function):

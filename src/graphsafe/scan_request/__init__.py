@@ -1,1 +1,1 @@
-"""The request of a scan: its paths, its settings, and the wait for changes before it is made again."""
+"""The request of a scan: its paths, its settings, and the wait for changes before the scan is repeated."""

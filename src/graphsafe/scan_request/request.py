@@ -1,5 +1,5 @@
 """The request of a scan, and its answer, one configuration at a time. A folder with its own configuration is its own
-project. So the nearest configuration applies to a file, whichever paths are scanned."""
+project. So the nearest configuration always applies to a file, no matter which paths are scanned."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Part:
 
     paths: tuple[Path, ...]
     others: tuple[Path, ...]
-    "Folders below that have their own configurations."
+    "Folders below the paths that have their own configurations."
     configured: Config
     config: Config
     "The configuration with the request's options on top."
@@ -103,7 +103,7 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
 
 def _own_projects(top: Path, config: Config) -> Iterator[Path]:
-    """Yield the folders below `top` that have their own configuration, without those inside of such a folder."""
+    """Yield the folders below `top` that have their own configuration, except those inside of such a folder."""
     from graphsafe.scan.sources.find import ALWAYS_SKIPPED, python_files
 
     top = top.resolve()
@@ -148,8 +148,8 @@ def run_part(
     progress: Callable[[int, int], None] | None = None,
     complain: Callable[[str], None] = lambda line: None,
 ) -> Report:
-    """Scan the part of one configuration; with `is_known`, the baseline's findings are marked as such. `hot` takes the
-    statements of hot code by the absolute paths of the files. Raises RequestError."""
+    """Scan the part of one configuration; with `is_known`, the findings in the baseline are marked as known. `hot` is
+    filled with the statements of hot code, by the absolute paths of the files. Raises RequestError."""
     from graphsafe.git.changed_lines import only_changed
     from graphsafe.scan.api import scan_paths
 
@@ -220,7 +220,7 @@ def source_over(buffers: Buffers) -> Lines:
 
 
 def refusal_of(path: Path) -> str | None:
-    """Return why a path cannot be scanned, or None if it can."""
+    """Return the reason why a path cannot be scanned, or None if it can."""
     if not (path.is_file() or path.is_dir()):
         return f"{path}: no such file or folder"
     if path.suffix == ".ipynb":

@@ -1,4 +1,4 @@
-"""Answers of the build child besides the probe `construct`: properties of the target and its step; the GPUs of this
+"""Answers of the build child other than the probe `construct`: properties of the target and its step; the GPUs of this
 machine; and how a child ended."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Varied:
     unvaried: tuple[str, ...] | None = None
     "The paths of these inputs; None if they could not be determined."
     unvaried_host: tuple[str, ...] | None = None
-    "The unvaried inputs on the host. Python may decide by them, and a graph freezes the decision."
+    "The unvaried inputs on the host. Python may branch on their values, and a graph freezes the branch."
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Ended:
 
     @property
     def by_itself(self) -> bool:
-        """Whether the child itself reported its end, and did not die or get ended in the middle of its work."""
+        """Whether the child itself reported its end, rather than died or was killed in the middle of its work."""
         return self.how in ("done", "target", "state")
 
     @property

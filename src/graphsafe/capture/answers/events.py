@@ -16,7 +16,7 @@ StepEventKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StepEvent:
-    """One act of an eager step, with the user's frames, outermost first; the last frame is to blame.
+    """One noteworthy action of an eager step, with the user's frames, outermost first; the last frame is to blame.
     `graphsafe.capture.shared.frames.user_frames()` makes `frames` and `span` from the live stack."""
 
     kind: StepEventKind
@@ -30,7 +30,7 @@ class StepEvent:
     `torch.Tensor.__getitem__`), as the op table spells it."""
     nbytes: int | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Details that tell rules apart: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`;
+    """Details that distinguish rules: for copies `pinned`, `non_blocking`, `literal` and `index`; for extents `mask`;
     `dtype`; for random numbers `how`."""
 
     def details(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class CaptureFailure(Error):
     """Why a capture attempt failed: the first error of the exception chain, with the user's frames of that error."""
 
     event: StepEvent | None = None
-    "The act of the guilty line; None if the device cannot tell it without a second attempt."
+    "The event at the guilty line; None if the device needs a second attempt to find it."
 
 
 @dataclass(frozen=True, slots=True)

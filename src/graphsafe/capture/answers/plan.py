@@ -13,7 +13,7 @@ class Planned:
 
     plan: Plan = field(default_factory=Plan)
     too_short: int = 0
-    "Number of operations that run eagerly only because their pieces would cost more than they save."
+    "Number of operations that run eagerly only because capturing their short segments would cost more than it saves."
 
     def because(self, reason: str | None) -> Planned:
         """Return the same plan with the reason why it is not verified."""
@@ -27,9 +27,9 @@ class SegmentFailure:
     message: str
     frames: tuple[CallSite, ...] = ()
     span: Span | None = None
-    "The part of the statement that failed, where it was taken apart."
+    "The part that failed, if the statement was split into parts."
     whole: bool = False
-    "Whether the statement failed before, and so must not be taken apart."
+    "Whether the whole statement failed before its parts were tried, so that it must not be split."
 
 
 @dataclass(frozen=True, slots=True)

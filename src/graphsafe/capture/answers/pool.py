@@ -64,7 +64,7 @@ class Mixed:
     overwritten: tuple[Overwritten, ...] = ()
     depends_on_order: tuple[str, ...] = ()
     refused: str | None = None
-    "Why eager steps in the same order fail."
+    "The reason why eager steps in the same order fail."
 
 
 @dataclass(frozen=True, slots=True)

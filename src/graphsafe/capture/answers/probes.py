@@ -1,5 +1,5 @@
-"""Answers of children beside their probes: about the reference, an eager step, a capture and what follows it, and the
-target's own graphs."""
+"""Answers of children other than their probes: about the reference, an eager step, a capture and what follows it, and
+the target's own graphs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphsafe.report.probes.twin import Cause, Difference
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The eager steps of a build of its own."""
+    """The eager steps of a separate build."""
 
     varied: int | None = None
     "The number of steps in which changed inputs changed outputs or state."
@@ -30,13 +30,13 @@ class Reference:
     checks: tuple[Check, ...] = ()
     "The path that the step takes while it is captured, compared with the path that eager steps take."
     refused: str | None = None
-    "Why the step cannot be run eagerly as if it were captured."
+    "The reason why the step cannot be run eagerly along the path that it takes when it is captured."
     host_counts: tuple[str, ...] = ()
-    "Tensors of the state that only the host counts up, and that replays are not compared in."
+    "Tensors of the state that only the host increments; comparisons of replays leave them out."
     event_failed: str | None = None
     "The event that failed, or whose following eager step failed, and why."
     first_step_failed: str | None = None
-    "Why the refresh cannot be run before a first step."
+    "The reason why the refresh cannot run before the first step."
 
     @property
     def differs(self) -> bool:
@@ -74,7 +74,7 @@ class HostCall:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """The lines that some steps ran, and the calls on these lines that are not operations of the device."""
+    """The lines that some steps ran, and the calls on these lines that are no device operations."""
 
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     "File -> its lines that ran."
@@ -91,21 +91,21 @@ class StepMemory:
 
     step: Held | None = None
     pool: Held | None = None
-    "The memory along the path of captures, if there is no graph whose pool can be read."
+    "The memory of a step along the path of captures, for devices where no graph's pool can be read."
     failed: str | None = None
-    "Why the step cannot be run once more."
+    "The reason why the step cannot be run once more."
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The event that made the capture fail; None if the device cannot tell it without a second attempt."""
+    """The event that made the capture fail; None if the device needs a second attempt to find it."""
 
     event: StepEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class EscapedWork:
-    """All device work of the step that ran beside the capture."""
+    """All device work of the step that ran outside the capture."""
 
     operations: tuple[StepEvent, ...] = ()
 
@@ -142,11 +142,11 @@ class ComparedRounds:
     number: int = 0
     checks: tuple[Check, ...] = ()
     error: Error | None = None
-    "The failure of a round after replays that did not fail after eager steps."
+    "The failure of a round that follows a replay, where the same round after an eager step succeeds."
     late: tuple[Check, ...] = ()
     "The checks of rounds in which the device was behind the host."
     moved: tuple[str, ...] = ()
-    "State that lay in other memory when the first round differed."
+    "State that had moved to other memory by the first round that differed."
     after: tuple[Fired, ...] = ()
     "The event that happened shortly before the first round that differed."
     refresh: CallSite | None = None
@@ -155,12 +155,13 @@ class ComparedRounds:
 
 @dataclass(frozen=True, slots=True)
 class LaunchChoice:
-    """A launch that a capture after an event chooses otherwise, while the replays before and after it are right."""
+    """A kernel launch that a new capture after an event chooses differently, although replays before and after the
+    event are right."""
 
     event: str
     difference: Difference
     causes: tuple[Cause, ...]
-    "The host values by which the step chose, as far as trials found them."
+    "The host values that decide the step's choice, as far as trials found them."
     frozen_ms: float | None
     "Milliseconds of a replay after the event; None if the device has no clock."
     fresh_ms: float | None
@@ -191,7 +192,7 @@ class LongRun:
     """The measurements of a long run of replays."""
 
     growth: Growth
-    "The effect of the replays, without what the points show."
+    "The growth caused by the replays, besides the numbers in the points."
     points: tuple[Point, ...]
     refresh: CallSite | None
 
@@ -218,7 +219,7 @@ class Given:
     """Steps of the target with its own graphs, compared with the reference."""
 
     reason: str | None = None
-    "Why their results differ from those of eager steps."
+    "The reason why their results differ from those of eager steps."
     different: tuple[str, ...] = ()
 
 

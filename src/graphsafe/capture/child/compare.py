@@ -15,8 +15,8 @@ _MOST_UNITS = 256.0
 """Results that differ by more units in the last place than this do not repeat: the order of a sum cannot explain a
 larger difference."""
 _MOST_SHARE = 0.05
-"""Results that differ by more than this share of their largest value do not repeat either (in bfloat16, 256 units are
-the value itself)."""
+"""Results that differ by more than this share of their largest value do not repeat either (256 units of bfloat16 are as
+large as the value itself)."""
 _MARGIN = 4.0
 """A few runs show only part of what chance and rounding can do, so a further run may differ by this many times the
 largest difference seen."""
@@ -65,7 +65,8 @@ class Spread:
     """How far runs differ by chance or rounding alone, pooled over all results, steps and runs.
 
     It is pooled because chance does not show every time: float atomics leave three runs of one output equal in a third
-    of the cases. Results of different sizes and dtypes are pooled in units in the last place of their largest value.
+    of the cases. To pool results of different sizes and dtypes, differences are expressed in units in the last place of
+    the largest value.
     """
 
     units: float = 0.0

@@ -1,5 +1,5 @@
-"""Runs a compiled step unchanged, in a child, and reads Inductor's use of CUDA graphs, and the code that it leaves out
-of its graphs, from the lines of its log."""
+"""Runs a compiled step unchanged, in a child. Reads from Inductor's log how it uses CUDA graphs, and which code it
+leaves out of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _FRAME = re.compile(r'File "(?P<path>[^"]+)", line (?P<line>\d+), in (?P<functio
 
 
 def read_log(messages: Sequence[str]) -> Compiled:
-    """Return what the log tells about the step, still without the numbers that a profile and counters tell."""
+    """Return the facts about the step that are in the log, without the numbers, which come later from a profile and
+    counters."""
     again = [match["reason"].strip() for message in messages if (match := _AGAIN.search(message))]
     sizes = [match["key"].strip() for message in messages if (match := _SIZE.search(message))]
     left = tuple(dict.fromkeys(_left(messages)))
@@ -124,8 +125,8 @@ def _heard(messages: list[str]) -> Iterator[None]:
 
 @contextmanager
 def _compiled_anew() -> Iterator[None]:
-    """Compile without Inductor's caches of graphs: earlier children filled them, and its log says nothing about a
-    cached graph. Compiled kernels may come from a cache."""
+    """Compile without Inductor's caches of graphs: earlier children filled these caches, and Inductor's log says
+    nothing about a graph that comes from a cache. Compiled kernels may come from a cache."""
     functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
     with (

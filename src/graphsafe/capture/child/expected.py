@@ -1,4 +1,4 @@
-"""The files in which the reference child hands values over to the other children."""
+"""The files in which the reference child passes values to the other children."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stepped:
     values: Mapping[str, torch.Tensor] = field(default_factory=dict)
     "The values of state that has changed since the warm-up."
     advance: int | None = None
-    "How far the step moved the generator."
+    "How far the step advanced the generator."
     written: Sequence[str] = ()
     "The inputs that the step changed."
 
@@ -62,7 +62,7 @@ class Expected:
     repeats: bool
     "Whether eager runs of these steps agree bit for bit."
     host_counts: Set[str] = frozenset()
-    "Tensors of the state that only the host counts up; replays leave them as they are."
+    "Tensors of the state that only the host increments; replays leave them as they are."
 
     @staticmethod
     def load(folder: Path) -> Expected:

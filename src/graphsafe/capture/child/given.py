@@ -31,7 +31,7 @@ def build_given(file: str, device: torch.device, /, **axes: Any) -> Any:
             return typed(wrap_storage=storages[number], dtype=dtype, _internal=True)
 
     with (folder / "given.pickle").open("rb") as opened:
-        # Python searches this path first for modules that the pickle names.
+        # Python searches this path first for the modules that the pickle refers to.
         header = pickle.load(opened)
         sys.path += [entry for entry in header["path"] if entry not in sys.path]
         linecache.cache.update(

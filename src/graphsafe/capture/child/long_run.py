@@ -74,7 +74,7 @@ class _LongRun:
         self._comes_back = session.subject.refresh is None
         "Whether the same inputs come again periodically."
         self._compares_each = self._comes_back and session.ranks.size == 1
-        "Whether each replay is compared; ranks would have to agree each time on an eager step."
+        "Whether each replay is compared; not with ranks, which would have to agree on each eager step."
         folder = session.channel.folder
         expected = Expected.load(folder) if (folder / EXPECTED).exists() else None
         self._noise = Spread() if expected is None else expected.noise
@@ -108,7 +108,7 @@ class _LongRun:
         session.sets = tuple(copies)
 
     def _what_changes(self) -> Undo:
-        """Return the undo for everything that a replay writes."""
+        """Return a function that undoes everything that a replay writes."""
         session = self._session
         session.put_inputs(1)
         state = Snapshot(session.device, session.subject, clear_caches=False)
@@ -220,7 +220,7 @@ class _LongRun:
 
 
 def _host_bytes() -> int | None:
-    """Return the host memory of this process, if the system tells."""
+    """Return the host memory of this process, if the system reports it."""
     try:
         with open(_STATM, encoding="ascii") as numbers:
             return int(numbers.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,6 +1,6 @@
 """Runs a child: does one job, writes the result, and ends the process at once.
 
-This module does not import torch, so that also a server without torch can make children.
+This module does not import torch, so that a server without torch can make children too.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Place = CallSite | None
 
 
 def memory_held(events: Sequence[MemoryEvent]) -> Held:
-    """Return the memory of the events, in all and by line, the largest first."""
+    """Return the memory of the events, in total and by line, the largest first."""
     peak = _peak(events)
     at_peak: Counter[Place] = Counter()
     allocated: Counter[Place] = Counter()
@@ -44,7 +44,7 @@ def _by_line(live: dict[int, tuple[Place, int]]) -> Counter[Place]:
 
 
 def pool_memory_held(events: Sequence[MemoryEvent]) -> Held:
-    """Return the largest memory, in all and by line, that a capture took from its graph's pool."""
+    """Return the largest memory, in total and by line, that a capture took from its graph's pool."""
     return memory_held([event for event in events if event.private or not event.nbytes])
 
 

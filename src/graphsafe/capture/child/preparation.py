@@ -1,4 +1,4 @@
-"""Makes imports once for all children, in the process from which they fork, if this changes nothing for the children.
+"""Imports modules once for all children, in the process from which they fork, if the children cannot see a difference.
 
 A fork copies memory and one thread. So imports are shared only if they left CUDA untouched, started no thread that a
 fork would lose and no process, opened no file, and left torch's random numbers alone. Else every child imports for
@@ -76,7 +76,7 @@ def prepared(job: Job) -> Prepared | None:
 
 
 def restore_random_state(ready: Prepared) -> None:
-    """Restore the random state after the import: `rich` draws, and every fork seeds Python anew."""
+    """Restore the random state after the import: `rich` draws, and every fork seeds Python again."""
     python, numpys = ready.random_state
     random.setstate(python)
     if numpys is not None:
@@ -84,7 +84,7 @@ def restore_random_state(ready: Prepared) -> None:
 
 
 def prepare(job: Job) -> None:
-    """Import the target's module for the children that will be forked here. Raises NotShareable."""
+    """Import the target's module for the children that will be forked from this process. Raises NotShareable."""
     global _prepared
     device: Device | None = None
     if job.device.startswith("sim"):
@@ -103,7 +103,7 @@ def prepare(job: Job) -> None:
 
 
 def import_ahead(job: Job) -> None:
-    """Make the imports with which the factory begins, for children forked here. Raises NotShareable."""
+    """Make the imports at the beginning of the factory, for children forked from this process. Raises NotShareable."""
     global _prepared
     assert _prepared is not None
     imports = first_imports(_prepared.module, job.target.rpartition(":")[2])
@@ -130,8 +130,8 @@ def tell_imports(folder: Path, before: Set[str]) -> None:
 def follow(folder: Path) -> None:
     """Import the libraries that the build child imported while it built. Raises NotShareable.
 
-    It is also raised if the imports load other modules here, or leave the process in another state. Then they depend on
-    the factory's work before them.
+    It is also raised if the imports load other modules here, or leave the process in another state: they then depend on
+    work that the factory does before them.
     """
     assert _prepared is not None
     reported = decode(read_text(f"{folder}/{IMPORTS}"))
@@ -184,7 +184,7 @@ def _watched(device: Device | None) -> Iterator[None]:
 
 @contextmanager
 def asking_without_cuda() -> Iterator[None]:
-    """Let modules ask for a GPU without starting CUDA here: torch then asks only NVML of the driver."""
+    """Let modules ask for a GPU without starting CUDA here: torch then asks only the driver's NVML library."""
     before = os.environ.get(_NVML)
     os.environ[_NVML] = "1"
     try:
@@ -199,7 +199,7 @@ def _cuda_started() -> bool:
     refuses = getattr(torch._C, "_cuda_isInBadFork", None)
     if refuses is None:  # torch was built without CUDA
         return False
-    # torch notes in a forked child that its parent has asked the CUDA runtime, after which it refuses to start CUDA.
+    # if the parent has asked the CUDA runtime, torch in a forked child knows that and refuses to start CUDA.
     pid = os.fork()
     if pid == 0:
         status = 1

@@ -1,9 +1,9 @@
 """Many rounds of a program: its refresh, then a step or a replay.
 
-A refresh may do something else only in the tenth round (new weights, another page of a cache, a new scale), and may
-decide so by host state that the step's Python changes, which replays leave as it is. So replays are compared with eager
-steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, which do
-nothing before that the other does not do, too.
+A refresh may act differently only in the tenth round (new weights, another page of a cache, a new scale). Host state
+that the step's Python code changes may decide when, and replays do not change that state. So replays are compared with
+eager steps in many more rounds than new inputs alone need. The eager rounds and the replays run in two children, and
+before the rounds each does exactly what the other does.
 
 State that steps change on the device is put back before each of the first rounds, so that positions do not run out of
 their buffers. Before some of them the target's events happen again, in turn: the second one of a kind may do something
@@ -35,7 +35,7 @@ MOST_GOING_ON = 128
 _FIRST_EVENT = 64
 "The round, from 0 on, before which the first event happens."
 _EVENT_GAP = 20
-"Number of rounds from one event to the next."
+"The number of rounds from one event to the next."
 _EACH_EVENT = 2
 "Number of times that each event happens."
 LATE_INPUTS = range(PAIR + 1 + MOST_ROUNDS, PAIR + 7 + MOST_ROUNDS)
@@ -78,9 +78,9 @@ class Kept:
 
 
 def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
-    """Run rounds in which the device is behind the host, without a wait that the program does not make: of one half the
-    refresh meets a busy device, of the other half the step. The device itself copies the results, in order. Return
-    nothing if this device cannot be behind."""
+    """Run rounds in which the device is behind the host, without waits that the program does not make. In one half of
+    them the refresh meets a busy device, in the other half the step does. The device itself copies the results, in
+    order. Return nothing if this device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
         meets_refresh = number % 2 == 0
@@ -96,8 +96,8 @@ def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
 
 
 def goes_on(session: Session, reference: Expected) -> bool:
-    """Return whether rounds may go on from each other: tiny differences would grow. The simulated device rounds
-    differently where memory is aligned differently."""
+    """Return whether a round may start from the state that the last one left, where tiny differences would grow. The
+    simulated device rounds differently where memory is aligned differently."""
     return reference.repeats and session.device.evidence == "measured"
 
 

@@ -26,7 +26,7 @@ class Series:
     born: dict[str, str] = field(default_factory=dict)
     "State that step 1 made or filled -> digest of its value then."
     filled: dict[str, int] = field(default_factory=dict)
-    "Caches of functions that were empty before step 1 -> how many results they keep after it."
+    "Caches of functions that were empty before step 1 -> the number of results that they keep after it."
     settled: dict[str, str] = field(default_factory=dict)
     "State -> digest of its value at the end of the series."
     changed: set[str] = field(default_factory=set)

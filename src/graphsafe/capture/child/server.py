@@ -62,7 +62,7 @@ def start(descriptor: int, prepare: Callable[[], str | None], folder: str | None
 
 
 def serve(parent: socket.socket) -> bool:
-    """Serve the parent's requests. Return whether it asked the server to end before it ended itself."""
+    """Serve the parent's requests. Return whether the parent asked the server to end, rather than ended itself."""
     while True:
         message, descriptors, _, _ = socket.recv_fds(parent, _MESSAGE_BYTES, 2)
         reap()
@@ -138,7 +138,8 @@ def _branch(parent: socket.socket, request: Branch, descriptor: int, output: int
 
 
 def import_torch() -> None:
-    """Import torch and graphsafe's modules once for all children; not dynamo, slow and seldom needed."""
+    """Import torch and graphsafe's modules once for all children; without dynamo, which is slow to import and seldom
+    needed."""
     import torch
     import torch.utils._python_dispatch
     from torch.overrides import resolve_name

@@ -36,7 +36,7 @@ PAIR = REPLAYS + 1
 CAPTURE_SEED = 7_777
 "The seed at capture, and at no other time."
 FIRST_SEED = 1_000
-"The seed of the first warm-up step; later steps count on from it."
+"The seed of the first warm-up step; later steps use the next numbers."
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Session:
     sets: tuple[Mapping[str, torch.Tensor], ...] = ()
     "New values for the inputs of replay 1, 2, ..., which the build child has tried."
     capture_path: bool = False
-    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way is told True."
+    "Whether `path_step` runs as a capture would: code that asks whether a capture is under way gets True."
     asked: Callable[[Asked], None] | None = None
     "The function to call when the user's code asks in `path_step` whether a capture is under way."
     factory: Callable[..., Any] | None = None
     generators: Reach | None = None
-    """All generators to seed, or None to search for them in each step. Frequent steps set this, since a search takes
-    time."""
+    """All generators to seed, or None to search for them in each step. It is set for frequent steps, since a search
+    takes time."""
     ranks: Ranks = field(default_factory=Ranks)
     "The ranks that run this child side by side; they decide together about further steps."
 
@@ -74,7 +74,7 @@ class Session:
         return outputs
 
     def path_step(self, wait: bool = True) -> Any:
-        """Step along the path of captures if `capture_path` is set, else plainly."""
+        """Step along the path of captures if `capture_path` is set, else as a plain eager step."""
         if not self.capture_path:
             return self.step(wait)
         with self.device.as_if_capturing(self.asked or (lambda asked: None)):
@@ -87,7 +87,7 @@ class Session:
             self.step()
 
     def warm_up_but_last(self) -> None:
-        """Run the steps of the warm-up but the last, and seed that."""
+        """Run the steps of the warm-up but the last, and seed the last one."""
         for k in range(self.job.warmup - 1):
             self.seed(FIRST_SEED + k)
             self.step()

@@ -58,8 +58,8 @@ def users_code(stage: Stage, doing: str, written: CallSite | None = None) -> Ite
     """Turn any error of the user's code, `sys.exit()` included, into a TargetError that names its line, or the place
     `written` if the code cannot even be called.
 
-    If the user's code forks this process, the copy ends when it returns from that code, before it could continue
-    graphsafe's work.
+    If the user's code forks this process, the forked copy exits when it returns from that code, so that it does not
+    continue graphsafe's work.
     """
     process = process_id()
     try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """A limit of CPU time of this process, and of time in all, from now on."""
+    """A limit on the CPU time of this process, and on the total time, from now on."""
 
     cpu_seconds: float
     seconds: float
@@ -16,9 +16,10 @@ class TimeLeft:
     _worked: float = field(default_factory=time.process_time)
 
     def is_over(self, done: int, used: float = 0.0) -> bool:
-        """Return whether no step may follow `done` steps; `used` is the share of another limit that they have used.
+        """Return whether the time is over after `done` steps; `used` is the share of another limit that they have used.
 
-        A report tells a power of two, so after one, steps follow only if there is time to reach twice as many.
+        A report shows a power of two. So if `done` is a power of two, more steps follow only if there is time to reach
+        twice as many.
         """
         share = 2 - 1 / done if done and done == power_of_two(done) else 1
         worked, waited = time.process_time() - self._worked, time.monotonic() - self._begun

@@ -1,4 +1,4 @@
-"""Finds the inputs of a step that can be given new values, by trying them on an eager build of its own."""
+"""Finds the inputs of a step that can be given new values, by trying them on a separate eager build."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Tried:
     """The result of the trial.
 
     `limits` go into the report. `unvaried` are inputs that keep their values although outputs may depend on them.
-    `unvaried_host` are the unvaried inputs on the host: Python may decide by them, and a graph freezes the decision.
+    `unvaried_host` are the unvaried inputs on the host: Python may branch on their values, and a graph freezes the
+    branch.
     """
 
     limits: list[Limit] = field(default_factory=list)
@@ -165,7 +166,7 @@ class _Trial:
         return [*self.together(paths[:middle]), *self.together(paths[middle:])]
 
     def largest_that_runs(self, new: Values) -> dict[str, torch.Tensor]:
-        """Add one input after the other, floats first, as long as the step takes them together."""
+        """Add one input after the other, floats first, while the step still accepts all of them together."""
         taken: dict[str, torch.Tensor] = {}
         floats_first = sorted(new, key=lambda path: not new[path].is_floating_point())
         for path in self._session.ranks.union(floats_first)[:_MOST_ALONE]:
@@ -189,7 +190,8 @@ class _Trial:
         return None if nan and not self._base_nan else digests
 
     def _run(self, new: Values, what: str) -> tuple[Outcome, bool]:
-        """Run two steps: an input may have no effect in one of them (an empty cache, a plan made before)."""
+        """Run two steps: in one of them an input may have no effect (because of an empty cache, or a plan made
+        earlier)."""
         self._session.channel.phase(f"try {what}")
         digests: dict[str, str] = {}
         nan = False

@@ -4,7 +4,7 @@ Floats are redrawn within the finite range seen; infinities, NaN and the dtype's
 Booleans are permuted. Integers are redrawn from 0 to the largest seen; negative ones (padding) stay in place. Integers
 in order, and integers that are all different (offsets, positions, slots, block tables), carry meaning in their order:
 they get proposals of several kinds, and the caller finds out which proposal the step takes. An input whose elements are
-all alike (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the host gets far
+all equal (a scale, a flag, a scheduler's sigma) gets another constant near the old one. An input on the host gets far
 constants too, because Python may compare it with a threshold. All functions work on host copies.
 """
 
@@ -24,7 +24,7 @@ _FAR_INTEGERS = (0, 1, 2, 100, -1)
 def constants(
     values: torch.Tensor, generator: torch.Generator, bounds: tuple[float | None, float | None], far: bool
 ) -> Iterator[torch.Tensor]:
-    """Yield tensors of one repeated value each, if all elements of `values` are alike or if `far` is set.
+    """Yield tensors of one repeated value each, if all elements of `values` are equal or if `far` is set.
 
     An input of equal elements cannot be redrawn within the range seen, because the range is one point. The nearest
     constant comes first. `bounds` are the values that the user allows (`--input`), inclusive; constants

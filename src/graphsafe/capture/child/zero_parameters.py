@@ -15,7 +15,7 @@ from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.device.protocol import Device
 
 _SCALE = 0.02
-"The standard deviation with which transformers usually initialise weights."
+"The standard deviation that transformers usually initialise weights with."
 _DRAWN = 1 << 20
 "The largest number of values that are drawn; a larger parameter repeats them."
 

@@ -1,5 +1,5 @@
-"""Tensors as their bytes: as text and digest, without numpy, which torch does not need either; and one unit in the last
-place, how large it is in a tensor, and how to move a tensor by it."""
+"""Writes tensors' bytes as text and as a digest, without numpy, since torch works without numpy too; and computes the
+size of one unit in the last place of a tensor, and moves a tensor by it."""
 
 from __future__ import annotations
 

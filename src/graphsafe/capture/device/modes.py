@@ -1,4 +1,5 @@
-"""Modes of torch's dispatcher: the base of those that watch operations, and code that runs without any."""
+"""Modes of torch's dispatcher: the base class of modes that watch operations, and a context that runs code without
+modes."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class outside_modes:
-    """A context without function and dispatch modes, entered for each operation, so it must be cheap."""
+    """A context without function and dispatch modes. It is entered for each operation, so it must be cheap."""
 
     __slots__ = ("_functions", "_modes")
 
@@ -26,11 +27,11 @@ class outside_modes:
 
 
 class OperationMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that sees all operations, those of higher order included."""
+    """A mode that sees all operations, including higher-order operations."""
 
     supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip the mode, PyTorch would import dynamo, which takes seconds."""
+        """Return False, because PyTorch would import dynamo to skip the mode, which takes seconds."""
         return False

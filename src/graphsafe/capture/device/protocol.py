@@ -50,7 +50,7 @@ class MemoryEvent:
     nbytes: int
     "The bytes that were asked for; 0 for a release."
     place: CallSite | None = None
-    "The user's line that allocated it; None if none was running, as in autograd's threads."
+    "The user's line that allocated the block; None if no line of the user was running, as in autograd's threads."
     private: bool = False
     "Whether the block belongs to a graph's own pool."
 
@@ -86,7 +86,8 @@ class Recording(Replayable, Protocol):
 
     def differences(self, other: Recording) -> tuple[Difference, ...]:
         """Compare two recordings of one step node by node, and return the values that Python froze differently. The
-        places are those of `other`, if it is a traced recording. Empty if the recordings are the same graph."""
+        places come from `other`, if it is a traced recording. The result is empty if the recordings are the same
+        graph."""
 
     def opaque_nodes(self) -> int:
         """Return the number of nodes whose arguments the driver does not show."""
@@ -105,7 +106,8 @@ class Pieces(Protocol):
     def begin(self) -> None: ...
 
     def end(self) -> Recording:
-        """End the piece. Raises the error with which the capture ended; after it the process may not capture again."""
+        """End the piece. Raises the error with which the capture ended; after such an error the process may not capture
+        again."""
 
     def failure(self, error: BaseException) -> CaptureFailure:
         """Describe an error of `begin`, of `end`, or of an operation between them, and end the open piece."""
@@ -140,14 +142,14 @@ class Device(Protocol):
         """Return seed and offset of the default generators of all devices with a live context."""
 
     def random_source(self) -> torch._C.Generator:
-        """Return a generator that shares the present state of this device's default generator, until a program puts
-        another state in its place (`graphsafe_set_state`)."""
+        """Return a generator that shares the present state of this device's default generator, until a program replaces
+        that state (`graphsafe_set_state`)."""
 
     def draw(self, device: str) -> str | None:
         """Draw one number and put the offset back; return the error's text if the generator is broken, else None."""
 
     def repair_generator(self, device: str) -> None:
-        """Put a fresh generator state with the old seed and offset in place of a broken one."""
+        """Put a fresh generator state with the old seed and offset in place of a broken state."""
 
     def capture_stream(self) -> AbstractContextManager[None]:
         """Enter the stream for warm-up and capture; it joins the current stream at both ends."""
@@ -156,20 +158,20 @@ class Device(Protocol):
         """Return the current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
 
     def watch(self, sink: Callable[[StepEvent], None]) -> AbstractContextManager[None]:
-        """Report each event of an eager step to `sink`, without stopping the step."""
+        """Report to `sink` each event of an eager step, without stopping the step."""
 
     def watch_captures(self, sink: Callable[[Attempt], None]) -> AbstractContextManager[None]:
-        """Report each capture that the user's code makes to `sink` when it ends, with the error that ended it."""
+        """Report to `sink` each capture by the user's code, when it ends, with the error that ended it."""
 
     def watch_replays(self, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-        """Report each replay of a graph that the user's code makes to `sink`, with the user's frames."""
+        """Report to `sink` each replay of a graph by the user's code, with the user's frames."""
 
     def watch_memory(self) -> AbstractContextManager[list[MemoryEvent]]:
         """Yield a list that, when the context ends, holds the allocations and releases inside it, in order. The
         allocator's behaviour does not change."""
 
     def as_if_capturing(self, asked: Callable[[Asked], None]) -> AbstractContextManager[None]:
-        """Answer True to code that asks for a capture, and report the place. Nothing is captured."""
+        """Answer True to code that asks whether a capture is under way, and report the place. Nothing is captured."""
 
     def record(self, step: Callable[[], Any], traced: bool = False, pool: Any = None) -> Recording | CaptureFailure:
         """Capture on the capture stream: the plain, uninstrumented attempt. A process may record again only after a
@@ -180,8 +182,8 @@ class Device(Protocol):
         """
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races in a recording of `step`. To find them, the step may be captured again under a watch. Raises
-        NotComparable if the device does not show the order of nodes or the memory that they use."""
+        """Return the races in a recording of `step`. To find them, the step may be captured again while its operations
+        are watched. Raises NotComparable if the device does not show the order of nodes or the memory that they use."""
 
     def shared_pool(self) -> Any:
         """Return a pool for several recordings, to be replayed one at a time: they use the same memory."""
@@ -207,7 +209,7 @@ class Device(Protocol):
         """Return whether the tensor is in memory that only the host can write: on the host and not pinned."""
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a plain detached host copy of the values, whatever device the tensor is on (or plays)."""
+        """Return a plain detached host copy of the values, whatever device the tensor is on, or stands for."""
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         """Copy a host tensor or a result of `copied`, of the same shape and dtype, into `tensor` in place."""
@@ -217,7 +219,7 @@ class Device(Protocol):
         the first one away from zero if `up`. Nothing happens to integers and booleans."""
 
     def poison(self, tensor: torch.Tensor) -> None:
-        """Fill with values that no step computes: NaN, or the extreme of the dtype."""
+        """Fill the tensor with values that no step computes: NaN, or the extreme of the dtype."""
 
     def digests(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
         """Return the hash of each tensor's bytes, by path, the same in every process on this kind of device."""
@@ -248,8 +250,8 @@ class Device(Protocol):
         """Return how often Python asked for a value that was not computed."""
 
     def answering(self, answer: Literal[0, 1]) -> AbstractContextManager[None]:
-        """Inside this context, answer with a made-up value if Python reads a value that was not computed: for 1 with
-        True, one and all of a mask, for 0 with False, zero and none of it."""
+        """Inside this context, answer with a made-up value if Python reads a value that was not computed. The answer 1
+        stands for True, one and all elements of a mask; 0 stands for False, zero and no element of a mask."""
 
     def unknown_operations(self) -> tuple[str, ...]:
         """Return the operations that ran with unknown effects; any makes a verdict inconclusive."""

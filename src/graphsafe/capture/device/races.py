@@ -1,4 +1,5 @@
-"""Finds races in a graph: two nodes on the same memory, at least one of them writing, without a path between them.
+"""Finds races in a graph: two nodes use the same memory, at least one of them writes to it, and no path leads from one
+to the other.
 
 A replay may run such nodes in either order, or at once. Each device reports which memory a node uses and which node
 comes first; this module compares.
@@ -50,7 +51,7 @@ class Work:
 
 
 def access_of(tensor: torch.Tensor, writes: bool) -> Access | None:
-    """Return the memory that using a tensor accesses; None for one without strided memory or without elements."""
+    """Return the memory that using a tensor accesses; None for a tensor without strided memory or without elements."""
     if tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     try:

@@ -1,5 +1,6 @@
-"""The values that operations take and return: the tensors inside them, and the arguments by the operation's schema.
-Marks tensors whose values are not computed: shapes mode knows their shapes, dtypes and shared memory.
+"""Walks through the values that operations take and return: the tensors inside them, and the arguments by the
+operation's schema. Marks tensors whose values are not computed: shapes mode knows their shapes, dtypes and shared
+memory.
 
 The mark sits on the Python object of the tensor's storage, so views share it. Most marked memory lies on torch's meta
 device and takes no room. Real memory that is marked keeps its room, but its values no longer count.

@@ -1,5 +1,5 @@
 """Findings about events: after one, replays differ from eager steps although the memory they use only moved, or launch
-choices stay right and become slow."""
+choices still give right results but become slow."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def frozen_choices(choices: Sequence[LaunchChoice], entry: Frames) -> Iterator[t
 
 
 def stale_events(events: Sequence[Fired], entry: Frames) -> Iterator[tuple[Frames, dict[str, Any]]]:
-    """Yield the frames and the words of each finding. `entry` is used if an event is not the user's own code. Nothing
-    is said of an event that moved nothing and after which only results differ that differed before it."""
+    """Yield the frames and the words of each finding. `entry` is used if an event is not the user's own code. An event
+    is not reported if it moved nothing and all results that differ after it differed before it."""
     before: set[str] = set()
     for event in events:
         wrong = [check.name for check in differing(event.checks)]

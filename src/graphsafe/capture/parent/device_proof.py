@@ -45,7 +45,7 @@ class DeviceProof:
     points: Sequence[Axes]
     "The buckets that are proven one by one."
     unproven: Sequence[Axes] = ()
-    "The buckets that are only captured in the shared pool."
+    "The buckets that are captured in the shared pool, and not proven one by one."
     rank: Rank = field(default_factory=Rank)
     runs: list[tuple[Axes, Seen]] = field(default_factory=list)
     of_bucket: list[Sequence[Finding]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class DeviceProof:
             self._share_a_pool(supervisor, folder)
 
     def _prove(self, supervisor: Supervisor, axes: Axes, place: Path) -> bool:
-        """Prove one bucket, and return whether further buckets are worth a try."""
+        """Prove one bucket, and return whether it makes sense to try further buckets."""
         run = Run(supervisor, self.request, self.name, axes, place, rank=self.rank)
         started = time.monotonic()
         try:
@@ -114,7 +114,7 @@ class DeviceProof:
         self._add(*sharing.findings(seen.told[Built].entry, self.book, seen.source))
 
     def _alone_bytes(self) -> list[int | None]:
-        """Return the bytes of each bucket's graph in its own pool; of several ranks, the largest number."""
+        """Return the bytes of each bucket's graph in its own pool; if there are several ranks, the largest number."""
         own = [seen.probes.memory.pool_bytes for _, seen in self.runs]
         of_ranks = self.rank.gather(own)
         return [max((one for one in each if one is not None), default=None) for each in zip(*of_ranks, strict=True)]

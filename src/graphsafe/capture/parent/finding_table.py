@@ -32,7 +32,7 @@ class Words(dict[str, str]):
 
 
 def what_was_frozen(one: Difference) -> str:
-    """Return a sentence about two captures and the value that each of them froze, to follow other sentences."""
+    """Return a sentence about two captures and the values that they froze; it is appended to other sentences."""
     op = f"{readable(one.op)}{at_place(one.frames)}"
     if one.what == "count":
         return f" Here one capture has {one.before}, and a later one {one.after}; they part at {op}."
@@ -43,7 +43,7 @@ def what_was_frozen(one: Difference) -> str:
 
 
 def what_departed(departure: Departure) -> str:
-    """Return how a later step differs from the captured one, as a sentence that follows others."""
+    """Return a sentence about how a later step differs from the captured one; it is appended to other sentences."""
     place, under = at_place(departure.frames), departure.under
     later = f"{count(departure.step, 'step')} later" if under == "further steps" else f"with {under}"
     if departure.what == "operation":
@@ -103,7 +103,8 @@ def finding_at(
 
 
 def played_version(rule: Rule, source: Source) -> str:
-    """Return a sentence if the simulated device plays what the installed torch no longer does on a GPU, else ""."""
+    """Return a sentence if the simulated device reproduces behaviour that the installed torch no longer has on a GPU,
+    else ""."""
     if source != "simulate" or not rule.torch:
         return ""
     try:

@@ -88,7 +88,7 @@ class _Writer:
         "The function that the factory returned, for findings without a known line."
         self._twin = seen.probes.twin
         self._causes = {cause.path: cause for cause in self._twin.changes}
-        "The causes, by path, to which twin captures attribute their differences."
+        "The causes, by path, that twin captures attribute their differences to."
 
     def construction(self) -> None:
         construct = self._probes.construct
@@ -132,7 +132,7 @@ class _Writer:
         for change in changed:
             name, frames = change.name, change.frames
             if change.how == "born":
-                # A container that grows in every step also gets an entry in step 1, which is not a lazy initialisation.
+                # A container that grows in every step also grows in step 1, which is no lazy initialisation.
                 if any(is_within(path, name) for path in lazy) and not any(is_within(name, one) for one in growing):
                     reported.append(name)
                     self._lazy(name, frames)
@@ -176,7 +176,7 @@ class _Writer:
                 self.add(code, frames, **told)
 
     def horizon(self) -> None:
-        """Add a finding if Python decides otherwise in a later step: at the only cause, else at the operation."""
+        """Add a finding if Python decides differently in a later step: at a single cause, else at the operation."""
         departure = self._probes.horizon.departure
         if departure is None or self._twin.status == "fail" or self._is_told_of_replays(departure):
             return
@@ -187,7 +187,7 @@ class _Writer:
             self.add(code, frames, span, expr=expr, level="error", data=data, here=here, how=how)
 
     def _is_told_of_replays(self, departure: Departure) -> bool:
-        """Return whether the long run also found the tensor replaced, with the line that replaces it."""
+        """Return whether the long run also found that the tensor was replaced, and the line that replaces it."""
         growth = self._probes.memory.growth
         moved = {path for drift in (growth.drifts if growth else ())[:1] for path in drift.moved}
         return rebound_by(departure) in moved
@@ -205,7 +205,7 @@ class _Writer:
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
 
     def capture_aware(self) -> None:
-        """Add findings at lines that ask about a capture, if the step then computes something else."""
+        """Add findings at lines that ask whether a capture is under way, if the step then computes something else."""
         reference = self._told[Reference]
         if not reference.differs or self._probes.capture.status != "pass":
             return
@@ -229,7 +229,7 @@ class _Writer:
         own = self._told[OwnGraphs]
         replays = next(iter(own.replays), None)
         if replays is not None:
-            # With instruments a compiled function runs uncompiled, so they would name another cause.
+            # Under instruments, a compiled function runs uncompiled, so that they would name another cause.
             without = WITHOUT_COMPILED if own.compiled else WITHOUT_GRAPHS
             self.add("GS607", replays or self._entry, expr=OWN_GRAPHS, data=says, repair=without)
             return
@@ -251,7 +251,7 @@ class _Writer:
             self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
-        """Return the step child's finding on this line: of this code, else of another code that breaks captures."""
+        """Return the step child's finding on this line: of this rule, else of a rule about broken captures."""
         if not frames:
             return None
         place = (shown(frames[-1].path), frames[-1].line)
@@ -294,11 +294,11 @@ class _Writer:
         self.add("GS704", self._entry, expr=names, value=names, data={"checks": reported(wrong[:8])})
 
     def _rounds(self, wrong: list[Check]) -> list[Check]:
-        """Add findings for later rounds that differ, at the refresh: only it runs between replays. Return the checks
-        that they do not explain."""
+        """Add findings for later rounds that differ, at the refresh, because nothing else runs between replays. Return
+        the checks that they do not explain."""
         rounds = self._told[ComparedRounds]
         if rounds.after:
-            return []  # they follow from the event
+            return []  # the differences follow from the event
         frames = () if rounds.refresh is None else (rounds.refresh,)
         if rounds.moved and frames:
             for path in rounds.moved[:_MOST_MOVED]:
@@ -316,7 +316,7 @@ class _Writer:
             self.add("GS713", frames, **told)
 
     def _raised(self, wrong: Sequence[Check]) -> bool:
-        """Raise findings on lines that change state in which replays differ to errors; return whether any are."""
+        """Raise findings to errors if their line changes state in which replays differ; return whether any do."""
         paths = [check.name.removeprefix("state ") for check in wrong if check.name.startswith("state ")]
         found = [
             key
@@ -342,7 +342,7 @@ class _Writer:
             self.add("GS613", left.frames or self._entry, expr=left.reason, data={"partition": left.part})
 
     def collectives(self) -> None:
-        """Add findings for collectives that the step never waits for, and for those that not all ranks issue."""
+        """Add findings for collectives that the step never waits for, and for collectives that not all ranks issue."""
         for waited in self._told[Ran].never_waited:
             self.add("GS615", waited.frames, waited.span)
         own = of_one_rank(self._seen.divergence, self._seen.rank)

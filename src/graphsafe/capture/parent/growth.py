@@ -1,4 +1,4 @@
-"""Judges a long run of replays from the numbers that it took: growth, drift and late failures."""
+"""Judges a long run of replays from its measurements: growth, drift and late failures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from graphsafe.rulebook.book import Rulebook
 Value = TypeVar("Value", int, float)
 
 _MOST_SETTLING = 0.75
-"A cache or a pool stops growing. Memory that grows in more than this share of the intervals counts as a leak."
+"""If memory grows in more than this share of the intervals, it counts as a leak; a cache or a pool stops growing
+earlier."""
 _HOST_NOISE = 8 << 20
 "Bytes by which host memory may grow because of Python and the driver alone."
-_KEEPS = "Memory that is kept from replay to replay is never freed, and runs out some day, far from the cause."
+_KEEPS = "Memory that is kept from replay to replay is never freed, and eventually runs out, far from the cause."
 _SLOWER = 1.5
 "A step slows down if its time rises steadily and ends at this many times the first."
 _NOTHING_SEEN = Growth(replays=0, compared=0)
@@ -83,7 +84,7 @@ def with_long_run(memory: Memory, replay: Replay, run: LongRun) -> tuple[Memory,
 
 def said_of(seen: Seen, book: Rulebook) -> list[Finding | Limit]:
     """Return the findings and limits of a long run: a leak, at the line that keeps memory; replaced state that makes
-    replays wrong, at the refresh (or without a refresh, at the step); and the reason why the run ended early."""
+    replays wrong, at the refresh, or at the step if there is no refresh; and the reason if the run ended early."""
     growth, run = seen.probes.memory.growth, seen.told.get(LongRun)
     said: list[Finding | Limit] = []
     if growth is None or run is None:

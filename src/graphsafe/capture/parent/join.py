@@ -18,11 +18,12 @@ from graphsafe.scan.sources.source import Unreadable, read
 from graphsafe.scan.sources.suppress import Comment, comments
 
 _SEEN_BY_STEP = ("GS1", "GS2", "GS3", "GS401", "GS402", "GS701", "GS702", "GS703")
-"Families of rules that always show in a step that ran. A prediction of them that capture did not see is refuted."
+"""Families of rules whose faults always show in a step that runs. If capture does not see such a fault, the prediction
+is refuted."""
 
 
 class Predictions:
-    """The findings of scan, kept for the targets of one command, many of which lie in one file."""
+    """The findings of scan, kept for the targets of one command, since many of these are in the same file."""
 
     def __init__(self) -> None:
         self._made: list[tuple[list[Path], Config, Sequence[Finding]]] = []
@@ -46,7 +47,7 @@ def joined(
     ready: bool,
     predictions: Predictions,
 ) -> tuple[list[Finding], list[Limit]]:
-    """Return capture's findings with their status, then those of scan alone. `lines`: file -> lines that ran."""
+    """Return capture's findings with their status, then those that only scan has. `lines`: file -> lines that ran."""
     ran = {shown(file): set(numbers) for file, numbers in lines.items()}
     files = [Path(file) for file in lines if _is_of_project(file)]
     if not files:

@@ -15,9 +15,9 @@ from graphsafe.report.probes.state import Change
 
 _OF_HOST_MEMORY = ("other inputs on the host", "other values in host memory")
 _MAY_DECIDE = ("host", "grows", "opaque")
-"The kinds of change in host state by which Python may decide."
+"The kinds of changing host state that Python's decisions may depend on."
 _DECIDES = ("GS101", "GS102", "GS203")
-"""Reads of the device by which Python may decide."""
+"""Reads of the device that Python's decisions may depend on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,13 @@ class Blamed:
 
     @property
     def how(self) -> str | None:
-        """The word by which the rule tells that the line is only the place where a later step differs, or None."""
+        """The word that selects the rule's message for a line that is only the place where a later step differs, or
+        None."""
         return None if self.frames or self.expr else "departed"
 
     def is_told(self, frames: Sequence[CallSite], found: Mapping[Key, Finding]) -> bool:
-        """Return whether findings tell the cause already: a line that grows, or a device's value that decides."""
+        """Return whether findings name the cause already: a line that makes state grow, or a decision by a value of the
+        device."""
         if self.code == "GS402":
             return (self.code, shown(frames[-1].path), frames[-1].line) in found
         known = self.frames or self.data.get("among") or self.data.get("attribute")

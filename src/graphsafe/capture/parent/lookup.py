@@ -1,7 +1,7 @@
 """Finds out, without importing a target, whether its file, its module or its factory is missing.
 
-Only certain answers are given. There is none for a module that may define names dynamically, because only its import
-shows the names.
+An answer is given only if it is certain. There is no answer for a module that may define names dynamically, because
+only its import shows the names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_NAMED = 5
 
 
 def what_is_missing(target: str, configured: Iterable[str] = ()) -> str | None:
-    """Return in one line why `target` cannot work, if that is certain without an import, else None."""
+    """Return one line about the reason why `target` cannot work, if that is certain without an import, else None."""
     where, _, name = target.rpartition(":")
     if not where or not name:
         return _without_name(target, configured)
@@ -52,7 +52,7 @@ def _without_name(target: str, configured: Iterable[str]) -> str:
 
 
 def _module_without_factory(module: str, name: str) -> str | None:
-    """Return why a module lacks the factory, or None. No parent package is imported."""
+    """Return the reason why the factory is not in its module, or None. No parent package is imported."""
     path: list[str] | None = [os.getcwd(), *sys.path]
     parts = module.split(".")
     for depth, part in enumerate(parts):

@@ -1,5 +1,5 @@
-"""The probes of one run, from the children's answers, or from the end of a child that ended during a probe; and in the
-form of a report: places instead of frames, and no absolute paths."""
+"""Makes the probes of one run from the children's answers, or from the way in which a child ended during a probe. Also
+turns them into the form of a report: places instead of frames, and no absolute paths."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def reported(answer: Any) -> Any:
 
 
 def by_line(events: Iterable[SeenEvent]) -> tuple[Line, ...]:
-    """Return the lines of a warm step, and how often each kind of event happened there."""
+    """Return the lines of a warm step, with the number of events of each kind on each line."""
     found: dict[str, dict[str, int]] = {}
     for event in events:
         place = None if event.first_only else place_of(event.frames)
@@ -88,7 +88,7 @@ def place_of(frames: Sequence[CallSite]) -> str | None:
 
 
 def step_of(told: Told, *failures: Ended) -> Step:
-    """Return the probe `step`; `failures` are ends of children in which the step may have failed."""
+    """Return the probe `step`; `failures` lists the ends of those children in which the step may have failed."""
     step = told[Step]
     if Watched in told:
         step = replace(step, by_line=by_line(told[Watched].events))
@@ -132,7 +132,8 @@ def with_reference(replay: Replay, told: Told) -> Replay:
 
 
 def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
-    """Return the probe with the replays after events; fewer than `expected` leave a check open: `why`."""
+    """Return the probe with the replays after events; if there are fewer than `expected`, a check stays undecided, with
+    the reason `why`."""
     fired = told[FiredEvents].events
     if len(fired) < expected:
         replay = replace(replay, reason=why)
@@ -144,7 +145,8 @@ def with_events(replay: Replay, told: Told, expected: int, why: str) -> Replay:
 
 
 def with_rounds(replay: Replay, told: ComparedRounds) -> Replay:
-    """Return the probe with further rounds. They count where they fail or differ; their number is always told."""
+    """Return the probe with further rounds. Rounds that fail or differ count in the verdict; the number of rounds is
+    always reported."""
     replay = replace(replay, rounds=told.number)
     if told.error is not None:
         return replace(replay, status="fail", first_error=told.error)
@@ -171,7 +173,7 @@ def twin_of(told: Told, end: Ended) -> Twin:
 
 
 def memory_of(held: StepMemory, capture: Capture) -> Memory:
-    """Return the probe `memory` from a step; it has a pool only if there is a graph."""
+    """Return the probe `memory` from a step; it contains a pool only if there is a graph."""
     pool = held.pool if capture.status == "pass" else None
     return Memory("skipped" if held.step is None else "pass", step=held.step, pool=pool)
 

@@ -64,7 +64,8 @@ class Proof:
         return missing is not None
 
     def run(self, supervisor: Callable[[], Supervisor], present: Sequence[str], folder: Path) -> None:
-        """Prove the target on `present` GPUs, one supervisor per device. Never raises: other targets go on."""
+        """Prove the target on `present` GPUs, one supervisor per device. Never raises, so that other targets
+        continue."""
         try:
             self._run(supervisor, present, folder)
         except KeyboardInterrupt:
@@ -108,7 +109,7 @@ class Proof:
         return [Rank(number, coordinator, folder, variables[number]) for number in range(size)]
 
     def _compare_with_declared(self) -> None:
-        """Compare the support that the buckets prove on all devices with the one that is declared."""
+        """Compare the support that the buckets prove on all devices with the support that is declared."""
         points = self._points
         seen = [
             [device.runs[number][1] for device in self._devices if number < len(device.runs)]
@@ -153,7 +154,7 @@ class Proof:
         return list(dict.fromkeys(names))
 
     def _rank_devices(self, size: int, present: Sequence[str]) -> list[str]:
-        """Return a device for each rank: the named ones, else the first. Too few devices become a limit."""
+        """Return a device for each rank: the named devices, else the first devices. Too few devices become a limit."""
         asked = self._request.devices or (("cuda",) if present else ("sim",))
         if len(set(asked)) == len(asked) == size and all(":" in name for name in asked):
             return list(dict.fromkeys(self._device_names(present)))
@@ -173,7 +174,8 @@ class Proof:
         self.limits.append(Limit(BAD_REQUEST, wanted, f"this machine has {have}"))
 
     def report(self, predictions: Predictions) -> Report:
-        """Return the report in any case: without findings after a fault, without scan's after an interruption."""
+        """Return the report in any case: after a fault without findings, after an interruption without scan's
+        findings."""
         ensure_working_directory(self._directory)
         if self._interrupted:
             return self._report(merged(self._findings), ())

@@ -59,7 +59,7 @@ _MOST_BUILDS = 4
 "The largest number of build children; each later one leaves out inputs whose new values broke a process."
 _SHARE_OF_DEVICE = 0.8
 _OF_TWIN = {BAD_REQUEST: "plan"}
-"A request that is wrong only for the step without its own graphs is not the user's mistake."
+"If only the step without its own graphs shows that the request is wrong, that is not the user's mistake."
 _NO_TIMELINE = "not asked for; `-o trace.json` and `-o page.html` ask for it"
 _NOT_BUILT = Construct("fail", built=False, captures=())
 
@@ -162,7 +162,7 @@ class Run:
         return f"{self.rank.named('of')} on {self.device}".lstrip()
 
     def _wrong(self, line: str, child: Child) -> None:
-        """Add the reason why the request is wrong; of several ranks, only the first to fail adds it."""
+        """Add the reason why the request is wrong; if there are several ranks, only the first to fail adds it."""
         if any(limit.kind == BAD_REQUEST for limit in self.limits):
             return
         bucket = f" with {bucket_name(self.axes)}" if self.axes else ""
@@ -182,7 +182,8 @@ class Run:
         return self.rank.all(self._built(child))
 
     def _broken_by(self, child: Child) -> str | None:
-        """Return the input whose new values broke the process, which has to keep its value; None if there is none."""
+        """Return the input whose new values broke the process, so that this input has to keep its value; None if there
+        is no such input."""
         told = child.told.get(BrokenBy)
         broken = None if told is None else told.path
         if child.ended.how == "crashed" and child.phase.startswith(_TRIES):
@@ -251,7 +252,7 @@ class Run:
             (self.folder / gone(child.name)).touch()
 
     def _predict(self) -> None:
-        """Predict from shapes alone, in one child."""
+        """Predict the result from shapes alone, in one child."""
         child = self._run(self._job("shapes"))
         if self._built(child):
             self._probes = replace(self._probes, step=step_of(child.told))
@@ -311,7 +312,7 @@ class Run:
         return child.told.get(Timeline) or Timeline(child.ended.status, child.ended.why)
 
     def _fire_events(self) -> None:
-        """Compare the replays after events, in a separate child. They count as much as the other replays."""
+        """Compare the replays after events, in a separate child. These replays count as much as the others."""
         end = self._run(self._job("events")).ended
         failed = self._told[Reference].event_failed
         if end.how == "target" and failed is None:
@@ -333,7 +334,8 @@ class Run:
             self.limits.append(Limit("rounds", self.request.called, f"further rounds were not compared: {end.why}"))
 
     def _blame_target(self) -> None:
-        """Add a failure of the reference: of the request, unless the verdict stands or the step asked."""
+        """Add a failure of the reference. It counts as a wrong request, unless there is a verdict without it, or the
+        step asked whether a capture is under way."""
         child, told = self._children["reference"], self._told[Reference]
         why = child.ended.why if child.ended.how == "target" else told.event_failed
         if why is None or ran_out_of_memory(why):

@@ -34,7 +34,7 @@ def adopt_orphans() -> None:
 
 def end_descendants() -> None:
     """Kill and reap descendants of this process until there are none. Needs `adopt_orphans`. Python and torch run
-    processes that remove the shared memory of ended processes; these processes get a moment to finish."""
+    processes that remove the shared memory of ended processes; these processes get some time to finish."""
     began = time.monotonic()
     while reap() and time.monotonic() < began + _PATIENCE:
         spares = time.monotonic() < began + _PATIENCE_WITH_CLEANERS
@@ -55,7 +55,8 @@ def reap() -> bool:
 
 
 def end_group(pid: int) -> None:
-    """Kill an ended child's group, unless a process in it cleans up; `end_descendants` ends that later."""
+    """Kill an ended child's group, unless a process in the group is cleaning up; `end_descendants` ends that process
+    later."""
     if not any(map(_cleans_up, descendants(os.getpid()))):
         kill_group(pid)
 

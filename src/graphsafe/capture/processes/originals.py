@@ -1,5 +1,5 @@
-"""Keeps references to the functions that a child needs for its answer, because the user's code may replace them later;
-and detects changes that a target makes to its process and that keep graphsafe from working in it.
+"""Keeps references to the functions that a child needs for its answer, because the user's code may replace them later.
+Also detects changes of the process by the target that prevent graphsafe from working in it.
 
 A target that patches `open`, `json`, `os.replace` or `sys.stdout` changes its own process; the child's answer must
 still get out. Import this module before the user's code.

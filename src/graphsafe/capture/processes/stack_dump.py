@@ -27,7 +27,7 @@ class StackTop:
     line: str | None
     "The innermost line of the user's code: `model.py:12`."
     in_collective: bool
-    "Whether that line waits in a call of torch.distributed."
+    "Whether that line is waiting in a call of torch.distributed."
 
     def text(self) -> str:
         if self.line is None:
@@ -36,7 +36,8 @@ class StackTop:
 
 
 def write_when_asked(folder: Path, child: str) -> None:
-    """Install the handler first: even busy C code cannot delay it, and a fault writes the stack unasked."""
+    """Install the handler that writes the stack. This comes first. Even busy C code cannot delay the handler, and a
+    crash writes the stack without a request."""
     if _SIGNAL:
         with suppress(OSError, ValueError, RuntimeError):
             file = open_file(_path(folder, child), "wb")
@@ -45,7 +46,7 @@ def write_when_asked(folder: Path, child: str) -> None:
 
 
 def ask_stack(pid: int, folder: Path, child: str) -> StackTop:
-    """Ask a child for its stack and read it; for the parent, before it ends the child."""
+    """Ask a child for its stack and read it; the parent calls this before it ends the child."""
     text = ""
     if not _SIGNAL:
         return StackTop(None, False)

@@ -1,4 +1,5 @@
-"""Reads bucket axes by the names that engines give them: how many requests, and how many tokens each."""
+"""Reads bucket axes by the names that engines give them: the number of requests, and the number of tokens of each
+request."""
 
 from __future__ import annotations
 

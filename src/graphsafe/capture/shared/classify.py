@@ -1,6 +1,6 @@
 """Finds the rule for an event of a step, by its operation, the torch call around it, and its expression.
 
-Pure functions over events and the user's source; the parent applies them to the children's answers.
+These are pure functions of events and the user's source; the parent applies them to the children's answers.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _to_device(event: StepEvent, method: str, ops: OpTable) -> str:
 
 
 def _tabled(event: StepEvent, ops: OpTable, kinds: tuple[str, ...]) -> str | None:
-    """Return the op table's code for the torch call, else for the aten op."""
+    """Return the rule's code in the op table for the torch call, else for the aten op."""
     entries = (ops.python(event.via or ""), ops.aten(event.op), ops.python(event.op))
     for kind in kinds:
         for entry in entries:

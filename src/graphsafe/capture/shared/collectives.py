@@ -19,7 +19,7 @@ class Call:
     frames: tuple[CallSite, ...]
     span: Span | None
     extra: bool = False
-    "Whether no other rank reaches the call's line."
+    "True if no other rank reaches the call's line."
 
 
 OF_GROUPS: Mapping[str, str] = {
@@ -55,7 +55,7 @@ OF_OBJECTS = (
     *("all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"),
     *("recv_object_list", "send_object_list"),
 )
-"Functions of torch.distributed that first send sizes, for which the host waits."
+"Functions of torch.distributed that first send sizes, and the host waits for these."
 
 
 def is_collective(op: str) -> bool:

@@ -3,7 +3,7 @@
 A user's frame is outside of torch, graphsafe and the standard library. A library that the step calls (transformers, an
 engine) counts as the user's code, because its lines are the ones to change.
 
-`for` loops end with what they go through; `while` loops may go on for ever.
+`for` loops end when their sequence ends; `while` loops may go on for ever.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _SITES = ("site-packages", "dist-packages")
 _ASKS = ("POP_JUMP", "JUMP_IF", "TO_BOOL")
 "Beginnings of the names of instructions that test the truth of a value."
 _KEEPS = ("COPY", "SWAP", "NOP", "CACHE", "EXTENDED_ARG", "STORE_")
-"Beginnings of the names of instructions that make no value, and so may come between a value and its test."
+"""Beginnings of the names of instructions that produce no value of their own, and so may come between a value and its
+test."""
 _MACHINERY = ("torch", "torchgen", "triton", "functorch", "breakable_cuda_graphs.py", "typing_extensions.py")
 
 
@@ -92,13 +93,14 @@ def call_site(code: CodeType, line: int) -> CallSite:
 
 @functools.lru_cache(maxsize=65_536)
 def _site(filename: str, line: int, name: str) -> CallSite:
-    """Return the call on a line, from strings: cheaper keys than code objects, hashed by their constants."""
+    """Return the call on a line. The cache's keys are strings, since hashing code objects, which hash their constants,
+    costs more."""
     return CallSite(absolute(filename), line, _shown(name))
 
 
 @functools.lru_cache(maxsize=4096)
 def position_in(code: CodeType, instruction: int) -> Span | None:
-    """Return the span of the expression that an instruction runs; None before Python 3.11."""
+    """Return the span of the expression that an instruction belongs to; None before Python 3.11."""
     if sys.version_info < (3, 11) or instruction < 0:
         return None
     instruction = _tested(code, instruction)
@@ -155,8 +157,8 @@ def stack_level() -> int:
 
 
 def frames_under(thread: int) -> tuple[CallSite, ...]:
-    """Return the user's frames of the running stack. If `thread` is another thread, its frames come first, since it
-    waits for autograd's threads to run its work."""
+    """Return the user's frames of the running stack. If `thread` is another thread, the frames of that thread come
+    first, since it is waiting for autograd's threads, which run its work."""
     frames, _ = user_frames(sys._getframe(1))
     if threading.get_ident() == thread:
         return frames
@@ -182,8 +184,8 @@ def root_error(error: BaseException, handled: int = 0) -> tuple[BaseException, t
     """Return the first error of a chain, and the whole chain from first to last.
 
     The error that reaches the user ("operation failed due to a previous error during capture") hides its cause in
-    `__context__`. `handled` is the `id` of an exception that was being handled when the capture began; the chain goes
-    on with it, and ends here before it.
+    `__context__`. `handled` is the `id` of an exception that was being handled when the capture began; the chain would
+    go on with that exception, but the result ends before it.
     """
     chain = [error]
     while (earlier := chain[-1].__cause__ or chain[-1].__context__) is not None and id(earlier) != handled:
@@ -203,7 +205,8 @@ def message_of(error: BaseException) -> str:
 
 
 def error_frames(error: BaseException | None, root: BaseException | None = None) -> tuple[CallSite, ...]:
-    """Return the user's calls from the error's catch to the raise of its chain's first error, or of `root`."""
+    """Return the user's calls from the place where the error is caught to the place where the first error of its chain,
+    or `root`, was raised."""
     if error is None:
         return ()
     root = root or root_error(error)[0]
@@ -214,11 +217,12 @@ def error_frames(error: BaseException | None, root: BaseException | None = None)
 
 _JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 Way = tuple[tuple[CodeType, int], ...]
-"Code objects with the instructions that they run, from the innermost to the one whose loop is running."
+"Code objects with the instructions that they run, from the innermost code object to the one whose loop is running."
 
 
 def running_while() -> Way | None:
-    """Return the way to the innermost running loop, graphsafe's frames aside; None if it is no `while`."""
+    """Return the way to the innermost running loop, ignoring graphsafe's frames; None if that loop is not a `while`
+    loop."""
     way: list[tuple[CodeType, int]] = []
     for frame in frames_from(sys._getframe(1)):
         at = frame.f_code, frame.f_lasti

@@ -1,6 +1,7 @@
 """Passes a job from the parent to a child, and the answer back, through files in a separate folder.
 
-Files work alike for a forked and a spawned child, outlive a child that dies, and can be read while the child runs.
+Files work in the same way for a forked and for a spawned child, outlive a child that dies, and can be read while the
+child runs.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ CAPTURE = "capture"
 WAITS_FOR_RANKS = "wait for the other ranks"
 "The phase of a child that waits for the results of other ranks after it has made its own steps."
 REFERENCE, EAGER_ROUNDS = "reference", "eager-rounds"
-"The children for whose files siblings wait."
+"The children whose files siblings wait for."
 OWN_INPUTS = "the step's own inputs"
-"The name under which a build child tries the step unchanged."
+"The name of the phase in which a build child tries the step with its own inputs."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class PoolMember:
-    """A bucket to capture beside others."""
+    """A bucket to capture together with others."""
 
     axes: Mapping[str, Any]
     folder: str
@@ -64,7 +65,8 @@ class Job:
     child: str
     "The child to run: a name in `graphsafe.capture.child.work.CHILDREN`."
     folder: str
-    "The folder in which this child and its siblings write; `share` files go there under the names of their makers."
+    """The folder in which this child and its siblings write; each file that `share` writes there begins with the name
+    of the child that wrote it."""
     target: str
     device: str
     "`cuda:1`, `sim:0`; empty for the child that only lists devices."
@@ -124,7 +126,8 @@ _POLL = 0.005
 
 
 class Channel:
-    """A child's side: writes phases as they change, results as they are known, and files for its siblings."""
+    """The child's side of a job: writes phases as they change, results as they are known, and files for its
+    siblings."""
 
     def __init__(self, job: Job) -> None:
         self.folder = Path(job.folder)
@@ -162,13 +165,13 @@ class Channel:
         rename(f"{self.folder}/{name}.part", f"{self.folder}/{name}")
 
     def _end_a_copy(self) -> None:
-        """End this process if the target has forked it from the child: the copy would answer a second time."""
+        """End this process if the target forked it from the child: a forked copy would write a second answer."""
         if process_id() != self._process:
             leave(0)
 
 
 def gone(child: str) -> str:
-    """Return the name of the file by which the parent tells siblings that a child has ended."""
+    """Return the name of the file with which the parent tells siblings that a child has ended."""
     return f"{child}.gone"
 
 

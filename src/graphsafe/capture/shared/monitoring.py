@@ -8,23 +8,23 @@ from types import CodeType
 from typing import Any
 
 _TOOLS = (4, 3, 5)
-"Tool numbers that Python reserves for no kind of tool, and that of optimizers, which nobody uses."
+"The tool numbers that Python does not reserve, and the number of optimizers, which nobody uses."
 TAKEN = "other tools have taken the numbers of `sys.monitoring`"
 TOO_OLD = "on a GPU that is seen from Python 3.12 on"
 
 
 def disable() -> object:
-    """Return what a callback returns in order to hear no more of an instruction."""
+    """Return the value with which a callback asks for no more events of an instruction."""
     if sys.version_info >= (3, 12):
         return sys.monitoring.DISABLE
     return None
 
 
 class Monitor:
-    """One tool, from creation until `close`. Without a number it hears nothing, and `problem` says why."""
+    """One tool, from creation until `close`. Without a tool number it gets no events, and `problem` says why."""
 
     def __init__(self, heard: dict[str, Callable[..., Any]]) -> None:
-        """`heard` has a function for each kind of event that the tool hears: `LINE`, `PY_RETURN`."""
+        """`heard` has a callback for each kind of event that the tool receives: `LINE`, `PY_RETURN`."""
         self.problem: str | None = TOO_OLD
         self._heard = tuple(heard)
         self._tool: int | None = None
@@ -40,7 +40,7 @@ class Monitor:
         return self._tool is not None
 
     def hear(self, *names: str, of: CodeType | None = None) -> None:
-        """Hear these kinds of events and no other: of one function, or of all."""
+        """Receive exactly these kinds of events, from one function or from all functions."""
         if self._tool is not None and sys.version_info >= (3, 12):
             events = sum(getattr(sys.monitoring.events, name) for name in names)
             if of is None:
@@ -50,7 +50,7 @@ class Monitor:
 
     def close(self) -> None:
         if self._tool is not None and sys.version_info >= (3, 12):
-            # Freeing the number alone would leave events and callbacks as they are.
+            # Without this, freeing the number would leave events and callbacks registered.
             sys.monitoring.set_events(self._tool, 0)
             for name in self._heard:
                 sys.monitoring.register_callback(self._tool, getattr(sys.monitoring.events, name), None)

@@ -1,5 +1,5 @@
-"""Replaces attributes of modules, classes and objects for a while; and so watches replays of graphs that the user's own
-code has captured."""
+"""Replaces attributes of modules, classes and objects for a while. This is also the way to watch replays of graphs that
+the user's own code has captured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def tracing(call: Callable[[FrameType, str, Any], Any]) -> Iterator[None]:
 
 
 def replays_watched(graph: Any, sink: Callable[[tuple[CallSite, ...]], None]) -> AbstractContextManager[None]:
-    """Report each replay. `graph` is the class of graphs; all code built on it calls its `replay`."""
+    """Report each replay. `graph` is the class of graphs; all code that uses graphs calls its `replay`."""
     replay = graph.replay
 
     def watched(self: Any) -> Any:

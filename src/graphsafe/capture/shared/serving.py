@@ -27,7 +27,7 @@ class Branch:
     imports: Import | None = None
     job: Job | None = None
     folder: str | None = None
-    "The folder in which it works, if it is another."
+    "The folder in which the new server works, if not in the same folder."
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Answer = TypeVar("Answer")
 
 
 class Told:
-    """The answers that were told, at most one of each kind."""
+    """The answers that a child gave, at most one of each kind."""
 
     def __init__(self, data: Mapping[str, Any] | None = None) -> None:
         self._data = data or {}
@@ -28,7 +28,7 @@ class Told:
         return found
 
     def __getitem__(self, kind: type[Answer]) -> Answer:
-        """Return the answer of this kind, or an empty one."""
+        """Return the answer of this kind, or an empty answer."""
         found = self.get(kind)
         return kind() if found is None else found
 
@@ -36,7 +36,7 @@ class Told:
         return _name_of(kind) in self._data
 
     def __or__(self, later: Told) -> Told:
-        """Return all answers; of two of one kind, the later one."""
+        """Return the answers of both; if both have one kind of answer, the later one counts."""
         return Told({**self._data, **later._data})
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ def _name_of(kind: type) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return JSON values. NaN and infinity, which JSON lacks, become None: a report then has null."""
+    """Return JSON values. NaN and infinity, which JSON lacks, become None, and so null in a report."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

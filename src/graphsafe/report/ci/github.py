@@ -67,7 +67,7 @@ def _cell(text: str) -> str:
 def _annotation(finding: Finding) -> str:
     at = finding.location
     properties = {"file": at.path, "line": str(at.line), "endLine": str(at.end_line)}
-    if at.end_line == at.line:  # GitHub accepts columns within one line only
+    if at.end_line == at.line:  # GitHub accepts columns only for a finding within one line
         properties |= {"col": str(at.column), "endColumn": str(at.end_column)}
     properties["title"] = f"{finding.code} {finding.rule}"
     text = "\n".join(filter(None, (finding.message, finding.why, finding.fix and f"Fix: {finding.fix}")))

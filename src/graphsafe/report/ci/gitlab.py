@@ -12,7 +12,7 @@ _SEVERITIES: Mapping[Level, str] = {"error": "major", "warning": "minor", "note"
 
 
 def render_gitlab(reports: Sequence[Report]) -> str:
-    """Return one issue per fingerprint: if several devices or targets report it, the first one's text is used."""
+    """Return one issue per fingerprint: if several devices or targets report it, the text of the first one is used."""
     issues: dict[str, dict[str, Any]] = {}
     for report in reports:
         for finding in unsuppressed(report):

@@ -17,7 +17,7 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0
 def render_junit(reports: Sequence[Report]) -> str:
     """Return the test cases. Errors of a scan fail; suppressed findings are skipped; warnings and notes pass, with
     their text as output. A device or bucket fails if it is not ready, is in error if inconclusive, and is skipped if
-    ready with breaks, because only the target's configuration decides whether this is a success."""
+    ready with breaks, because only the target's configuration knows whether this is a success."""
     root = xml.Element("testsuites", name="graphsafe")
     for report in reports:
         suite = _add(root, "testsuite", name=title_of(report), timestamp=report.created.removesuffix("Z"))

@@ -23,7 +23,8 @@ _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
 
 
 def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
-    """Return the text. `rules` gives the help of the codes that were found; a code that it lacks has its name only."""
+    """Return the text. `rules` gives the help texts of the codes that were found; a code without one is shown by its
+    name only."""
     runs = [_run(report, rules) for report in reports]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False) + "\n"
 
@@ -32,7 +33,7 @@ def _run(report: Report, rules: RuleTexts) -> dict[str, Any]:
     findings = in_order(report.findings)
     names = {finding.code: finding.rule for finding in findings}
     codes = sorted(names)
-    # A result needs a line: readers of SARIF refuse a file with one that has none.
+    # A result needs a line: readers of SARIF refuse the file if a result has none.
     levels = [next((one.level for one in unplaced([limit])), "note") for limit in report.limits]
     return {
         "tool": {

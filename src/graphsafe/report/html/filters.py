@@ -1,4 +1,5 @@
-"""Filters over the findings of a page: a box for each property, and style rules that hide what was not chosen.
+"""Filters over the findings of a page: a select box for each property, and style rules that hide findings that were not
+chosen.
 
 No script runs: the page is shown in notebooks and artifacts of CI systems, which forbid scripts. A rule asks which
 option of a box is chosen (`:has(option.c3:checked)`).
@@ -14,7 +15,7 @@ from graphsafe.report.html.words import escaped_text
 from graphsafe.report.model import LEVELS, REGIONS, Finding
 
 _LEAST = 2
-"Number of findings from which filters are shown."
+"The smallest number of findings for which filters are shown."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +79,13 @@ class Filters:
             articles = ("~ section article", "~ details article", "~ details")
             hidden = ("~ section", "~ details section") if of == _FILE else articles
             for name in classes.values() if len(classes) > 1 else ():
-                # The selector looks only into the boxes; else a browser would search the whole page for each file.
+                # The selector looks only into the boxes; otherwise a browser would search the whole page for each file.
                 chosen = f".filters:has(option.{name}:checked)"
                 rules.append(f"{', '.join(f'{chosen} {one}:not(.{name})' for one in hidden)} {{display:none}}\n")
         return "".join(rules)
 
 
 def _ordered(values: set[str] | Counter[str]) -> list[str]:
-    """Sort levels from the gravest, regions as they are defined, and everything else by name."""
+    """Sort levels from the most severe, regions as they are defined, and everything else by name."""
     known = [*reversed(LEVELS), *REGIONS]
     return sorted(values, key=lambda value: (known.index(value) if value in known else len(known), value))

@@ -15,7 +15,7 @@ _CONTEXT = 2
 """Number of lines of code before and after a finding's."""
 _FOLDED = "GS401"
 _FEW = 3
-"Number of fresh buffers up to which they are not folded."
+"The largest number of fresh buffers that are shown without folding."
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
@@ -46,7 +46,7 @@ def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lin
 
 
 def _articles(findings: Sequence[Finding], filters: Filters, source: Lines) -> str:
-    """Return a section per file: a browser hides a section faster than thousands of findings."""
+    """Return a section per file: a browser hides one section faster than thousands of findings."""
     parts = []
     for path, group in groupby(findings, lambda finding: finding.location.path):
         lines = source(path)

@@ -20,7 +20,7 @@ _MOST = 8
 
 
 def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> str:
-    """Return the verdict, how many findings of which codes there are, and the files with the most findings."""
+    """Return the verdict, the number of findings of each code, and the files with the most findings."""
     lines = [f"<h1>{escaped_text(title_of(report))}</h1>"]
     if report.verdict is not None:
         said = {"measured": "measured", "predicted": "predicted on the simulated device; only a GPU measures"}

@@ -18,7 +18,7 @@ _ZOOMS = (("fit", "z1"), ("4 times", "z4"), ("16 times", "z16"), ("64 times", "z
 
 def timeline_html(picture: Picture, title: str = "Timeline", scales: tuple[float, float] | None = None) -> str:
     """Return a picture of the lanes; nothing if there are none. `scales` are the lengths that the whole width shows,
-    for lanes in time and in operations; by default, up to the end of the last bar."""
+    one for lanes in time, and one for lanes in operations; by default, they end with the last bar."""
     if not picture.lanes:
         return ""
     in_time, in_order = scales or scales_of([picture])

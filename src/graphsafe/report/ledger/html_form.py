@@ -26,14 +26,14 @@ def _process(process: Process, silent: Iterable[Finding], is_whole: bool) -> str
     rank = "" if process.rank is None else f", rank {process.rank}"
     title = f"<h2>{escaped_text(f'Process {process.name}{rank}')}</h2>"
     rows = [_HEAD, *(_graph(graph, process) for graph in process.graphs)]
-    none = "No graph." if is_whole else "No graph was told of before the watch was cut off."
+    none = "No graph." if is_whole else "No graph was reported before the watch was cut off."
     found = table([[escaped_text(cell) for cell in row] for row in rows]) if process.graphs else f"<p>{none}</p>"
     facts = "".join(f"<p>{escaped_text(text)}</p>" for text in _facts(process))
     return title + found + facts + "".join(map(_sizes, silent))
 
 
 def _sizes(finding: Finding) -> str:
-    """Return the sizes of a step that ran without a graph, as bars beside those captured."""
+    """Return the sizes of a step that ran without a graph, as bars beside the captured sizes."""
     data = finding.data
     head = f"{place_text(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
     bars = table([[str(row.size), escaped_text(row.bar), escaped_text(row.text)] for row in traffic.rows(data)])

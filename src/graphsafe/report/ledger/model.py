@@ -12,7 +12,7 @@ from graphsafe.report.model import CallSite, Environment, Finding, Limit, Locati
 LEDGER_SCHEMA = "graphsafe/ledger/1"
 
 CUT_OFF = "cut-off"
-"The kind of a limit about a process that ended without telling its last second."
+"The kind of a limit about a process that ended before it could report its last second."
 Access = Literal["read", "write", "both"]
 OutsideStatus = Literal["alive", "freed", "moved", "rebound"]
 
@@ -70,7 +70,8 @@ class Graph:
     last_replay: str | None
     outside: tuple[Outside, ...]
     replayed_by: tuple[Replayer, ...] = ()
-    "At most 16. Each thread is seen, another stream of the same thread only when the graph's memory is looked at."
+    """At most 16 replayers. Every thread is noticed; another stream of the same thread is noticed only when the graph's
+    memory is checked."""
     generators: tuple[str, ...] | None = None
     "The generators from which replays draw; `None` before the first replay."
     instantiations: int = 1
@@ -83,7 +84,7 @@ class Failed:
     location: Location | None
     error: str
     swallowed_by: Location | None
-    "The handler that ended the exception; `None` if there was none or it is not known."
+    "The handler that swallowed the exception; `None` if there was none or it is not known."
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class Process:
     graphs: tuple[Graph, ...]
     failed: tuple[Failed, ...]
     eager: Eager | None
-    "`None` if steps are not seen; the limits say why."
+    "`None` if steps cannot be seen; the limits give the reason."
     waits: tuple[Wait, ...] | None
     "The lines that waited; None if waits were not watched."
     memory: Held
@@ -181,12 +182,13 @@ class Ledger:
     processes: tuple[Process, ...]
 
     def is_whole(self, process: Process) -> bool:
-        """Return whether a process was watched to its end; if not, it may have captured graphs that are not here."""
+        """Return whether a process was watched to its end; if not, it may have captured graphs that the ledger does not
+        contain."""
         kinds = (CUT_OFF, "internal", "still-running")
         return not any(one.kind in kinds and one.what == f"process {process.name}" for one in self.limits)
 
     def as_report(self) -> Report:
-        """Return the ledger's findings and limits as a report, for the forms that show nothing else."""
+        """Return the ledger's findings and limits as a report, for the forms that show only findings and limits."""
         return Report(
             tool=self.tool,
             command=self.command,

@@ -20,7 +20,7 @@ def processes_text(ledger: Ledger, *, colour: bool, width: int) -> str:
     told = [process for process in ledger.processes if process.graphs or process.failed or process.waits]
     lines = [line for one in told for line in _process(one, traffic.silent(ledger, one), sheet)]
     silent = [process for process in ledger.processes if process not in told]
-    for is_whole, says in ((True, "captured no graph"), (False, "told of no graph before the watch was cut off")):
+    for is_whole, says in ((True, "captured no graph"), (False, "reported no graph before the watch was cut off")):
         number = sum(ledger.is_whole(process) is is_whole for process in silent)
         if number:
             lines.append(f"{count(number, 'process').replace('processs', 'processes')} {says}")
@@ -113,7 +113,7 @@ def _lost(graphs: Sequence[Graph]) -> list[str]:
 
 
 def _sizes(finding: Finding, sheet: Sheet) -> Iterator[str]:
-    """Yield the sizes of a step that ran without a graph, as bars beside those captured."""
+    """Yield the sizes of a step that ran without a graph, as bars beside the captured sizes."""
     data = finding.data
     yield f"  {_place(finding.location)} ran {count(data['steps'], 'step')} without a graph; by size:"
     for row in traffic.rows(data):

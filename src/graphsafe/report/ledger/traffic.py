@@ -1,4 +1,5 @@
-"""The sizes of a step, those captured and those that ran without a graph, as rows of a bar chart: the data of GS616."""
+"""The sizes of a step, both captured sizes and sizes that ran without a graph, as rows of a bar chart: the data of
+GS616."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def silent(ledger: Ledger, process: Process) -> list[Finding]:
 
 
 def rows(data: Mapping[str, Any]) -> list[Row]:
-    """Return a row for each size, the smallest first. The bar is as long as the size ran often."""
+    """Return a row for each size, the smallest first. The length of a bar shows how often the size ran."""
     eager = {int(size): int(times) for size, times in data["sizes"].items()}
     replays = {int(size): int(times) for size, times in data.get("replays", {}).items()}
     times = {**dict.fromkeys(data["captured_sizes"], 0), **replays, **eager}
@@ -49,7 +50,7 @@ def left_out(data: Mapping[str, Any]) -> int:
 
 
 def advice(sizes: Sequence[int] | None, waste: float | None) -> str:
-    """Say which further sizes would cover all steps, and how much padding would waste then; empty if not known."""
+    """Say which further sizes would cover all steps, and how much work padding would then waste; empty if not known."""
     if sizes is None or waste is None:
         return ""
     padding = f"; padding would be {100 * waste:.2g} % of their work" if waste else ", without padding"

@@ -1,5 +1,5 @@
-"""The probes of a report: the verdict's input, shown in every form. A line of `Probes` registers a probe; the keys of
-reports, their schema, the terminal and the HTML form follow from the dataclass that it names."""
+"""The probes of a report: the verdict's input, shown in every form. Each line of `Probes` registers a probe by its
+dataclass. The keys and the schema of reports, the terminal form and the HTML form follow from that dataclass."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from graphsafe.report.text import count, listed
 
 @dataclass(frozen=True, slots=True)
 class Capture(Probe):
-    """`pass`: a graph came out. `fail`: warm-up ran, then the attempt raised, could not be ended, or gave an empty
-    graph. `skipped`: warm-up raised, or memory ran out because other children held the device."""
+    """`pass`: the capture gave a graph. `fail`: warm-up ran, then the attempt raised, could not be ended, or the graph
+    was empty. `skipped`: warm-up raised, or memory ran out because other children held the device."""
 
     phase: str | None = None
     "The last phase that the child announced. Death in the phase `capture` is a failed capture."
@@ -21,7 +21,7 @@ class Capture(Probe):
     first_error: Error | None = None
     empty: bool | None = None
     misses_work: bool | None = None
-    "Whether device work of the step ran outside the graph. Never derived from lists of kernels."
+    "Whether device work of the step ran outside the graph. This is never derived from lists of kernels."
     unknown_operations: tuple[str, ...] | None = None
     "Operations with effects that the device does not know; empty on CUDA."
     pool_bytes: int | None = later()

@@ -30,7 +30,7 @@ class Attempt:
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     nodes: int | None
     first_error: Error | None
-    "None if the capture ended well. A capture that was left open has an error that says so."
+    "None if the capture ended well. If a capture was left open, the error says so."
     frames: tuple[CallSite, ...] = unreported(())
     span: Span | None = unreported()
 

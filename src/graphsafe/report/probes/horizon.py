@@ -1,4 +1,4 @@
-"""Further eager steps: whether their operations stay those that a capture records."""
+"""Further eager steps: whether their operations are still those that a capture records."""
 
 from __future__ import annotations
 

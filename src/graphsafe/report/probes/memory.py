@@ -18,9 +18,9 @@ class HeldLine:
     """The memory that one line allocated."""
 
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
-    "Null if no line of Python ran."
+    "Null if no Python line was running."
     bytes: int
-    "The line's share of the most held at once."
+    "The line's share of the largest number of bytes held at once."
     allocated: int
     count: int
     kept: int
@@ -43,13 +43,13 @@ class Held:
 
     @property
     def largest_place(self) -> str:
-        """The line that held most."""
+        """The place of the line that held most memory."""
         return _place(self.lines[0]) if self.lines else "no line"
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """A line that keeps memory of the device, and how much at each replay."""
+    """A line that keeps memory of the device, and the bytes that it keeps at each replay."""
 
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     bytes: int
@@ -66,7 +66,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """The first replay with an output that differs from that of an eager step."""
+    """The first replay with an output that differs from the output of an eager step."""
 
     output: str
     replay: int
@@ -78,7 +78,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class LateFailure:
-    """A replay that failed, and the last one that is known to have ended well."""
+    """A replay that failed, and the last replay that is known to have ended well."""
 
     replay: int
     right_until: int
@@ -108,7 +108,7 @@ class Growth:
     drifts: tuple[Drift, ...] = ()
     failure: LateFailure | None = None
     stopped: str | None = None
-    "Why the run ended before its time: the user's code failed."
+    "The reason why the run ended early: the user's code failed."
 
     def text(self) -> str:
         """Return in one line what grew."""
@@ -135,7 +135,7 @@ class Memory(Probe):
         return ", ".join([*parts, *([self.growth.text()] if self.growth is not None else [])])
 
     def sentences(self) -> Sequence[str]:
-        """Return a sentence each on a step's and on its graph's memory, with the largest lines if these differ."""
+        """Return one sentence on the step's memory and one on its graph's, with the largest lines if these differ."""
         texts = []
         if self.step is not None and self.step.bytes:
             texts.append(f"a step takes {bytes_text(self.step.bytes)} at once{_at(self.step, 'bytes')}")

@@ -12,7 +12,8 @@ from graphsafe.report.text import count
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """Two nodes that use the same memory and that no path orders; at least one of them writes it."""
+    """Two nodes that use the same memory and between which no path gives an order; at least one of them writes the
+    memory."""
 
     op: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)

@@ -22,7 +22,7 @@ ABSOLUTE: Mapping[str, object] = {"absolute": True}
 
 
 def later(default: Any = None) -> Any:
-    """Make a field that older reports lack. New reports contain it, with null if the value is unknown."""
+    """Make a field that older reports do not have. New reports have it, with null if the value is unknown."""
     return field(default=default, metadata=LATER)
 
 
@@ -85,7 +85,7 @@ class Probe:
 
     @property
     def answered(self) -> bool:
-        """Whether the probe came to an answer."""
+        """Whether the probe found an answer."""
         return self.status in ("pass", "fail")
 
     def told(self) -> str:

@@ -12,12 +12,12 @@ from graphsafe.report.text import count
 
 Outcome = Literal["equal", "rounding", "different"]
 NO_REFERENCE = "no reference"
-"Why replays were not compared, if the reference child gave nothing."
+"The reason why replays were not compared if the reference child gave no answer."
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One output or piece of state, compared at several steps; the worst result.
+    """One output or piece of state that was compared at several steps, with the worst result.
 
     `floor` is the difference of eager runs by chance; `rounding` is the change of the result if inputs change by one
     unit in the last place, if measured.
@@ -34,8 +34,8 @@ class Check:
     replay: int | None = later()
     "The replay with the largest difference."
     compares: Literal["replay", "plain eager"] | None = later("replay")
-    """`replay` compares replays with the reference; `plain eager` compares the reference, which takes the path of
-    captures, with plain eager steps."""
+    """`replay` compares replays with the reference; `plain eager` compares plain eager steps with the reference, which
+    takes the path of captures."""
 
     @staticmethod
     def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -45,12 +45,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Advances:
-    """How far each of two steps in a row moved the generator; null where there is no generator."""
+    """How far each of two steps in a row advanced the generator; null if there is no generator."""
 
     eager: tuple[int | None, ...]
     replay: tuple[int | None, ...]
     eager_differ: bool | None = later()
-    "Whether the two eager steps draw other numbers."
+    "Whether the two eager steps draw different numbers."
     replays_differ: bool | None = later()
 
 
@@ -68,18 +68,18 @@ class Replay(Probe):
     varied: int | None = None
     "Number of replays in which the changed inputs changed the reference's outputs or state."
     unvaried: tuple[str, ...] | None = None
-    """Inputs that could not be given new values and on which the outputs may depend. They forbid `ready` unless the
+    """Inputs that could not be given new values and on which the outputs may depend. They rule out `ready` unless the
     twin captures agree."""
     unvaried_host: tuple[str, ...] | None = None
-    """The inputs of `unvaried` that lie on the host. They always forbid `ready`: Python may decide by their values, and
-    twin captures with the same values prove nothing about it."""
+    """The inputs of `unvaried` that lie on the host. They always rule out `ready`: Python's decisions may depend on
+    their values, and twin captures with the same values prove nothing about such decisions."""
     rng_law: Literal["pass", "fail", "skipped"] | None = None
     "`skipped`: the step draws no random numbers; null: it could not be checked."
     first_step: Literal["pass", "fail", "skipped", "crashed", "timeout"] | None = None
     """`fail`: a replay differs from the reference's first step because of an attribute that was born in step 1, depends
-    on the inputs of step 1 and is not rewritten later (GS701 proven). From shapes alone: the graph reads, and does not
-    write, memory that step 1 made from its inputs. A difference by design, such as a cache position, is a `pass`.
-    `skipped`: nothing was born in step 1."""
+    on the inputs of step 1 and is not rewritten later (GS701 proven). In a prediction from shapes, `fail` means that
+    the graph reads, and does not write, memory that step 1 made from its inputs. A difference by design, such as a
+    cache position, is a `pass`. `skipped`: nothing was born in step 1."""
     rng: Advances | None = later()
     rounds: int | None = later()
     "Number of further rounds of the target's refresh in which replays were compared."

@@ -23,11 +23,12 @@ class Left:
     """Something that Inductor runs without a CUDA graph."""
 
     part: bool
-    "Whether this is one partition of a graph whose other parts are in CUDA graphs, not a whole graph."
+    """Whether this is one partition of a compiled graph whose other parts are in CUDA graphs, rather than a whole
+    compiled graph."""
     reason: str
     place: str | None = field(default=None, kw_only=True, metadata=PLACE)
     frames: tuple[CallSite, ...] = unreported(())
-    "The frames of the operation to blame; empty if Inductor does not tell."
+    "The frames of the operation to blame; empty if Inductor does not report them."
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,14 @@ class Operation:
     behind_us: float | None
     "For a wait: how long the device was at work during it."
     in_graph: bool
-    "Whether a graph's launch brought the work."
+    "Whether the work comes from the launch of a graph."
     count: int
-    "Number of equal operations in a row, which are one entry if there are no times."
+    "The number of equal operations in a row; without times, these share one entry."
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time in which no stream of the device worked, between two pieces of work."""
+    """A period in which no stream of the device worked, between two pieces of work."""
 
     cause: GapCause
     place: str | None = field(metadata=ABSOLUTE)
@@ -60,7 +60,7 @@ class Timeline(Probe):
     step_us: float | None = None
     "The time from the step's first line to the end of its last work."
     busy_us: float | None = None
-    "The time in which the device works during the step; without gaps the same work would take this time."
+    "The time during which the device works in the step; without gaps, the same work would take this time."
     operations: tuple[Operation, ...] | None = None
     "The operations in the order in which they begin."
     gaps: tuple[Gap, ...] | None = None
@@ -114,7 +114,8 @@ class Timeline(Probe):
 
 
 def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
-    """Group the gaps by cause and line; return the cause, line, time and number of each group, the largest first."""
+    """Group the gaps by cause and line; return the cause, line, time and number of gaps of each group, the largest
+    first."""
     found: dict[tuple[GapCause, str], list[float]] = {}
     for gap in gaps:
         found.setdefault((gap.cause, gap.place or "not known"), []).append(gap.us)
@@ -123,7 +124,8 @@ def gaps_by_line(gaps: Sequence[Gap]) -> list[tuple[str, str, float, int]]:
 
 
 def waits_by_line(waits: Sequence[Operation]) -> list[tuple[str, ...]]:
-    """Return the line, the call, how often, the time and the device's work meanwhile, the longest first."""
+    """Return for each group of waits the line, the call, the number, the time, and the device's work meanwhile; the
+    longest first."""
     found: dict[tuple[str, str], list[Operation]] = {}
     for wait in waits:
         found.setdefault((wait.place or "not known", wait.name), []).append(wait)

@@ -50,7 +50,7 @@ class Twin(Probe):
 
     captures: int | None = None
     agree: bool | None = None
-    "Whether the graphs are the same, node by node, as far as the driver shows every node."
+    "Whether the graphs are the same, node by node, as far as the driver shows the nodes."
     differences: tuple[Difference, ...] | None = None
     causes: tuple[str, ...] | None = later()
     "The paths of the state that causes the differences."

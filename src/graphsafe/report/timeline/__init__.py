@@ -1,1 +1,1 @@
-"""The step in time, drawn: lanes of bars, as a page's picture and as a trace for Perfetto."""
+"""Draws the step over time as lanes of bars, for a picture in a page and for a trace for Perfetto."""

@@ -23,7 +23,7 @@ LEGEND: Mapping[str, str] = {
     "graph": "graph",
     "eager": "eager break",
     "gap-wait": "gap after a wait",
-    "gap-allocation": "gap: memory taken or given back",
+    "gap-allocation": "gap: memory allocated or freed",
     "gap-host": "gap: host busy",
     "gap-device": "gap: launched in time",
 }
@@ -46,7 +46,7 @@ class Lane:
     name: str
     bars: tuple[Bar, ...]
     in_time: bool = True
-    "Whether bars are measured in microseconds; otherwise in operations."
+    "Whether bars are measured in microseconds, rather than in operations."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Picture:
         return f"{self.target} on {self.place}"
 
     def length(self, in_time: bool) -> float:
-        """Return the end of the last bar, among lanes in time or among the others."""
+        """Return the end of the last bar, either among lanes in time or among the others."""
         bars = (bar for lane in self.lanes if lane.in_time == in_time for bar in lane.bars)
         return max((bar.begin + bar.length for bar in bars), default=0.0)
 
@@ -134,7 +134,7 @@ def _in_order(operations: Sequence[Operation]) -> Iterator[Bar]:
 
 
 def _pieces(segments: Sequence[Segment]) -> Lane:
-    """Return the plan's graphs and breaks as a lane, by their times or, if one has none, by their operations."""
+    """Return the plan's graphs and breaks as a lane, by their times or, if a piece has none, by their operations."""
     in_time = all(segment.ms is not None for segment in segments)
     bars, at = [], 0.0
     for segment in segments:

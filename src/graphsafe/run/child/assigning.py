@@ -1,4 +1,4 @@
-"""Finds the line that has assigned an attribute since a certain call, if the program has only one such line."""
+"""Finds the line that has assigned an attribute since certain calls, if the program has only one such line."""
 
 from __future__ import annotations
 

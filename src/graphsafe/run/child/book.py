@@ -52,20 +52,21 @@ Result = TypeVar("Result")
 _FIRST = 16
 "The memory of a graph is checked before each of this many first replays."
 _SEARCHED = 4
-"Names of earlier results are searched for before this many replays of a graph, after the first."
+"The names of earlier results are searched for before this many replays of a graph, the first replay excluded."
 _MOST_STACKS = 4
-"The largest number of different call stacks kept of a graph's replays."
+"The largest number of different call stacks of replays that are kept for a graph."
 _MOST_REPLAYERS = 16
-"The largest number of threads and streams kept of a graph's replays."
+"The largest number of threads and streams of replays that are kept for a graph."
 _PATIENCE = 500
 "On a real GPU, memory that graphs use is checked again after this many times the duration of the last check."
 
-_NO_STEP = "no captured step can be told from other work: as of a block that calls no function of its own"
+_NO_STEP = "no captured step can be distinguished from other work, as for a block that calls no function of its own"
 
 
 class Book:
     def __init__(self, sight: Sight, counters: Counters, tell: Callable[[bool], None], options: Options) -> None:
-        """Make the record. `tell` is called when it has grown, with True if the next replay may end the process."""
+        """Make the record. `tell` is called when there is something new in the record, with True if the next replay may
+        end the process."""
         self.sight = sight
         self.counters = counters
         self._tell = tell
@@ -116,7 +117,8 @@ class Book:
         return self._streams.setdefault(self.sight.stream(), f"side stream {len(self._streams)}")
 
     def _is_wanted(self, what: str) -> bool:
-        """Return whether the current device is recorded; if it is not, a limit says that it has `what`."""
+        """Return whether the current device is recorded; if it is not, add a limit which says that the device has
+        `what`."""
         device = self.sight.device()
         if self._only and device not in self._only:
             why = "not recorded: other devices were asked for"
@@ -189,8 +191,8 @@ class Book:
         self._tell(False)
 
     def replaying(self, record: GraphRecord) -> None:
-        """Check the memory that a graph uses, before a replay; on a real GPU before the first replays, and then so
-        seldom that the checks take a small share of the time."""
+        """Check the memory that a graph uses, before a replay; on a real GPU this happens before the first replays, and
+        later so seldom that the checks take a small share of the time."""
         begun = time.perf_counter()
         with torch._C.DisableTorchFunction():
             self.replayed_by(record)
@@ -219,14 +221,15 @@ class Book:
 
     def _returned(self, record: GraphRecord) -> CallSite | None:
         """Return the line that keeps results which are memory outside the graph's pool, updated by each replay. A GPU's
-        kernels do not tell what they update."""
+        kernels do not show what they update."""
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
         return returned_and_kept(storages, user_frames_now(sys._getframe(1)), record.looks) if storages else None
 
     def replayed_by(self, record: GraphRecord) -> None:
-        """Note the thread and the stream of a replay: at looks, and if another thread replays than the time before."""
+        """Record the thread and the stream of a replay, if memory is checked at this replay or if its thread is not the
+        thread of the replay before."""
         record.replayer = threading.get_ident()
         one = (threading.current_thread().name, self._stream())
         if one not in record.replayers and len(record.replayers) < _MOST_REPLAYERS:
@@ -234,7 +237,8 @@ class Book:
             self._tell(False)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look for gradients that graphs write and the optimizer, which is about to make an eager step, lacks."""
+        """Look for gradients that graphs write, but that the optimizer does not have although it is about to make an
+        eager step."""
         for record in self.graphs:
             watched = record.gradients if record.dropped is None else None
             if watched and watched.stepping(optimizer, self.replays(record.number)):
@@ -261,7 +265,7 @@ class Book:
             self._tell(False)
 
     def checking_values(self, record: GraphRecord) -> None:
-        """Compare the values that a graph froze with the program's, before a replay."""
+        """Compare the values that a graph froze with the program's values, before a replay."""
         if record.options or record.key.has_values:
             with torch._C.DisableTorchFunction():
                 if self._is_stale(record):
@@ -354,7 +358,7 @@ class Book:
         }
 
     def forget(self, counters: Counters) -> None:
-        """Start anew in a forked process, without the parent's graphs."""
+        """Start again in a forked process, without the parent's graphs."""
         self.counters = counters
         self.graphs, self.failed = [], []
         self.steps.forget()
@@ -369,13 +373,14 @@ class Book:
         return sum(self.replays(record.number) for record in list(self.graphs))
 
     def _unseen_steps(self) -> str | None:
-        """Return why steps without a graph cannot be seen, or None if they can or there is no graph."""
+        """Return the reason why steps without a graph cannot be seen; None if they can be seen, or if there is no
+        graph."""
         if all(record.contents.nodes == {} for record in list(self.graphs)):
             return None
         return self.sight.unseen_steps() or (None if self.steps.names else _NO_STEP)
 
     def _is_stale(self, record: GraphRecord) -> bool:
-        """Return whether this is the first replay for which the program has another value than the graph."""
+        """Return whether this is the first replay at which the program has a value other than the graph's."""
         if record.stale is not None:
             return False
         options = (option.changed() for option in record.options)

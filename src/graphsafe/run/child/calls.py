@@ -32,10 +32,11 @@ _MOST_PARAMETERS = 16
 "The largest number of a module's parameters whose `requires_grad` is read."
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _PLAIN = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type, torch.Tensor)
-"Types of values by which two calls of one function cannot be distinguished."
+"Types of values that cannot distinguish two calls of one function."
 
 Owners = tuple[tuple[str, "weakref.ref[Any]"], ...]
-"""The variables of a call that hold its object and the objects of its closure; other owners make another step."""
+"""The variables of a call that hold its object and the objects of its closure; a call with other owners is another
+step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,7 @@ class Calls:
             self._listen()
 
     def end(self) -> Step | None:
-        """Return the step that this thread has captured, whose calls are counted from now on; None if it is not
-        known."""
+        """Return the step that this thread has captured, and count its calls from now on; None if it is not known."""
         region = self._regions.pop(threading.get_ident(), None)
         if region is None:
             return None
@@ -144,7 +144,7 @@ class Calls:
                 region.started(sys._getframe(1))
             elif code in self._watched:
                 self._eager(code, sys._getframe(1))
-        except Exception as error:  # a fault of graphsafe: the program goes on
+        except Exception as error:  # this is a fault of graphsafe, so the program goes on
             self._fail(error)
 
     def _ended(self, code: CodeType, *_: Any) -> None:

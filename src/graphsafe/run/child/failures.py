@@ -1,7 +1,7 @@
 """Finds the handler that swallows the exception of a failed capture.
 
-An object attached to the exception is destroyed with it, when the handler that caught the exception ends. The stack at
-that moment names the handler. Neither the exception nor a frame is kept alive.
+An object that is attached to the exception is destroyed together with it, when the handler ends. The stack at that
+moment names the handler. Neither the exception nor a frame is kept alive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphsafe.run.child.source import innermost
 
 
 class _Witness:
-    """Calls `tell`, when destroyed, with the line of the handler that ended the exception."""
+    """Calls `tell`, when destroyed, with the line of the handler that swallowed the exception."""
 
     def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
         self._stack = [(id(one), id(one.f_code)) for one in frames_from(frame)][::-1]
@@ -36,7 +36,7 @@ class _Witness:
 
 
 def swallowing_watched(error: BaseException, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
-    """Call `tell` when a handler of `frame`, or of one of its callers, ends `error`."""
+    """Call `tell` when a handler of `frame`, or of one of its callers, swallows `error`."""
     with contextlib.suppress(AttributeError, TypeError):  # some exceptions take no attributes
         error._graphsafe_witness = _Witness(frame, tell)  # type: ignore[attr-defined]
 
@@ -46,7 +46,7 @@ def is_watched(error: BaseException) -> bool:
 
 
 def _handler(before: list[tuple[int, int]], frame: FrameType) -> CallSite | None:
-    """Return the handler in which the innermost surviving frame of the exception is now, if it is in one."""
+    """Return the handler that the innermost surviving frame of the exception is running now, if there is one."""
     pairs = zip(list(frames_from(frame))[::-1], before, strict=False)
     common = itertools.takewhile(lambda pair: (id(pair[0]), id(pair[0].f_code)) == pair[1], pairs)
     users = [one for one, _ in common if is_user_file(one.f_code.co_filename)]

@@ -1,8 +1,8 @@
-"""Watches the random generators of graphs: one that the program replaces, one that it registers while another device is
-current, and a seed that it sets before each replay.
+"""Watches the random generators of graphs. Finds a generator that the program replaces, a generator that it registers
+while another device is current, and a seed that it sets before each replay.
 
-A graph draws from the generators that were registered before its capture, and from the device's default one. A replay
-reads a generator's seed and offset and moves the offset on.
+A graph draws from the generators that were registered before its capture, and from the device's default generator. A
+replay reads a generator's seed and offset and advances the offset.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _REGISTERED = "_graphsafe_registered"
 _UNNAMED = "a registered generator"
 _DEFAULT = "the device's default generator"
 _ENOUGH = 8
-"A graph that draws the same numbers at this many replays in a row is seeded before each."
+"A graph that draws the same numbers at this many replays in a row counts as seeded before each replay."
 State = tuple[int, int]
 "A generator's seed and offset."
 
@@ -45,7 +45,7 @@ class Registered:
     calls: tuple[CallSite, ...] = ()
     "The calls that registered it."
     is_elsewhere: bool = False
-    "Whether another device was current then."
+    "Whether another device was current at that time."
 
 
 def register(
@@ -75,16 +75,16 @@ class Draws:
     def __init__(self) -> None:
         self._before: list[tuple[str, torch._C.Generator, State | None]] = []
         self._drawing: list[torch._C.Generator] = []
-        "The generators whose offsets a replay has moved."
+        "The generators whose offsets a replay has advanced."
         self.names: list[str] | None = None
         "The names of these generators; None before the first replay."
         self._last: list[State | None] = []
         self._same = 0
         self.is_known = False
-        "Whether a replay has told from which generators the graph draws."
+        "Whether a replay has shown which generators the graph draws from."
         self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
-        """An attribute that held a registered generator and holds another at a replay, with the calls of the replay, or
-        the line that replaced it."""
+        """An attribute that held a registered generator and that holds another one at a replay, with the calls of the
+        replay, or the line that replaced it."""
         self.is_replacing_known = False
         self.misplaced: tuple[CallSite, ...] = ()
         "The calls that registered a generator while another device was current."
@@ -138,8 +138,8 @@ class Draws:
         }
 
     def _replaced(self, registered: Sequence[Registered]) -> tuple[str, Any, str, tuple[CallSite, ...]] | None:
-        """Return an attribute that held a registered generator and holds another: its text, object and name, and the
-        calls that registered the first."""
+        """Return an attribute that held a registered generator and now holds another one: its text, object and name,
+        and the calls that registered the first generator."""
         for one in registered if self._drawing else ():
             for text, owner, attribute in one.holders:
                 now = attributes_of(owner()).get(attribute)
@@ -165,8 +165,8 @@ def _default() -> list[torch._C.Generator]:
 
 
 def _seeding_line(frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the line that seeds a generator between replays: in a loop around the replay or in a function that runs in
-    it, else in a function that one of these calls."""
+    """Return the line that seeds a generator between replays: a line of a loop around the replay, or of a function that
+    runs in that loop, or else of a function that one of these calls."""
     trees = [tree_of_code(one.f_code) for one in frames]
     loops = [outer_loop(tree, one.f_lineno) for tree, one in zip(trees, frames, strict=True)]
     for at, frame in enumerate(frames):

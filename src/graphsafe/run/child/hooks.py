@@ -1,8 +1,8 @@
 """Watches captures and replays by wrapping the methods of `CUDAGraph`, which every kind of capture calls.
 
-`make_graphed_callables` may also fail before it captures, so it is wrapped, too.
+`make_graphed_callables` may also fail before it captures, so it is wrapped too.
 
-Dynamo treats each wrapper like the wrapped method: it calls the wrapper and traces none of its lines.
+Dynamo treats each wrapper like the wrapped method: it calls the wrapper, and does not trace the wrapper's lines.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphsafe.run.child.optimizer_options import state_of
 from graphsafe.run.counters import LAST_RUN, NO_ROOM, ROOM
 
 _SOMETIMES = 15
-"The values that a graph froze are compared before every 16th replay at least."
+"The values that a graph froze are compared at least before every 16th replay."
 _RECORD = "_graphsafe_record"
 "The attribute of a graph that holds its record."
 
@@ -59,7 +59,7 @@ def _wrapped(owner: Any, name: str, hook: Callable[..., Any], book: Book) -> Any
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         return hook(original, book, *args, **kwargs)
 
-    if hook is _replay:  # without a call in between: programs replay often
+    if hook is _replay:  # this hook is called directly, because programs replay often
         wrapper = _replay(original, book)
     wrapper._torchdynamo_disable = True  # type: ignore[attr-defined]
     wrapper.__name__, wrapper.__qualname__ = name, f"{owner.__name__}.{name}"
@@ -170,7 +170,7 @@ def _reset(original: Any, book: Book, graph: Any) -> Any:
 
 
 def _load_state_dict(original: Any, book: Book, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-    for number in state_of(optimizer):  # the loaded state takes its place
+    for number in state_of(optimizer):  # the loaded state replaces this state
         book.safely(book.memories.leaving, number)
     return original(optimizer, *args, **kwargs)
 

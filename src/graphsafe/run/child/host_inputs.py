@@ -1,8 +1,8 @@
 """Finds writes to pinned host memory while a replay, or an eager asynchronous copy, may still read it.
 
-PyTorch does not see writes by NumPy or by a library's thread. So contents are compared before each wait of the host and
-before each replay: memory that changed in between was written without a wait. Memory that a device also writes (a copy
-back to the host) is not watched.
+PyTorch does not see writes by NumPy or by a library's thread. So the contents are compared before each wait of the host
+and before each replay. Memory that has changed between two comparisons was written without a wait. Memory that a device
+also writes (a copy back to the host) is not watched.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import file_tree, written_in_place
 
 _SAMPLES = 16_384
-"Number of bytes of each memory that are compared."
+"The largest number of bytes of each memory that are compared."
 _MOST_COPIES = 64
-"Number of copies under way whose memory is compared."
+"The largest number of copies under way whose memory is compared."
 
 
 @dataclass(slots=True)
@@ -43,7 +43,8 @@ class HostMemory:
 
     @property
     def around(self) -> range:
-        """Return the addresses of the storage; none if the memory is gone, as if the storage was resized."""
+        """Return the addresses of the storage; none if the memory is gone, for example because the storage was
+        resized."""
         storage = self.storage()
         found = range(0) if storage is None else addresses_of(storage)
         return found if self.memory.start in found else range(0)
@@ -66,7 +67,8 @@ class HostInputs:
                 self._watch(number, touch.storage, addresses_of(touch.storage))
 
     def copied(self, stream: Stream, source: torch.Tensor) -> None:
-        """Record that a stream is to copy from a contiguous pinned tensor. Its number is its address, negated."""
+        """Record that a stream is about to copy from a contiguous pinned tensor. The number of this memory is its
+        negated address."""
         storage, begin = source.untyped_storage(), source.data_ptr()
         self.look()
         under_way = [number for number in self._inputs if number < 0 and self._refills.is_read(number)]
@@ -134,7 +136,7 @@ def _in_place(path: str) -> tuple[tuple[ast.expr, int], ...]:
 
 
 def _address(value: Any) -> int | None:
-    """Return where the data of a tensor or a NumPy array begins."""
+    """Return the address where the data of a tensor or a NumPy array begins."""
     if issubclass(type(value), torch.Tensor):
         return int(value.data_ptr())
     interface = value.__array_interface__ if type(value).__module__ == "numpy" and hasattr(value, "ctypes") else None

@@ -1,9 +1,10 @@
-"""Finds replays for which the program has other values than the capture froze: the graph's key is too coarse.
+"""Finds replays at which the program has values that differ from those the capture froze: the graph's key is too
+coarse.
 
 The values are arguments of the capturing function that captured statements read, arguments of the same names in its
-callers, and values of objects, globals and closures that captured code used. A replay inside a call of such a function
-with another value uses the old one, and so does one inside another method of the object that takes the argument and
-ignores it.
+callers, and values of objects, globals and closures that captured code used. If such a function is called with another
+value, a replay inside the call uses the old value. The same holds for a replay inside another method of the object that
+takes the argument and ignores it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ _SCALARS = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A number or text that had another value when the graph was captured."""
+    """A number or text whose value was different when the graph was captured."""
 
     name: str
     captured: str
     now: str
     at: CallSite | None = None
-    "The line that froze it, or that decides whether there is a graph for it; the capture's line if neither is known."
+    """The line that froze the value, or that decides whether there is a graph for it; the capture's line if neither is
+    known."""
     frames: tuple[CallSite, ...] = ()
     "The frames of the replay."
 
@@ -50,7 +52,7 @@ class Key:
         self.sizes: Sequence[int] = ()
         "The bytes of the memory outside its pool that the graph uses."
         self._fitted: set[tuple[CodeType, str, int]] = set()
-        "Variables of functions that led to a replay and held an object with the captured value."
+        "The variables, in functions that led to a replay, that held an object with the captured value."
         self._codes = {frame.f_code for frame in frames}
         self._owner = weak_to(locals_of(frames[0]).get("self")) if frames else None
         read = {one.id for node in walk.body for one in ast.walk(node) if is_read(one)}
@@ -69,7 +71,7 @@ class Key:
         return bool(self._values or self.frozen or self._variables)
 
     def rebinding(self, names: Sequence[Name]) -> CallSite | None:
-        """Return the captured line that assigns an attribute of one of these names, or None."""
+        """Return the captured line that assigns an attribute with one of these names, or None."""
         attributes = (key for name in names for how, key in name.way[-1:] if how != "item")
         return next((self._stores[one] for one in attributes if one in self._stores), None)
 
@@ -95,7 +97,7 @@ class Key:
         variables = ((one, one.now(frames)) for one in self._variables)
         more = (Changed(one.name, _shown(one.value), _shown(now)) for one, now in variables if is_more(now, one.value))
         larger = next(more, None)
-        # If another graph has just these values, the program chose this one on purpose
+        # If another graph has exactly these values, the program chose this graph on purpose
         is_chosen = found is not None or larger is None or any(other.fits(frames) for other in keys)
         return found if is_chosen else larger
 
@@ -113,18 +115,18 @@ class Key:
 
     def _frozen_differs(self, frames: Sequence[FrameType], others: Sequence[Key]) -> Changed | None:
         """Return the first value of captured code that differs now, in the same object or in objects of its class that
-        the functions around the replay handle."""
+        the functions around the replay use."""
         for one in self.frozen:
             same = _like(one, others)
             now = one.present
             if one.is_tied is None:
                 one.is_tied = not one.differs(now)
-            # Without a graph for another value, even a value that was never the captured one is a mistake
+            # If no graph exists for another value, even a value that never was the captured one is a mistake
             is_only = type(one.value) is float or one.attribute == "training"
             is_sure = one.is_tied or (is_only and all(each.value == one.value for each in same))
             found = [(now, same)] if is_sure else []
             if one.carrier is not None:
-                # A graph of other sizes was not meant for an object with another number
+                # A graph with other sizes is not meant for an object with another number
                 alike = same if one.kind == "size" else _like(one, (key for key in others if key.sizes == self.sizes))
                 found += [(value, alike) for value in self._handled(one, frames)]
             for value, known in () if one.is_free else found:
@@ -133,9 +135,9 @@ class Key:
         return None
 
     def _handled(self, one: Frozen, frames: Sequence[FrameType]) -> Iterator[Any]:
-        """Yield the values of other objects of the same class, if they cannot have chosen the graph: a parameter of a
-        function that led to the capture holds one, or a variable of a function that ignores the value and formerly led
-        to a replay with the captured value."""
+        """Yield the values of other objects of the same class, if these values cannot have chosen the graph. Such an
+        object is held by a parameter of a function that led to the capture, or by a variable of a function that ignores
+        the value and earlier led to a replay with the captured value."""
         for frame in frames:
             code = frame.f_code
             objects = [(name, value) for name, value in locals_of(frame).items() if type(value) is one.carrier]
@@ -162,7 +164,7 @@ class Key:
 
     def _method_differs(self, frames: Sequence[FrameType]) -> Changed | None:
         """Compare the arguments of the nearest method of the capturing object. A whole number may be a size that is
-        padded to the captured one, so only a larger number differs."""
+        padded to the captured one, so a number differs only if it is larger."""
         captured = {name: value for values in self._values.values() for name, value in values.items()}
         for frame in frames if captured else ():
             given = _arguments(frame)

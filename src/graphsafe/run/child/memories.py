@@ -1,4 +1,4 @@
-"""The memory outside their pools that the graphs of a process use, and its fate."""
+"""The memory that the graphs of a process use outside their pools, and what becomes of it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from graphsafe.run.child.sight import Contents, Sight
 
 
 class Memories:
-    """Call its methods with torch functions disabled."""
+    """Follows that memory. Call its methods with torch functions disabled."""
 
     def __init__(self, sight: Sight, replays: Callable[[int], int], tell: Callable[[bool], None]) -> None:
-        """`replays` returns how often a graph was replayed. `tell` is called when something was lost, with True if the
+        """`replays` returns how often a graph was replayed. `tell` is called when memory was lost, with True if the
         next replay may end the process."""
         self._sight = sight
         self._replays = replays
@@ -30,8 +30,8 @@ class Memories:
     def captured(
         self, record: GraphRecord, contents: Contents, names: Mapping[int, Sequence[Name]], still: Iterable[int]
     ) -> None:
-        """Watch the memory that a graph uses. `names` are those of its tensors by storage, including ones lost during
-        the capture; `still` are the storages that have a name now."""
+        """Watch the memory that a graph uses. `names` are the names of its tensors by storage, including tensors that
+        were lost during the capture; `still` are the storages that have a name now."""
         present = set(still)
         for touch in contents.touches:
             number = int(touch.storage._cdata)
@@ -79,7 +79,8 @@ class Memories:
                 record.suspect = False
                 self._tell(True)
         seeking = [use.memory for use in record.uses if use.memory.seeks_heir]
-        # One search of the process's tensors serves all: a reload may lose hundreds of weights at once.
+        # One search through the process's tensors serves all of them, since a reload may lose hundreds of weights at
+        # once.
         owners = self._sight.owners([memory.address for memory in seeking]) if seeking else {}
         for memory in seeking:
             memory.found_heir(owners.get(memory.address))

@@ -1,4 +1,4 @@
-"""Finds the names by which the running program knows its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
+"""Finds the names that the running program has for its tensors: `model.layers.0.weight`, `self.cache['keys']`, `x`.
 
 A name keeps nothing alive: it holds a weak reference to the object where it starts, and the attributes and indices from
 there.
@@ -42,12 +42,13 @@ class Name:
         return bool(self.way) and self.way[-1][0] == "parameter"
 
     def now(self) -> torch.Tensor | None:
-        """Return the tensor that the name means now; `None` if there is none or it cannot be looked up."""
+        """Return the tensor that the name refers to now; `None` if there is no tensor or the name cannot be looked
+        up."""
         value = self._along(self.way)
         return value if isinstance(value, torch.Tensor) else None
 
     def owner(self) -> Any:
-        """Return the object whose attribute or element the tensor is; `None` if there is none any longer."""
+        """Return the object whose attribute or element the tensor is; `None` if there is no such object any longer."""
         return self._along(self.way[:-1])
 
     def _along(self, way: Sequence[Move]) -> Any:
@@ -117,7 +118,7 @@ def storage_number(tensor: torch.Tensor) -> int | None:
 
 
 Place = tuple[int, int]
-"The first address of a tensor without gaps, and the one after its last."
+"The first address of a tensor without gaps, and the address after its end."
 
 
 def place_of(tensor: torch.Tensor) -> Place | None:
@@ -194,7 +195,8 @@ def _inside(value: Any) -> Iterator[tuple[str, Any, Move]]:
 
 
 def elements_of(value: Any) -> tuple[Any, ...]:
-    """Return what a list, tuple, deque or dict holds, without running methods of a subclass; else nothing."""
+    """Return the elements of a list, tuple, deque or dict, without running methods of a subclass; nothing for any other
+    object."""
     kind = type(value)
     for plain, read in _READERS:
         if issubclass(kind, plain):

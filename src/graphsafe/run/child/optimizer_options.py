@@ -1,7 +1,7 @@
 """Finds numbers of an optimizer (its learning rate, its decay) that a captured step froze and that changed later.
 
 A schedule writes the new number into `optimizer.param_groups`, from which replays do not read. A learning rate that is
-a tensor is read by every replay. PyTorch tells of each step while a capture runs, so that eager steps cost nothing.
+a tensor is read by every replay. PyTorch reports steps only while a capture runs, so that eager steps cost nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Watches memory that graphs use and do not own, through weak references only."""
+"""Watches memory that graphs use but do not own; only weak references are used."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.names import Name, storage_number
 
 _MOST_ASKED = 4
-"How often the process's tensors are searched for one that has got lost memory."
+"The number of searches through the process's tensors for a tensor that now has the lost memory."
 
 
 class Memory:
-    """One storage outside graphs' pools. `suspect` is called when it, or a tensor by which it was named, is freed."""
+    """One storage outside graphs' pools. `suspect` is called when the storage, or a tensor that gave it a name, is
+    freed."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class Memory:
         suspect: Callable[[Memory], None],
         is_held: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """`is_held` tells whether anything besides graphs holds an existing storage, by its number."""
+        """`is_held` takes the number of an existing storage, and returns whether anything besides graphs holds it."""
         self.number = int(storage._cdata)
         self.bytes = storage.nbytes()
         self.address = storage.data_ptr()
@@ -50,11 +51,11 @@ class Memory:
         self._before: set[int] = set()
         "The names whose tensors had died before the line of `frames`."
         self._outlived: set[int] = set()
-        "The names that meant another tensor while something else held the memory."
+        "The names that referred to another tensor while something else held the memory."
         self.instead: CallSite | None = None
         "The line that made the tensor that has the name now."
         self.heir: str | None = None
-        "The type and shape of a tensor that has got the lost memory since."
+        "The type and shape of a tensor that has since received the lost memory."
         self._asked = 0
         self._suspect, self._is_held = suspect, is_held
         self._watched: list[weakref.ref[Any]] = [weakref.ref(storage, functools.partial(self._gone, None))]
@@ -67,11 +68,11 @@ class Memory:
         return self._watched[0]() is not None
 
     def is_memory_of(self, storage: torch.UntypedStorage) -> bool:
-        """Return whether the memory is still there and is that of the storage, which may have been resized."""
+        """Return whether the memory still exists and still belongs to the storage, which may have been resized."""
         return self.is_there and int(storage.data_ptr()) == self.address
 
     def leaving(self, frames: tuple[CallSite, ...]) -> None:
-        """Note the calls of a line that is about to move a tensor to another storage."""
+        """Record the calls of a line that is about to move a tensor to another storage."""
         self._left = frames
         self._note(frames)
 
@@ -80,8 +81,9 @@ class Memory:
         self._before = {name for name, calls in self._deaths.items() if calls != frames}
 
     def _gone(self, name: int | None, _: Any) -> None:
-        """Note the running line: the storage, or a tensor that had a name, has died. The memory is lost with the last
-        of its tensors: one that dies while it is held, as it still is by the dying one, comes after those before."""
+        """Record the running line: the storage, or a tensor that had a name, has died. The memory is lost with the last
+        of its tensors. A tensor that dies while the memory is still held (the dying tensor itself holds it) counts as
+        later than tensors that died before."""
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):
@@ -94,8 +96,8 @@ class Memory:
 
     def look(self, maker: Callable[[torch.Tensor], CallSite | None]) -> None:
         """Bring `status` up to date, with torch functions disabled; `maker` returns the line that made a tensor. A
-        storage without holders is lost, one with holders only if a module's parameter or buffer is now another tensor:
-        other variables may have been reused on purpose."""
+        storage without holders is lost. A storage with holders is lost only if a module's parameter or buffer is now
+        another tensor, since other variables may have been reused on purpose."""
         if self.status != "alive":
             return
         held = self.is_there and self._is_held(self.number)
@@ -131,7 +133,7 @@ class Memory:
 
     @property
     def seeks_heir(self) -> bool:
-        """Whether to look for a tensor that has the memory now: at some looks after the loss."""
+        """Whether to look for a tensor that has the memory now; this is done at some of the checks after the loss."""
         return self.status != "alive" and self.heir is None and self._asked < _MOST_ASKED
 
     def found_heir(self, heir: str | None) -> None:

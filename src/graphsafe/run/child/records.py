@@ -41,7 +41,7 @@ class Use:
     let_go: LetGo | None = None
     "The fate of the attributes that held it, if it is known."
     lost_after: int | None = None
-    "Number of replays before the memory was lost."
+    "The number of replays before the memory was lost."
 
     def facts(self) -> Facts:
         memory, kept = self.memory, self.let_go
@@ -98,9 +98,9 @@ class GraphRecord:
     drawn_before: tuple[Any, ...] = ()
     "While the capture runs: the states of the host's random generators when it began."
     drawn: CallSite | None = None
-    "A captured line that drew from them."
+    "A captured line that drew from these generators."
     stale: Changed | None = None
-    "The first replay for which the program had another value than the graph."
+    "The first replay at which the program had a value other than the graph's."
     subgroups: bool = False
     "Whether the process had groups of only some ranks at the capture."
     keeps_pool: bool = False
@@ -115,7 +115,7 @@ class GraphRecord:
     "The number of the thread of the last replay."
     replayers: dict[tuple[str, str], None] = field(default_factory=dict)
     looks: int = 0
-    "Number of checks of the graph's memory so far."
+    "The number of checks of the graph's memory so far."
     is_again: bool = False
     "Whether the previous capture of this line differs only in one tensor outside the pool."
     copy_of: int | None = None
@@ -151,8 +151,8 @@ class GraphRecord:
         return {"names": [name.text for name in names], "at": self.key.rebinding(names)}
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether both graphs do the same work except that one input tensor, of equal size, is another. It must
-        be a function's variable: graphs of two layers also differ only in weights."""
+        """Return whether both graphs do the same work but read a different input tensor of equal size. That tensor must
+        be held by a function's variable, because graphs of two layers also differ only in weights."""
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]
@@ -163,7 +163,7 @@ class GraphRecord:
         return same and any(name.root is None and not name.way for name in one.memory.names)
 
     def compare(self, earlier: Sequence[GraphRecord]) -> None:
-        """Note whether earlier graphs of this line do the same."""
+        """Record whether earlier graphs of this line do the same work."""
         same = [one for one in reversed(earlier) if one.frames == self.frames]
         self.is_again = bool(same) and self.repeats(same[0])
         self.copy_of = next((one.number for one in same if self.equals(one)), None)

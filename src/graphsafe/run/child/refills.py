@@ -1,6 +1,6 @@
 """Finds writes to memory that graphs read, and whether streams order them against the replays.
 
-Each stream has a clock, which tells how much of every other stream's work comes before the stream's next work. Waiting
+Each stream has a clock, which shows how much of every other stream's work comes before the stream's next work. Waiting
 for an event or a stream joins the clocks. A wait of the host joins them for all later launches.
 """
 
@@ -23,7 +23,7 @@ Stream = tuple[int, int]
 Clock = dict[Stream, int]
 Frames = tuple[CallSite, ...]
 Unordered = tuple[Frames, Frames, int, bool]
-"The calls of a write, and those of a replay (or a copy), that nothing orders; their storage; whether the host wrote."
+"A write and a replay (or a copy) that nothing orders: the calls of each, their storage, and whether the host wrote."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Refills:
         self._host: Clock = {}
         self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
-        "Storages outside graphs' pools that graphs use, and those from which they are filled."
+        "Storages outside graphs' pools that graphs use, and the storages from which these are filled."
         self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._reads: dict[int, _Work] = {}
         self._writes: dict[int, _Work] = {}
@@ -75,7 +75,7 @@ class Refills:
         self._events.pop(event, None)
 
     def wrote(self, stream: Stream, storages: Iterable[int], frames: Frames | None = None) -> None:
-        """Record that an eager operation wrote to storages, by the user's running line unless `frames` is given."""
+        """Record that an eager operation wrote to storages, on the user's running line unless `frames` is given."""
         used = self._used.intersection(storages)
         if used:
             self._work[stream] += 1
@@ -84,13 +84,13 @@ class Refills:
                 self._write(storage, work)
 
     def copied(self, stream: Stream, source: int) -> None:
-        """Record that a stream is to copy memory with this number, on the user's line that runs now."""
+        """Record that a stream is about to copy the memory with this number, on the user's line that runs now."""
         self._work[stream] += 1
         self._reads[source] = _Work(stream, self._work[stream], user_frames()[0])
 
     def fed(self, stream: Stream, source: torch.UntypedStorage, targets: Iterable[int]) -> None:
-        """Record that a stream is to copy from `source` to `targets`. If a graph uses one of these, `source` is watched
-        like memory of the graph, as long as it lives."""
+        """Record that a stream is about to copy from `source` to `targets`. If a graph uses one of the targets,
+        `source` is watched like memory of the graph for as long as it lives."""
         if self._used.isdisjoint(targets):
             return
         number = int(source._cdata)
@@ -103,13 +103,14 @@ class Refills:
         self.copied(stream, number)
 
     def is_read(self, storage: int) -> bool:
-        """Return whether the host has not waited yet for what reads its memory."""
+        """Return whether some work that reads the host's memory may still run, because the host has not waited for
+        it."""
         before = self._reads.get(storage)
         return before is not None and self._host.get(before.stream, 0) < before.count
 
     def host_wrote(self, storages: Iterable[int], frames: Callable[[], Frames]) -> None:
-        """Record that the host wrote to its own memory, from which graphs or streams copy; earlier replays and copies
-        must have been waited for. `frames` returns the calls that wrote."""
+        """Record that the host wrote to its own memory, from which graphs or streams copy; the host must have waited
+        for earlier replays and copies. `frames` returns the calls that wrote."""
         for storage in storages:
             if self.is_read(storage):
                 self._tell(storage, frames(), self._reads[storage].frames, by_host=True)

@@ -33,8 +33,8 @@ class Rotation:
         "Whether a replay began with the values with which the replay before it began."
 
     def replaying(self, is_again: bool) -> bool:
-        """Return whether this is the first replay known to repeat the one before; `is_again` says whether that was a
-        replay of the same graph."""
+        """Return whether this is the first replay that is known to repeat the previous replay; `is_again` says whether
+        that was a replay of the same graph."""
         if not self.names or self.is_repeated:
             return False
         now = tuple(map(_state, self.names))
@@ -49,7 +49,7 @@ def _numbers(names: Mapping[int, Sequence[Name]]) -> dict[str, int]:
 
 
 def _state(name: Name) -> tuple[int | None, int | None]:
-    """Return the storage that a name means now, and the number of eager writes to it, where they are counted."""
+    """Return the storage that a name refers to now, and the number of eager writes to it, if they are counted."""
     tensor = name.now()
     if tensor is None:
         return None, None

@@ -19,7 +19,7 @@ from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
 Reading = Callable[[Callable[[], Collection[int]]], None]
-"A function that is told of an operation's reads. Its argument returns the numbers of the storages that are read."
+"A function that is called with an operation's reads. Its argument returns the numbers of the storages that are read."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Touch:
 
 @dataclass(eq=False, slots=True)
 class LetGo:
-    """A tensor that a graph reads, by the names outside containers that hold it."""
+    """A tensor that a graph reads, with the names outside of containers that hold it."""
 
     names: Sequence[Name]
     capture: int
     "The number of the graph's capture, from 1."
     replays: int = 0
     lost_after: int | None = None
-    "Number of replays before the first one for which the object held another tensor."
+    "The number of replays before the first replay at which the object held another tensor."
     is_meant: bool = False
     "Whether the program may know that the graph reads the old one."
     instead: CallSite | None = None
@@ -60,7 +60,7 @@ class LetGo:
 
 
 class Around(Protocol):
-    """Is called before and after each replay of a graph."""
+    """An object that is called before and after each replay of a graph."""
 
     def replaying(self) -> None: ...
 
@@ -83,22 +83,23 @@ class Contents:
     many_shapes: Collection[Key] = ()
     "Keys that several steps of different shapes share in the graph, so that they identify none."
     let_go: Mapping[int, LetGo] = field(default_factory=dict)
-    "A storage's number -> the tensor that the graph reads there and an object held, as far as its fate is known."
+    "A storage's number -> the tensor that the graph reads there and that an object held, as far as its fate is known."
     fills: Sequence[Place] = ()
-    "Memory outside its pool that it writes and does not read, as far as that is known."
+    "Memory outside the graph's pool that the graph writes and does not read, as far as that is known."
     owns: Callable[[torch.Tensor], bool] = lambda _: False
-    "Returns whether a tensor lies in memory of its pool that its replays use, as far as that is known."
+    "Returns whether a tensor lies in memory of the graph's pool that the graph's replays use, as far as that is known."
     passed_over: Callable[[], int] = int
-    "Returns how often an input of its size was given to another graph, as far as that is seen."
+    "Returns how many inputs of the graph's size were given to another graph, as far as that is seen."
     collectives: bool = False
     pinned: Around | None = None
-    "Watches the pinned memory from which it copies, if the device's order of writes and replays is not followed."
+    """Watches the pinned memory that the graph copies from, if the order of writes and replays on the device is not
+    followed."""
     problem: str | None = None
     "The reason why the nodes could not be read."
 
 
 class Sight(Protocol):
-    """Sees the graphs of a device. A method with a body says what holds for a device that does not replace it."""
+    """Sees the graphs of a device. If a method has a body, this is the default for devices that do not override it."""
 
     graph: Any
     "The class `CUDAGraph`, whose methods every kind of capture calls."
@@ -111,12 +112,12 @@ class Sight(Protocol):
         """Return the number of the current stream; 0 for the default one."""
 
     def begun(self, pool: Any, names: Mapping[int, Sequence[Name]]) -> None:
-        """Take note of a capture that has begun in this thread, into `pool` or, if None, into its own pool. `names`
+        """Record that a capture has begun in this thread, into `pool`, or into its own pool if `pool` is None. `names`
         holds the tensors that the program knows, by storage."""
         return
 
     def ending(self, graph: Any) -> None:
-        """Take note of a capture that is about to end; on CUDA its nodes must be read now."""
+        """Record that a capture is about to end; on CUDA its nodes must be read now."""
         return
 
     def contents(self, graph: Any, names: Mapping[int, Sequence[Name]]) -> Contents:
@@ -128,19 +129,20 @@ class Sight(Protocol):
         return None
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
-        """Return the type and shape of the tensor to whose memory each address belongs now, as far as one is known."""
+        """For each address, return the type and shape of the tensor that has this memory now, if one is known."""
         return {}
 
     def refills(self) -> Sequence[Unordered]:
-        """Return each write and replay of one storage that nothing orders, by their lines."""
+        """Return each pair of a write and a replay of one storage that nothing orders, by their lines."""
 
     def facts(self) -> Facts:
-        """Return what the device alone tells: `machine` for the ledger's environment; the UUIDs of the `gpus` that have
-        graphs; as far as that is seen, `outdated` tensors, which graphs read although the tensors from which they were
-        computed have changed, and lines that make a tensor larger between replays, as `growing`."""
+        """Return facts that only the device knows: `machine` for the ledger's environment, and the UUIDs of the `gpus`
+        that have graphs. If the device can see them, also `outdated` tensors, which graphs read although the tensors
+        from which they were computed have changed; and `growing`, the lines that make a tensor larger between
+        replays."""
 
     def replaying(self, graph: Any) -> None:
-        """Look at a graph that is about to be replayed."""
+        """Check a graph that is about to be replayed."""
         return
 
     def end(self) -> None:
@@ -154,8 +156,8 @@ class Sight(Protocol):
         return None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` with the number of a storage that a tensor leaves and that stays alive, `lost` with one whose
-        memory is freed although its address stays."""
+        """Call `moving` with the number of a storage that a tensor leaves and that stays alive. Call `lost` with the
+        number of a storage whose memory is freed although its address stays."""
 
     def watch_results(self, compared: Callable[[Any], None], read: Reading) -> None:
         """Call `compared` with a graph when the program compares one of its results with itself, and `read` for each
@@ -172,7 +174,7 @@ class Sight(Protocol):
         """Return whether anything besides graphs holds this existing storage."""
 
     def maker(self, tensor: torch.Tensor) -> CallSite | None:
-        """Return the line that made a tensor, if it is known now."""
+        """Return the line that made a tensor, if that line is known now."""
         return None
 
     def by_line(self) -> list[dict[str, Any]] | None:

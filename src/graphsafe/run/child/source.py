@@ -106,7 +106,7 @@ def stored_in(function: ast.AST) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=256)
 def assigned_in(function: ast.AST, given: tuple[str, ...]) -> Mapping[str, ast.expr]:
-    """Return the variables that one statement assigns, and nothing else, with what they are assigned."""
+    """Return the variables that only one statement assigns, each with the value that it assigns."""
     nodes = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
     found: dict[str, ast.expr] = {}
     for one in (each for each in ast.walk(function) if isinstance(each, ast.Assign)):
@@ -171,7 +171,7 @@ def given_to(call: ast.Call, names: Sequence[str]) -> dict[str, ast.expr]:
 
 
 def unchanged(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls whose results are part of a value as they are, or as views."""
+    """Yield the calls whose results are part of a value, unchanged or as views."""
     if isinstance(node, ast.Call):
         yield node
     elif isinstance(node, (ast.Starred, ast.Subscript)):
@@ -189,7 +189,7 @@ def is_read(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
-    """Yield the nodes of branches that exclude the one that holds a line."""
+    """Yield the nodes of branches that cannot run together with the branch that holds a line."""
     for node in (one for one in ast.walk(function) if isinstance(one, ast.If)):
         arms = [arm for arm in (node.body, node.orelse) if arm]
         held = [arm for arm in arms if arm[0].lineno <= line <= (arm[-1].end_lineno or arm[-1].lineno)]
@@ -198,8 +198,8 @@ def beside(function: ast.AST, line: int) -> Iterator[ast.AST]:
 
 
 def chosen_at(code: CodeType, captured: int, replayed: int) -> int | None:
-    """Return the line `captured`, at which a function decides whether it has a graph: it is inside an `if` or a
-    handler, and the line `replayed` is not. Else None."""
+    """Return the line `captured`, at which a function decides whether it has a graph: that line is inside an `if` or a
+    handler, and the line `replayed` is not. Return None otherwise."""
     function = function_of(code)
     for node in ast.walk(function) if function is not None else ():
         if isinstance(node, (ast.If, ast.ExceptHandler)):

@@ -16,21 +16,21 @@ from graphsafe.report.model import CallSite
 from graphsafe.run.child.source import is_in_loop, same_loop
 
 Key = tuple[str, str, int]
-"""The name of the first operation or of the function; then either a path and a line, or an empty text and the number of
-the operation's storage or of the step."""
+"""The name of the first operation or of the function. After it comes either a path and a line, or an empty text and the
+number of the operation's storage or of the step."""
 Shapes = tuple[tuple[int, ...], ...]
 Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
 _ENOUGH = 8
 """A graph counts as turned off after this many eager steps of its size without a replay in between. The place of eager
-steps is read again after as many."""
+steps is also read again after this many."""
 
 
 class Played(Protocol):
     """The replays of a process's graphs, by their numbers."""
 
     def replays(self, graph: int) -> int:
-        """Return how often a graph was replayed."""
+        """Return the number of replays of a graph."""
 
     def stacks(self, graph: int) -> Collection[Stack]:
         """Return some calls that led to the graph's replays."""
@@ -50,10 +50,10 @@ class Step:
 @dataclass(slots=True)
 class _Eager:
     frames: Stack
-    "The calls that led to a step of these shapes: to the first, or if there are many, to a later one."
+    "The calls that led to a step with these shapes: to the first step, or to a later one if there are many."
     count: int = 0
     replays: int = 0
-    "How often graphs of the same step had been replayed when these shapes last ran."
+    "The number of replays of graphs of the same step at the time when these shapes last ran."
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Steps:
         self._left: set[Key] = set()
 
     def leave(self, keys: Collection[Key]) -> None:
-        """Count no steps by these keys any longer: what they identify runs several times in one step."""
+        """Count no steps with these keys any longer, because what they identify runs several times in one step."""
         self._left.update(keys)
         left = {id(self._seen[key]) for key in keys if key in self._seen}
         self._seen = {key: seen for key, seen in self._seen.items() if id(seen) not in left}
@@ -133,8 +133,9 @@ class Steps:
         return 0 if self._played is None else sum(map(self._played.replays, _graphs(seen)))
 
     def _is_beside_replays(self, seen: _Seen, eager: _Eager) -> bool:
-        """Return whether a replay of the same step followed, or whether no loop led to the eager steps alone: in such a
-        loop the program checks or measures its graphs after it has used them."""
+        """Return whether the eager steps run among replays: a replay of the same step followed, or the eager steps have
+        no loop of their own. In a loop of their own, the program checks or measures its graphs after it has used
+        them."""
         stacks = [stack for graph in _graphs(seen) for stack in self._played.stacks(graph)] if self._played else []
         if not stacks or self._replays(seen) > eager.replays:
             return True
@@ -213,7 +214,7 @@ def _own(frames: Sequence[CallSite], captured: Sequence[CallSite]) -> Stack:
 
 def _axes(captured: Collection[Shapes]) -> list[tuple[int, int]]:
     """Return the tensor dimensions in which the captures of one step differ; for a single capture, the first dimension
-    of each tensor, from the tensor with most dimensions on: a bias has fewer than an input."""
+    of each tensor. The tensor with most dimensions comes first, since a bias has fewer dimensions than an input."""
     first = next(iter(captured))
     varying = sorted({axis for shapes in captured if _alike(shapes, first) for axis in _differing(shapes, first)})
     return varying or [(at, 0) for at in sorted(range(len(first)), key=lambda at: -len(first[at])) if first[at]]
@@ -223,7 +224,7 @@ def _axis_of_sizes(
     axes: Sequence[tuple[int, int]], captured: Collection[Shapes], eager: Collection[Shapes]
 ) -> Sequence[tuple[int, int]]:
     """Return the first of these dimensions in which a step without a graph differs from a captured one, else the first;
-    it is none if there are no dimensions."""
+    there is no such dimension if there are no dimensions."""
     first = next(iter(captured))
     others = [shapes for shapes in eager if _size(shapes, captured, axes) is not None]
     varying = [(at, axis) for at, axis in axes if any(shapes[at][axis] != first[at][axis] for shapes in others)]

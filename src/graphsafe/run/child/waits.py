@@ -33,7 +33,7 @@ class Waits:
         self._found.clear()
 
     def _turns(self, seen: set[int]) -> int:
-        """Return how many times replays came both before and after the line waited."""
+        """Return how many of the line's waits had replays both before and after them."""
         return len(seen - {0, self._replays()})
 
     def facts(self) -> list[dict[str, Any]]:

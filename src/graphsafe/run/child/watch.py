@@ -58,7 +58,7 @@ def begin() -> None:
 
 
 def _new_token(parent: str, folder: Path) -> str:
-    """Name this process, which `parent` started, and note its start."""
+    """Give a name to this process, which `parent` started, and record its start."""
     token = f"{os.getpid()}-{secrets.token_hex(4)}"
     os.environ[part.PARENT] = token
     part.note_start(folder, token, parent)
@@ -102,7 +102,8 @@ class Watch:
         self._entered.close()
 
     def _tell(self, at_once: bool) -> None:
-        """Record that unwritten facts exist. A thread writes them soon, or this call if the process may end."""
+        """Record that unwritten facts exist. A thread writes them soon; if the process may end, this call writes
+        them."""
         if self._folder is None:
             return
         if at_once:
@@ -115,7 +116,8 @@ class Watch:
                 self._writer.start()
 
     def write(self) -> None:
-        """Write the current state; nothing after the end, because a slow thread would overwrite the last state."""
+        """Write the current state. After the end, write nothing, because a slow thread would overwrite the last
+        state."""
         if self._folder is None:
             return
         with self._writing:
@@ -131,7 +133,7 @@ class Watch:
         return Part(self._token, "", self._begun, facts, *self.book.counters.read(graphs_of(facts)))
 
     def _facts(self, ended: bool, is_whole: bool = False) -> Facts:
-        """Return the facts. `ended`: the program ended, and not by an error; `is_whole`: nothing follows."""
+        """Return the facts. `ended` says that the program ended without an error, `is_whole` that no facts follow."""
         known = rank()
         # The rank is read early: the program may later leave its process group
         self._rank = self._rank if known is None else known
@@ -140,7 +142,7 @@ class Watch:
     def end(self) -> None:
         """Write the state at the end of the process, which an unhandled exception may have caused."""
         self._ended = True
-        gc.collect()  # collected now, so that a graph that nobody holds reports no lost memory
+        gc.collect()  # garbage is collected now, so that no lost memory is reported for a graph that nothing holds
         self.book.look_at_all()
         # `multiprocessing` calls this while the exception that ends the process still propagates.
         raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
@@ -150,15 +152,15 @@ class Watch:
                 part.write_part(self._folder, self._token, self._facts(ended, is_whole=True))
 
     def before_fork(self) -> None:
-        """Prepare for a fork: processes of `multiprocessing` do not run `atexit`, so they must end the watch
-        themselves."""
+        """Prepare for a fork: processes of `multiprocessing` do not run `atexit`, so they have to end the watch by
+        other means."""
         util = sys.modules.get("multiprocessing.util")
         if util is not None and not self._is_finalized:
             self._is_finalized = True
             util.register_after_fork(self, lambda watch: util.Finalize(None, watch.end, exitpriority=-100))
 
     def fork(self) -> None:
-        """Begin a new part, in a forked process."""
+        """In a forked process, begin a new part."""
         if self._folder is None:
             return
         self._token = _new_token(self._token, self._folder)

@@ -1,5 +1,5 @@
 """Python imports this at its start, because `graphsafe run` puts this folder first on PYTHONPATH. Nothing of graphsafe
-is imported before the program imports torch. Another `sitecustomize`, which this module hides, is also run."""
+is imported before the program imports torch. If this module hides another `sitecustomize`, that one is also run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any  # importing the module would take longer than everything else in this file
+    from typing import Any  # never runs: the import would take longer than the rest of this file
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
@@ -32,7 +32,8 @@ class _Watched:
         try:
             from graphsafe.run.child.watch import begin
         except ImportError as error:
-            # Another environment's Python has no graphsafe: the program goes on unwatched, and the ledger says so.
+            # The Python of another environment has no graphsafe; the program then goes on unwatched, and the ledger
+            # says so.
             if error.name != "graphsafe":
                 sys.stderr.write(f"graphsafe: this process is not watched: {error}\n")
             return

@@ -19,8 +19,9 @@ _WHOLE = "Nothing is corrupted. But the steps run eagerly from here on, and noth
 
 
 def failed_captures(writer: Writer) -> None:
-    """Add failed captures with the cause, at the handler that swallowed the error if it is known, and a generator that
-    was left capturing. An error that ended the process was not swallowed, and left no generator behind."""
+    """Add findings for failed captures: one for the cause, one at the handler that swallowed the error if it is known,
+    and one for a generator that was left capturing. If the error ended the process, it was not swallowed and left no
+    generator behind."""
     has_ended = writer.process.facts.get("ended")
     for failed in writer.process.facts.get("failed", ()):
         frame, inner, handler = last(failed["frames"]), last(failed["inner"]), failed["swallowed_by"]
@@ -54,7 +55,8 @@ def failed_captures(writer: Writer) -> None:
 
 
 def _cause(writer: Writer, failed: Facts, said: Facts) -> str | None:
-    """Add the cause of a failed capture, and return its code and place, or None if the cause is unknown."""
+    """Add a finding for the cause of a failed capture, and return its code and place, or None if the cause is
+    unknown."""
     if failed["guilty"] is None or not failed["guilty"]["frames"]:
         return None
     event = read(StepEvent, failed["guilty"])

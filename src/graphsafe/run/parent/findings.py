@@ -23,11 +23,11 @@ from graphsafe.run.parent.writer import Writer, all_named, at, named
 from graphsafe.run.part import POOL
 
 _CHANCE = 100
-"A graph without a replay counts as useless after its step ran so often for each graph of its line."
+"A graph without a replay counts as useless after its step has run this many times for each graph of its line."
 _SEEDS = ("reseeded", "between", "inside")
 "Seeds that are set by one line before each replay, by an unknown line, or by captured code."
 _SELDOM = 0.1
-"If the share of a step's runs without a graph is at most this, these runs count as intended exceptions."
+"If at most this share of a step's runs had no graph, these runs count as intended exceptions."
 
 
 def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Finding], list[Limit]]:
@@ -60,7 +60,7 @@ def findings_of(seen: Sequence[SeenProcess], book: Rulebook) -> tuple[list[Findi
 
 class _Findings(Writer):
     def keys(self) -> None:
-        """Add replays at which the program has another value than the graph froze."""
+        """Add findings for replays at which the program has a value other than the one that the graph froze."""
         stale_graphs = [one for one in self.process.graphs if one.facts["stale"] is not None and one.facts["frames"]]
         for graph, *_ in grouped(stale_graphs, lambda one: (line_key(one.facts["frames"]), one.facts["stale"]["name"])):
             stale = graph.facts["stale"]
@@ -71,8 +71,8 @@ class _Findings(Writer):
             self.about(graph, "GS713", stale["at"] or graph.facts["frames"][-1], words, data)
 
     def generators(self) -> None:
-        """Add generators that were replaced after the capture or registered elsewhere, and seeds set before each
-        replay."""
+        """Add findings for generators that were replaced after the capture or registered while another device was
+        current, and for seeds that are set before each replay."""
         told = [(one, one.facts["generators"]) for one in self.process.graphs]
         misplaced = [(graph, one["misplaced"]) for graph, one in told if one["misplaced"]]
         for (graph, frames), *_ in grouped(misplaced, lambda pair: line_key(pair[1])):
@@ -108,20 +108,21 @@ class _Findings(Writer):
             elif how == "inside":
                 text = {
                     "message": f"`{expr}` is captured code, which replays of {named(graph)} do not run",
-                    "why": "The capture records no seed. A replay moves the generator on, so each draws other numbers.",
+                    "why": "A capture records no seed. Replays advance the generator, so each draws other numbers.",
                     "fix": "draw the numbers once, before the capture; or seed before each replay",
                 }
             self.about(graph, "GS503", frames[-1], {}, level="warning", text=text)
 
     def drawn(self) -> None:
-        """Add captured lines that draw random numbers on the host."""
+        """Add findings at captured lines that draw random numbers on the host."""
         told = [one for one in self.process.graphs if one.facts["drawn"] and one.count.replays > 1]
         for graph, *_ in grouped(told, lambda one: line_key([one.facts["drawn"]])):
             frame = graph.facts["drawn"]
             self.about(graph, "GS504", frame, {"expr": text_at(site(frame), None)}, region="captured")
 
     def rotated(self) -> None:
-        """Add buffers that change places in captured code, of graphs that are replayed again on the same values."""
+        """Add findings for buffers that change places in captured code, if the graph was replayed again on the same
+        values."""
         for graph in self.process.graphs:
             told = graph.facts["rotated"]
             if told is None:
@@ -129,8 +130,8 @@ class _Findings(Writer):
             names = listed(f"`{one}`" for one in told["names"])
             text = {
                 "message": f"{names} change places while {named(graph)} is captured, and not when it is replayed",
-                "why": "Each replay reads and writes the addresses of the capture. A replay that follows another one "
-                "reads the values with which that one began: the step does not go on.",
+                "why": "Each replay reads and writes the addresses of the capture. The second of two replays in "
+                "a row reads the values that the first one began with, so the step makes no progress.",
                 "fix": "copy the result into the buffer that the step reads, or capture one graph for each order of "
                 "the buffers and replay them in turn",
             }
@@ -138,12 +139,13 @@ class _Findings(Writer):
             self.about(graph, "GS703", frame, {}, {"names": told["names"]}, text=text)
 
     def gradients(self) -> None:
-        """Add lines that let go of gradients that a graph writes, where an optimizer then made a step without them."""
+        """Add findings at lines that drop gradients which a graph writes, if an optimizer then made a step without
+        them."""
         told = [(one, one.facts["gradients"]) for one in self.process.graphs if one.facts["gradients"]["skipped"]]
         for (graph, one), *_ in grouped(told, lambda pair: line_key(pair[1]["let_go"])):
             weights = count(one["skipped"], "weight")
             text = {
-                "message": f"the gradients that {named(graph)} writes are let go of, so the optimizer skips {weights}",
+                "message": f"the gradients that {named(graph)} writes are dropped, so the optimizer skips {weights}",
                 "why": "Replays write the gradients of the capture. Each weight's `grad` is None since this line, so "
                 "the optimizer's step finds nothing to do.",
                 "fix": "zero_grad(set_to_none=False), or let zero_grad() be part of the captured step",
@@ -151,7 +153,7 @@ class _Findings(Writer):
             self.about(graph, "GS703", one["let_go"][-1], {}, {"weights": one["skipped"]}, text=text)
 
     def outdated(self) -> None:
-        """Add writes after which a graph still reads tensors computed from the old values."""
+        """Add findings at writes after which a graph still reads tensors that were computed from the old values."""
         for same in grouped(self.process.facts.get("outdated", ()), lambda one: line_key(one["frames"])):
             source, what = same[0]["source"], listed(dict.fromkeys(f"`{one['what']}`" for one in same), most=3)
             replays = max(one["replays"] for one in same)
@@ -162,19 +164,21 @@ class _Findings(Writer):
             self.add("GS712", frame, words, data, certain=False, number=len(same))
 
     def growing(self) -> None:
-        """Add lines that make a tensor longer after each replay. Graphs do not read it, so it only takes time."""
+        """Add findings at lines that make a tensor longer after each replay. Graphs do not read the tensor, so the
+        growth only costs time."""
         for one in self.process.facts.get("growing", ()):
             frame = last(one["frames"])
             expr = text_at(site(one["frames"][-1]), None)
             text = {
                 "message": f"`{expr}` makes a tensor longer after each replay, {one['times']} times",
-                "why": f"Each time all of it is allocated and copied: {one['copied']:,} bytes in all.",
+                "why": f"Each time, the whole tensor is allocated and copied: {one['copied']:,} bytes in all.",
                 "fix": "write into a buffer of full length, made once; or collect clones in a list and join them once",
             }
             self.add("GS402", frame, {}, {"bytes": one["copied"]}, level="note", number=one["times"], text=text)
 
     def refills(self) -> None:
-        """Add writes that no stream orders against a replay that reads them, or against a copy of pinned memory."""
+        """Add findings at writes that no stream orders relative to a replay that reads them, or to a copy of pinned
+        memory."""
         refills = self.process.facts.get("refills", ())
         told = [refill["write"][-1] for refill in refills if refill["what"] is not None]
         for refill in (one for one in refills if one["what"] is not None or one["write"][-1] not in told):
@@ -193,7 +197,7 @@ class _Findings(Writer):
             self.add("GS714", refill["write"][-1], words, data, certain=False, text=text)
 
     def outputs(self) -> None:
-        """Add results that are kept although every replay overwrites them."""
+        """Add findings for results that are kept although every replay overwrites them."""
         ways = {"collected": "holds results of earlier replays", "compared": "compares a result with itself"}
         for how, does in ways.items():
             told = [(one.facts["held_outputs"][how], one) for one in self.process.graphs]
@@ -209,7 +213,8 @@ class _Findings(Writer):
                 self.about(graphs[0], "GS706", frame, words, data, because=because, certain=True, text=text)
 
     def overwritten(self) -> None:
-        """Add reads of a result that another replay, of this graph or of one of its pool, had overwritten."""
+        """Add findings at reads of a result that another replay had overwritten, either of this graph or of a graph of
+        the same pool."""
         graphs = {graph.facts["number"]: graph for graph in self.process.graphs}
         for graph in self.process.graphs:
             held = graph.facts["held_outputs"]
@@ -235,7 +240,7 @@ class _Findings(Writer):
             self.about(graph, "GS706", frame, words, data, because=because)
 
     def replays(self) -> None:
-        """Add graphs without work, never replayed, or captured again and again."""
+        """Add findings for graphs that contain no work, are never replayed, or are captured again and again."""
         graphs = [graph for graph in self.process.graphs if not graph.facts["keeps_pool"]]
         for graph in graphs:
             frame = last(graph.facts["frames"])
@@ -261,7 +266,7 @@ class _Findings(Writer):
         self.add("GS617", frame, words, data, device=graphs[0].facts["device"], number=len(graphs))
 
     def _never_replayed(self, graphs: Iterable[SeenGraph]) -> None:
-        """Add graphs that were never replayed, one finding per line."""
+        """Add one finding for each line whose graphs were never replayed."""
         working = (one for one in graphs if one.facts["nodes"])
         for siblings in grouped(working, lambda one: line_key(one.facts["frames"])):
             idle = [graph for graph in siblings if not graph.count.replays]
@@ -274,8 +279,9 @@ class _Findings(Writer):
             self.about(same[0], "GS618", frame, words, {"graphs": names}, certain=True, number=len(names))
 
     def _awaits_its_turn(self, graph: SeenGraph, siblings: Iterable[SeenGraph]) -> bool:
-        """Return whether an unreplayed graph is one of several for the same work (the same calls or nodes), which ran
-        seldom so far, and some of it by the others. At most one input of its size went to another of them."""
+        """Return whether a graph without replays may still be needed. It is one of several for the same work (the same
+        calls or nodes); this work ran seldom so far, and the other graphs did some of it. At most one input of the
+        graph's size went to another of them."""
         calls, nodes = graph.facts["frames"], graph.facts["nodes"]
         like = [one for one in siblings if one.facts["frames"] == calls or one.facts["nodes"] == nodes]
         numbers, replays = {one.facts["number"] for one in like}, sum(one.count.replays for one in like)
@@ -286,7 +292,8 @@ class _Findings(Writer):
         return graph.facts["passed_over"] <= 1 and replays > 0 and replays + max(eager) < _CHANCE * len(like)
 
     def turned_off(self) -> None:
-        """Add steps that ran without a graph although the same call formerly replayed a graph of their size."""
+        """Add findings for steps that ran without a graph although the same call earlier replayed a graph of their
+        size."""
         for step in self.process.facts.get("steps") or ():
             off: Mapping[str, int] = step["off"]
             steps, captured, replays = sum(off.values()), step["captured"], self._replays_by_size(step)
@@ -303,7 +310,7 @@ class _Findings(Writer):
             self.add("GS616", frame, words, data, certain=False, number=steps, text=text)
 
     def eager(self) -> None:
-        """Add steps that ran without a graph, at sizes that no graph covers."""
+        """Add findings for steps that ran without a graph, at sizes that no graph covers."""
         told = set()
         for step in self.process.facts.get("steps") or ():
             sizes: Mapping[str, int] = step["sizes"]
@@ -333,9 +340,9 @@ class _Findings(Writer):
         return {size: sum(self.replays_of.get(one, 0) for one in same) for size, same in step["captured"].items()}
 
     def parted(self, parting: Parting) -> None:
-        """Add ranks that replay different graphs, if the graphs contain a collective: then a rank waits for another one
-        forever or receives another collective's values. Without a collective, or with groups of only some ranks, the
-        difference may be intended."""
+        """Add findings for ranks that replay different graphs, if the graphs contain a collective: a rank then waits
+        for another one forever, or receives another collective's values. Without a collective, or with groups of only
+        some ranks, the difference may be intended."""
         graph = parting.graphs[1]
         frame = last(graph.facts["frames"])
         if not parting.collective or any(one.facts["subgroups"] for one in parting.graphs):
@@ -353,7 +360,8 @@ class _Findings(Writer):
         self.about(graph, "GS614", frame, {}, data, because=counted, text=text)
 
     def waits(self) -> None:
-        """Add lines that repeatedly wait between replays; a warm-up or a last synchronisation does not count."""
+        """Add findings at lines that repeatedly wait between replays; a warm-up or a last synchronisation does not
+        count."""
         for wait in self.process.facts.get("waits") or ():
             code = code_of(read(StepEvent, wait), self.book.ops)
             if code is None or wait["turns"] < 2:

@@ -1,5 +1,5 @@
 """The share of time in which GPUs idle, as NVIDIA's management library (NVML) reports it, through ctypes. Only the
-parent of a run loads NVML, which creates no CUDA context, and not the program's processes."""
+parent of a run loads NVML, the program's processes do not. NVML creates no CUDA context."""
 
 from __future__ import annotations
 

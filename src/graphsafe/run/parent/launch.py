@@ -24,7 +24,7 @@ _ENTRY = Path(__file__).parents[1] / "entry"
 @dataclass(frozen=True, slots=True)
 class Ran:
     exit_code: int
-    "The exit code, as a shell gives it: 128 plus the signal's number for a program that a signal ended."
+    "The exit code as a shell reports it: 128 plus the signal's number if a signal ended the program."
     parts: tuple[Part, ...]
     readings: Readings
 
@@ -34,7 +34,7 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
     devices = tuple(dict.fromkeys(map(parse_device, texts))) or ("cuda",)
     if len({device.startswith("sim") for device in devices}) > 1:
         named = " ".join(f"--device {device}" for device in devices)
-        raise RequestError(f"{named}: a program runs on GPUs or plays simulated devices; name one kind")
+        raise RequestError(f"{named}: a program runs on GPUs or on simulated devices; name one kind")
     return devices
 
 

@@ -1,4 +1,4 @@
-"""Findings about memory that graphs go on using after the program has freed, moved or rebound it."""
+"""Findings about memory that graphs still use after the program has freed, moved or rebound it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from graphsafe.run.parent.writer import Writer, all_named, at, by
 
 
 def lost_memory(writer: Writer) -> None:
-    """Add, by line, graphs that were replayed after memory outside their pool was freed, moved or rebound."""
+    """Add one finding per line for graphs that were replayed after memory outside their pool was freed, moved or
+    rebound."""
     lost_uses = [
         (graph, use, graph.count.replays - use["lost_after"])
         for graph in writer.process.graphs
@@ -55,10 +56,10 @@ def _stacks(captured: Sequence[str], lost: Sequence[str]) -> str:
 
 
 def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
-    """Return the calls of the line to name, and how the memory was lost there."""
+    """Return the calls that lead to the line which a finding names, and the way in which the memory was lost there."""
     frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
     is_return = bool(frames) and frames == captured[: len(frames)] and len(frames) < len(captured)
-    if is_return and status != "rebound":  # what is rebound is no variable of the function: the line is not known
+    if is_return and status != "rebound":  # what is rebound is no variable here, so the line is unknown
         # Python frees a function's variables when it has returned, on the line of its caller.
         returned = captured[len(frames)]
         bound = _line_of(returned, use["what"])

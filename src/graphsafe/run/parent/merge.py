@@ -47,7 +47,7 @@ _ALWAYS = {
     "graphs that C++ code captures or replays": "the Python methods of torch.cuda.CUDAGraph are watched",
     "memory that no tensor of the program holds": "its life cannot be watched: other allocators, workspaces",
 }
-"Parts of every run that are unseen, with the reason."
+"Parts of a run that are never seen, with the reason."
 
 
 def ledger_of(
@@ -89,7 +89,8 @@ def _is_cut_off(process: SeenProcess) -> bool:
 
 
 def _cut_off(process: SeenProcess) -> Limit:
-    """Return a limit that says that a process told nothing of its last second, and what its counters know of it."""
+    """Return a limit that says that a process reported nothing about its last second, and what its counters show of
+    it."""
     known = {graph.facts["number"] for graph in process.graphs}
     runs = [(number, times) for number, times in process.order.runs if number not in known and times]
     why = "a signal, os._exit or a crash ended it: what it learned in its last second is not known, except replays"
@@ -104,7 +105,7 @@ def _unread(seen: Sequence[SeenProcess], told: Sequence[Process], readings: Read
     unknown = [one for one, process in zip(seen, told, strict=True) if process.idle is None and one.facts.get("gpus")]
     if not any(graph.count.replays for one in unknown for graph in one.graphs):
         return []
-    why = readings.problem or "NVML told too little: the replays took less than some seconds, or the GPU is in MIG mode"
+    why = readings.problem or "NVML reported too little: the replays took only seconds, or the GPU is in MIG mode"
     return [Limit("unseen", "the share of time in which the GPU idles", why)]
 
 

@@ -22,7 +22,7 @@ class Parting:
     processes: tuple[SeenProcess, SeenProcess]
     graphs: tuple[SeenGraph, SeenGraph]
     collective: bool
-    "Whether only pairs of graphs were compared of which at least one has a collective."
+    "Whether the comparison was limited to pairs in which at least one graph has a collective."
 
     @property
     def text(self) -> str:
@@ -39,9 +39,9 @@ class Parting:
 
 def partings(seen: Iterable[SeenProcess]) -> tuple[list[Parting], list[Limit]]:
     """Compare the ranks that one process started: first their graphs with collectives and, if these agree in order, all
-    graphs. Of several partings only the earliest is returned.
+    graphs. If there are several partings, only the earliest is returned.
 
-    Ranks that captured other graphs, or on several threads, are not compared; the limits say so.
+    Ranks that captured different graphs, or that captured on several threads, are not compared; the limits say so.
     """
     known = [one for one in seen if one.facts.get("rank") is not None and one.graphs]
     found, limits = [], []

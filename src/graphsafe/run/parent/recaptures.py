@@ -10,12 +10,12 @@ from graphsafe.report.text import listed
 from graphsafe.run.parent.seen import SeenGraph, grouped
 
 _ENOUGH = 4
-"""The smallest number of repeated captures of one line to report; a loop over buckets makes more before a first
-replay."""
+"""The smallest number of repeated captures of one line to report; a loop over buckets makes more captures than that
+before the first replay."""
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
-"The same number for captures that one graph with a static input could replace."
+"The same limit for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Recapture:
 
     @property
     def varied(self) -> str:
-        """Return the first argument or input by which the captures differ: `n = 5, 6, 7, 8 and 31 more`."""
+        """Return the first argument or input in which the captures differ: `n = 5, 6, 7, 8 and 31 more`."""
         values: dict[str, dict[str, None]] = {}
         for graph in self.graphs:
             shapes = {use["what"]: use["shape"] for use in graph.facts["outside"]}
@@ -46,9 +46,9 @@ class Recapture:
 def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
     """Return lines with several captures in a row, each of which is replayed only before the next capture.
 
-    Most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more replays than
-    captures. Captures that differ only in one tensor of equal size may also be replayed later, if each capture came
-    after the first replay of the previous one.
+    In addition, most earlier graphs were dropped, replaced or captured again meanwhile, or there are hardly more
+    replays than captures. Captures that differ only in one tensor of equal size may also be replayed later, if each
+    capture came after the first replay of the previous one.
     """
     known = [one for one in graphs if one.facts["nodes"] and one.facts["frames"]]
     lines = grouped(known, lambda one: tuple(tuple(frame.values()) for frame in one.facts["frames"]))
@@ -56,7 +56,7 @@ def recaptures(graphs: Sequence[SeenGraph]) -> list[Recapture]:
 
 
 def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
-    """Return what is wrong with the captures of one line."""
+    """Return the fault in the captures of one line."""
     copied = {graph.facts["copy_of"] for graph in same}
     in_turn = [(one, later) for one, later in pairwise(same) if 0 < one.count.last <= later.facts["begun"]]
     again = Recapture((*(one for one, _ in in_turn), same[-1]))
@@ -71,7 +71,7 @@ def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
 
 
 def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
-    """Return whether a graph was dropped while its line went on capturing, or replaced by a later one for the same
-    arguments. A graph for other arguments may be replayed again, and at exit a program drops all of them."""
+    """Return whether a graph was dropped while its line went on capturing, or was replaced by a later graph for the
+    same arguments. A graph for other arguments may be replayed again, and at its exit a program drops all graphs."""
     dropped, begun = graph.facts["dropped"], last.facts["begun"]
     return (dropped is not None and bool(dropped <= begun)) or graph.facts["key"] == later.facts["key"]

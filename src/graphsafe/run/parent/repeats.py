@@ -1,4 +1,4 @@
-"""Joins findings that tell the same of one line: a loop may capture, fail or lose memory there many times."""
+"""Joins findings that say the same about one line: a loop may capture, fail or lose memory there many times."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def line_key(frames: Sequence[Facts]) -> tuple[Any, ...]:
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
-    """Return the items in groups of the same key, in the order of the first ones."""
+    """Return the items in groups of the same key, in the order of their first items."""
     found: dict[Any, list[Item]] = {}
     for one in items:
         found.setdefault(key(one), []).append(one)

@@ -1,9 +1,10 @@
-"""Passes signals on to the program, so that it gets each one as often as it would without graphsafe.
+"""Passes signals on to the program, so that it gets each signal as many times as without graphsafe.
 
-Ctrl-C, `kill -- -GROUP` and systemd send a signal to the program too, but `kill PID` to graphsafe alone, and the signal
-itself does not tell them apart. So another process, the witness, stands beside the program and notes signals. A signal
-that the witness notes too was sent to all; any other is passed on. In a process group of its own, the program would get
-no signal twice, but SIGKILL to the group would leave it running, and it would lose the terminal.
+Ctrl-C, `kill -- -GROUP` and systemd send a signal to the program too, but `kill PID` sends it to graphsafe alone, and
+the signal itself does not show the difference. So another process, the witness, runs beside the program and records
+signals. If the witness gets a signal too, it was sent to all processes; any other signal is passed on. In a process
+group of its own, the program would never get a signal twice, but SIGKILL to graphsafe's group would leave it running,
+and it would lose the terminal.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import IO, Any
 
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _TOGETHER = 0.3
-"So many seconds apart, two processes may hear of one signal."
+"Two processes may receive the same signal up to this many seconds apart."
 _WITNESS = """
 import os, signal, sys
 numbers = [int(text) for text in sys.argv[1:]]
@@ -31,16 +32,16 @@ for number in numbers:
 signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 sys.stdin.read()
 """
-"Writes the number of each signal that it hears, as a byte, until graphsafe ends."
+"The code of the witness: it writes the number of each signal that it receives, as a byte, until graphsafe ends."
 
 
 class _Witness:
-    """A process that notes signals, and the time of each."""
+    """A process that records signals, and the time of each."""
 
     def __init__(self, numbers: list[int]) -> None:
         command = [sys.executable, "-I", "-S", "-c", _WITNESS, *map(str, numbers)]
         pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        # Blocked signals wait until the witness can hear them; else one that came early would end it.
+        # Signals are blocked until the witness can handle them; otherwise an early signal would end it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
         try:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nothing)
@@ -55,7 +56,7 @@ class _Witness:
             self._heard.update(dict.fromkeys(numbers, time.monotonic()))
 
     def hears(self, number: int) -> bool:
-        """Return whether the witness hears this signal now, as graphsafe does."""
+        """Return whether the witness has received this signal at about the same time as graphsafe."""
         now = time.monotonic()
         while time.monotonic() < now + _TOGETHER:
             if self._heard.get(number, 0.0) > now - _TOGETHER:
@@ -71,7 +72,8 @@ class _Witness:
 
 @contextmanager
 def passing_on() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Give a function that begins to pass on, to the program that it is given, what is sent to graphsafe alone."""
+    """Yield a function that takes the program, and from then on passes signals on to it that are sent to graphsafe
+    alone."""
     numbers = [int(getattr(signal, name)) for name in _NAMES if hasattr(signal, name)]
     # Windows has neither groups nor masks: there Ctrl-C reaches all processes of a console.
     witness = _Witness(numbers) if hasattr(signal, "pthread_sigmask") else None

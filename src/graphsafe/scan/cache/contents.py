@@ -29,7 +29,7 @@ class Contents:
             self._stamps[path] = _stamp(status) if status.st_mtime < settled else None
 
     def hold(self, paths: Iterable[str]) -> bool:
-        """Return whether the same files can be read and have the same content."""
+        """Return whether the same files can still be read and still have the same content."""
         found = 0
         for path in paths:
             try:

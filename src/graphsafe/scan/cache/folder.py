@@ -23,7 +23,7 @@ def cache_folder(config: Config) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder; git ignores a new one, by a file of its own inside it. Raises OSError."""
+    """Make the folder; a new folder contains a `.gitignore`, so that git ignores it. Raises OSError."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

@@ -1,7 +1,7 @@
 """Takes over results from earlier scans of the project: the whole report, or else the index of each file.
 
-A report holds only if everything that it depends on is unchanged: every file of the project, the configuration, the
-rules, and the versions of the tools that read them. In any doubt, the project is scanned.
+A kept report is valid only if everything that it depends on is unchanged: every file of the project, the configuration,
+the rules, and the versions of the tools that read them. If there is any doubt, the project is scanned.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from graphsafe.version import __version__
 
 MAX_REPORTS = 16
 MAX_INDEXES = 50_000
-"Number of reports that are kept, of about 2 kB each; the oldest are removed first."
+"Number of indexes that are kept, of about 2 kB each; the oldest are removed first."
 MAX_VERSIONS = 4
 "Number of cache files that are kept: one per version of graphsafe, Python and libcst. The oldest are removed first."
 LEGAL = ""
@@ -64,7 +64,7 @@ class ScanCache:
         self._known: set[str] = set()
 
     def report(self) -> Report | None:
-        """Return the kept report if it still holds, or None. Only its time may differ from a new scan's."""
+        """Return the kept report if it is still valid, or None. Only its time may differ from a new scan's."""
         text = self._rows.text("reports", self._key) if self._rows is not None else None
         return _report(text) if text is not None else None
 
@@ -145,8 +145,8 @@ def _index_key(path: str, module: str, is_package: bool, content: str) -> str:
 def _report_key(
     wanted: Sequence[str], config: Config, confidence: Confidence, rulebook: Rulebook, indexes: Iterable[str]
 ) -> str:
-    """Return a key of everything that a report depends on, including the working directory, from which paths are
-    shown."""
+    """Return a key of everything that a report depends on, including the working directory, since paths are shown
+    relative to it."""
     ops = [digest(file.read_bytes()) for file in sorted((rulebook.home / "ops").glob("*.json"))]
     parts = (list(wanted), repr(config), confidence, rulebook.digest, ops, os.getcwd(), sorted(indexes))
     return digest(repr(parts).encode("utf-8", "surrogateescape"))

@@ -26,7 +26,7 @@ _OWNER_AT = 68
 _MAGIC = b"SQLite format 3\0"
 _SEAL_LENGTH = 32
 _LOGS = ("-journal", "-wal", "-shm")
-"""Files that SQLite reads beside a database, to repair it.
+"""Files beside a database that SQLite reads to repair the database.
 
 A journal also names a file that SQLite deletes afterwards, so a foreign journal could make SQLite delete any file of
 the user.
@@ -57,7 +57,7 @@ class SealedRows:
         return self._select(table)
 
     def write(self, table: str, rows: Iterable[tuple[str, str]], limit: int) -> None:
-        """Write keys with their texts. The table then forgets all but the `limit` rows that were written last."""
+        """Write keys with their texts. After that, the table keeps only the `limit` rows that were written last."""
         if self._file is None:
             return
         try:
@@ -112,7 +112,7 @@ class SealedRows:
         for beside in (f"{self._file}{suffix}" for suffix in _LOGS):
             if os.path.lexists(beside):
                 raise sqlite3.OperationalError(f"remove {beside}, which graphsafe did not write")
-        # Code that nests deeply is read in another thread (deep_stack.py), while the first one waits.
+        # Deeply nested code is read in another thread (deep_stack.py) while the first thread waits.
         connection = sqlite3.connect(self._file, timeout=LOCK_SECONDS, check_same_thread=False)
         try:
             connection.execute("pragma trusted_schema = off")

@@ -21,7 +21,8 @@ def secret_key() -> bytes:
         if len(key) == LENGTH:
             return key
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Only the user can read it, and it is never half written. Of two processes that start together, the last one wins.
+    # Only the user can read the file, and it is never half written. If two processes start together, the file of the
+    # last one stays.
     descriptor, beside = tempfile.mkstemp(dir=file.parent, prefix=f".{NAME}.")
     try:
         with os.fdopen(descriptor, "wb") as made:

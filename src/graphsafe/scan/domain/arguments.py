@@ -46,7 +46,7 @@ class Arguments:
 
 
 def arguments_of(passed: Passed | None) -> Arguments:
-    """Return the `Arguments` of `passed`, or empty ones for None."""
+    """Return the `Arguments` for `passed`, or empty arguments for None."""
     return Arguments() if passed is None else Arguments(passed.positional, dict(passed.keywords))
 
 
@@ -60,10 +60,10 @@ class Call:
     hot: bool = False
     "Whether the function's lines emit events."
     depth: int = 0
-    "The depth of the call, as `Frame.depth` says; `level` is the frame's, too."
+    "The depth of the call, as in `Frame.depth`; `level` is also as in the frame."
     level: int = TOP_LEVEL
     plain: bool = False
-    "Whether the call means the function itself, without its decorators."
+    "Whether the call runs the function itself, without its decorators."
     captured: bool = False
     "Whether a capture calls the function, so that cold-paths do not apply to it."
     loops: tuple[int, ...] = ()
@@ -74,11 +74,11 @@ class Call:
     composes: bool = False
     """Whether the function assembles the objects of a step.
 
-    Then calls are followed further, and each object has its own attributes.
+    If so, calls are followed further, and each object has its own attributes.
     """
 
     def question(self, out_of_scope: int) -> tuple[Hashable, ...]:
-        """Return the key of the question for the summary; its last four parts are the kind of the arguments."""
+        """Return the key of the query for the summary; its last four parts describe the kind of the arguments."""
         given = self.arguments
         return (
             "read", self.ref, self.hot, self.depth, self.level, self.plain, self.captured, self.loops, self.between,

@@ -41,7 +41,7 @@ class Event:
     "The level, if the event decides the level instead of its rule."
     words: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
-    "Whether the line follows a test for a missing value that is made here, so that no step after a warm-up runs it."
+    "Whether the line runs only if a value is missing, and makes that value, so that no step after a warm-up runs it."
     compile_test: CompileTest | None = None
     "The innermost test for torch.compile around the line."
 

@@ -1,9 +1,8 @@
 """Frozen dataclasses that are as cheap to make as any others, and copies of them with a few fields changed.
 
-The type checker refuses assignments to their fields, as to those of `dataclass(frozen=True)`. The standard decorator
-also refuses them at run time, and therefore sets each field through `object.__setattr__`. This makes creating a value
-four times as slow, and a large project needs millions of values. `replace` takes half the time of
-`dataclasses.replace`.
+The type checker refuses assignments to their fields, as for `dataclass(frozen=True)`. The standard decorator also
+refuses them at run time, and therefore sets each field through `object.__setattr__`. This makes creating a value four
+times as slow, and a large project needs millions of values. `replace` takes half the time of `dataclasses.replace`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The join of abstract values: one value that is true of either."""
+"""The join of abstract values: one value that describes both of them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """Join two values of which one exists at run time, depending on the path."""
+    """Join two values; depending on the path, one of them exists at run time."""
     if a is b:
         return a
     kind, other = type(a), type(b)
@@ -77,7 +77,7 @@ def join(a: Value, b: Value) -> Value:
 
 
 def _join_unknown(a: Value, b: Value) -> Value:
-    """Return the join of a known and an unknown value, which is unknown but for its hints."""
+    """Return the join of a known and an unknown value: an unknown value that keeps the hints."""
     if type(b) is NoneValue:
         return a
     if type(a) is NoneValue:
@@ -178,7 +178,8 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 
 def _perhaps_kept(value: Value, held_by: str | None, key: object) -> Value:
-    """Return an entry that only one branch assigns; after the other branch it is what an earlier step has put there."""
+    """Return an entry that only one branch assigns; after the other branch, the entry has the value that an earlier
+    step stored there."""
     if held_by is None or type(value) is not Number:
         return value
     return replace(value, state=both_states(value.state, (entry(held_by, key),)))

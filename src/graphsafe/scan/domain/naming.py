@@ -11,19 +11,19 @@ from graphsafe.scan.domain.joins import join_all
 from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union, Unknown, Value, Where, depends_on_step
 
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
-"Words by which engines name the host's copy of a tensor."
+"Words that engines use to name the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"Words that decide even if more is known of the value; the other words may also name a list."
+"Words that decide even if other facts about the value are known; the other words may also name a list."
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Names of image sizes, which engines keep on the host and transformers sends to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Names of sizes, which lie on the device only if there is evidence besides the name."
+"Names of sizes. A size counts as being on the device only if there is evidence other than its name."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
-"Names of masks; `use_attention_mask` is a switch."
+"Names of masks; `use_attention_mask` is none, because it is a switch."
 
 
 MODEL = "model|net|network|unet|transformer|dit|policy|actor|decoder|denoiser|denoise_fn|generator"
-"Names of models, as loops around steps call them."
+"Names that loops around steps use for models."
 
 
 def where_of(name: str, otherwise: Where) -> Where:
@@ -42,7 +42,7 @@ def names_host(node: ast.AST) -> bool:
 
 
 def last_name(node: ast.AST) -> str:
-    """Return `b` of `a.b`, `a` of `a`, and no text for any other expression."""
+    """Return `b` of `a.b`, `a` of `a`, and an empty text for any other expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 

@@ -11,10 +11,10 @@ from graphsafe.scan.domain.frozen import replace
 from graphsafe.scan.domain.values import UNSET, Number, Value, number
 
 MAX_STATES = 4
-"The most attributes and globals from which a number is known to be computed."
+"The largest number of attributes and globals that are recorded as the sources of a number."
 NO_STATE: tuple[str, ...] = ()
 MAX_FOLDED = 1000
-"The most characters of a text, or bits of a number, that a folded constant may have."
+"The largest number of characters (of a text) or bits (of a number) that a folded constant may have."
 
 _FOLD: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -44,12 +44,13 @@ def const_of(value: Value | None) -> Any:
 
 
 def type_of(value: Value | None) -> str | None:
-    """Return the type of a number (`int`, `str` and so on), or None if it is not known or no number."""
+    """Return the type of a number (`int`, `str` and so on), or None if the type is not known or the value is not a
+    number."""
     return value.type if type(value) is Number else None
 
 
 def both_states(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the state from which a value that comes from two others is computed."""
+    """Return the state from which a value is computed if it comes from two other values."""
     if left == right or not right:
         return left
     return tuple(sorted({*left, *right})[:MAX_STATES]) if left else right
@@ -84,7 +85,7 @@ def _is_small(op: ast.operator, left: object, right: object) -> bool:
         times = right if isinstance(left, (str, bytes)) else left
         return isinstance(times, int) and max(times, 0) * max(sizes) <= MAX_FOLDED
     if isinstance(op, ast.Mod) and not isinstance(left, (int, float)):
-        return False  # a text with a width in it: `b"%999999999d" % 1`
+        return False  # a text may contain a width: `b"%999999999d" % 1`
     return sum(sizes) <= MAX_FOLDED
 
 
@@ -130,8 +131,8 @@ def compared(op: ast.cmpop, left: Number, right: Number) -> Number:
 
 
 def _are_of_other_types(left: Number, right: Number) -> bool:
-    """Return whether one operand is a text and the other a number, by their types alone: `zero_division: float` is
-    never "warn"."""
+    """Return whether, by their types, one operand is a text and the other one a number: `zero_division: float` is never
+    "warn"."""
     from_outside = ("environment", "platform")
     types = {left.type, right.type}
     return (

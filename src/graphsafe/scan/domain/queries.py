@@ -1,13 +1,13 @@
 """Answers that are computed once, and do not depend on the order of the questions.
 
-An answer may need other answers. If it needs itself (recursion), the inner question gets a provisional answer. Results
-based on it are valid only while the outer question, the head of this cycle, is being answered. The questions of a cycle
-are one strongly connected component of the graph of questions, as it is explored from that head. Each question gets the
-answer that it would get if it were the first question. To ensure this, an answer that depends on a cycle is not used
-while another part of that cycle is being answered, but is computed again.
+An answer may need other answers. If a question needs its own answer (recursion), the inner question gets a provisional
+answer. Results that are based on it are valid only while the outer question, the head of this cycle, is being answered.
+The questions of a cycle are one strongly connected component of the graph of questions, as it is explored from that
+head. Each question gets the answer that it would get if it were the first question. To ensure this, an answer that
+depends on a cycle is not used while another part of that cycle is being answered, but is computed again.
 
-When some answers change, all answers that depend on them are doubtful. A question with a doubtful answer first repeats
-the questions that it asked before; if their answers are the same, so is its own.
+When some answers change, all answers that depend on them become doubtful. A question with a doubtful answer first
+repeats the questions that it asked before. If their answers are the same, its own answer is the same too.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Queries:
         self._members: dict[int, array[int]] = {}
         "Question -> the cycles that contain it; there may be hundreds."
         self._open_cycles: dict[int, int] = {}
-        "Cycle -> how many of its members are being answered."
+        "Cycle -> the number of its members that are being answered."
         self._cycle_count = 0
         self._heads: set[int] = set()
         "Heads: questions whose own provisional answers were used to answer them."
@@ -142,8 +142,7 @@ class Queries:
         return self._work_out(number, work, layer)
 
     def rest_on_all(self) -> None:
-        """Let the running answers be kept only for the outermost question, because they depend on the stack of
-        questions."""
+        """Keep the running answers only for the outermost question, because they depend on the stack of questions."""
         self._rest_on(0)
 
     def _rest_on(self, position: int) -> None:
@@ -252,7 +251,8 @@ class Queries:
         self._changed |= certain
         doubted = set(certain)
         settled = [*reversed(dict.fromkeys(reversed(self._settled)))]
-        # In the order in which they were settled: an answer comes after the answers on which it depends.
+        # They are in the order in which they were settled, so that an answer comes after the answers on which it
+        # depends.
         for number in settled:
             asked = self._asked[number] or ()
             if number in doubted or not doubted.isdisjoint(asked):

@@ -21,8 +21,9 @@ HANDED = "handed to a loop"
 WRAPPED = "captured by "
 "The beginning of the reason of a function that a wrapper captures; the wrapper's name follows."
 HOOK = "a hook of a module or tensor"
-PASSING_HOOK = "a hook that records, and is taken off again"
-"The reason for a forward hook that its file removes: it watches some runs of a model, and is gone before a capture."
+PASSING_HOOK = "a hook that records, and is removed again"
+"""The reason for a forward hook that its file removes: such a hook watches some runs of a model, and is removed before
+a capture."""
 REPLACED_FORWARD = "put in place of a forward"
 LOOP = "runs once an iteration, around graphs or models"
 SITE = "code inside torch.cuda.graph"
@@ -35,7 +36,7 @@ def reason_weight(why: str) -> int:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Place:
-    """The place of an event. Two events at one place are the same."""
+    """The place of an event. Two events at the same place count as one."""
 
     path: str
     function: str
@@ -59,7 +60,7 @@ class Edge:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Failure:
-    """Code that was not followed to its end; `kind` is that of a report's limit."""
+    """Code that was not followed to its end; `kind` is the kind of the report's limit."""
 
     kind: str
     ref: str

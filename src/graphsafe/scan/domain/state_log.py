@@ -19,8 +19,8 @@ class Write:
     """An assignment to an attribute, a global, or an element of a container held by one."""
 
     key: str
-    """The written state: `path::Class.attr` for an attribute, with the class that the code names, or `path::name` for a
-    global."""
+    """The written state: `path::Class.attr` for an attribute, where the class is the one that the code names, or
+    `path::name` for a global."""
     text: str
     "The target as the code writes it: `self.count`."
     path: str
@@ -28,19 +28,19 @@ class Write:
     span: Span
     value: Value
     before: Value | None
-    "The value before the step, as far as constructors show it."
+    "The value before the step, as far as it is known from constructors."
     augmented: bool
     reads_self: bool
     "Whether the new value was computed from the old one."
     lazy: bool
-    "Whether the write is under a test that the attribute is missing."
+    "Whether the write runs only if the attribute is missing."
     keyed: bool
     "Whether the write is to an element of a container (`self.cache[key] = …`)."
     guard: str | None
     grows: bool = False
     "Whether the write concatenates to the old value, appends to it, or enlarges it if it is too small."
     past_maximum: bool = False
-    "Whether a table grows only if a step needs more than the maximum for which the constructor has made it."
+    "Whether a table grows only if a step needs more than the maximum that the constructor made the table for."
     borrowed: bool = False
     "Whether the object belongs to the step's arguments, so that it may be another one in the next step."
     lasting: bool = False
@@ -53,9 +53,9 @@ class Write:
     rare: bool = False
     "Whether most steps skip the write."
     remade: bool = False
-    "Whether the write makes a tensor anew because the one that is there has another shape."
+    "Whether the write makes a new tensor because the existing one has another shape."
     settled: bool = False
-    "Whether the write only converts the value, or belongs to the making of another missing value."
+    "Whether the write only converts the value, or is part of the code that makes another missing value."
     compile_test: CompileTest | None = None
     replaces: bool = False
     "For an element of a table: whether the constructor has put tensors into the table."
@@ -78,7 +78,7 @@ class Write:
 
 @frozen.dataclass(frozen=True, slots=True)
 class Use:
-    """A place where a host number kept between steps decides what the device does."""
+    """A place where a host number that is kept between steps decides the device's work."""
 
     key: str
     kind: UseKind
@@ -113,7 +113,7 @@ class StateLog:
     """The state of all roots together. The order of reads, uses and writes is recorded for each root."""
 
     writes: dict[Place, list[Write]] = field(default_factory=dict)
-    "Writes by place; several at one place differ in the arguments of the function around them."
+    "Writes by place; several writes at one place differ in the arguments of the enclosing function."
     between: dict[Place, list[Write]] = field(default_factory=dict)
     "Writes of code that runs occasionally between steps, such as the iterations of an outer loop."
     uses: dict[tuple[str, str, int], Use] = field(default_factory=dict)

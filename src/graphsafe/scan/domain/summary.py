@@ -28,7 +28,7 @@ class NewRoot:
 
     ref: str
     receiver: Value | None
-    "The object whose method it is; a closure is its own receiver."
+    "The object whose method the function is; a closure is its own receiver."
     why: str
     "The reason why the function is a root; empty for a function that is called from hot code."
     guarded: bool = False
@@ -45,7 +45,7 @@ class RootSite:
 
 @frozen.dataclass(frozen=True, slots=True)
 class PassedByName:
-    """A tensor that is passed to a method of which only the name is known; `name` is the parameter's."""
+    """A tensor that is passed to a method of which only the name is known; `name` is the name of the parameter."""
 
     method: str
     tensor: Tensor
@@ -66,7 +66,7 @@ class Included:
     guarded: bool
     "Whether captures never reach the call."
     without_uses: bool = False
-    "Whether the call is part of a condition that does not affect the device's work."
+    "Whether the call is in a condition that does not affect the device's work, so that its uses do not count."
     once: bool = False
     "Whether the call runs only to fill a missing value. A graph that is captured in it is replayed later."
 
@@ -82,7 +82,7 @@ class Effects:
     "The effects of the calling function."
     items: list[Item] = field(default_factory=list)
     noted: set[int] = field(default_factory=set)
-    "The ids of items that are noted only once."
+    "The ids of the items that must be recorded only once."
     events: dict[Place, Placed] = field(default_factory=dict)
     written: dict[Field, list[Value]] = field(default_factory=dict)
     "Attribute -> values that cold code and its callees assign, in order."
@@ -93,7 +93,7 @@ class Effects:
 
     def has_used(self, since: int) -> bool:
         """Return whether state of the host has been used after the first `since` items."""
-        # Most conditions note nothing.
+        # Most conditions record nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 
     def forget_uses(self, since: int, end: int) -> None:
@@ -106,8 +106,8 @@ class Effects:
 
 
 class Shared:
-    """Keeps one of several equal objects: a function that is read for different arguments notes nearly the same
-    items."""
+    """Keeps one of several equal objects, since a function that is read for different arguments records nearly the same
+    items each time."""
 
     def __init__(self) -> None:
         self._items: dict[Item, Item] = {}
@@ -152,11 +152,11 @@ class Summary:
     expected: Mapping[Field, Sequence[Value]]
     constructed: Mapping[Field, Sequence[Value]]
     has_uses: bool
-    "Whether state of the host decides what the device does, here or in called functions."
+    "Whether state of the host decides the device's work, here or in called functions."
 
     @property
     def is_empty(self) -> bool:
-        """Return whether a summary says nothing about hot code: callers do not refer to it."""
+        """Return whether a summary contains nothing about hot code, so that callers do not refer to it."""
         return not (self.items or self.events or self.constructed)
 
     def stands_for(self, other: Summary) -> bool:

@@ -1,4 +1,4 @@
-"""Abstract values: what an expression of hot code can be, as far as the source shows it.
+"""Abstract values: the possible values of an expression in hot code, as far as the source shows them.
 
 A value that is not known is `UNKNOWN`, and a value that may be one of several is a `Union` of them. `step` marks values
 that derive from the step's own inputs: they change from replay to replay, and must not be kept from warm-up.
@@ -24,7 +24,7 @@ class _Unset:
         return "UNSET"
 
     def __reduce__(self) -> str:
-        """Return the name of the only instance, which pickling keeps: another process gets its own only instance."""
+        """Return the name of the only instance. Pickling stores the name, so each process has its own instance."""
         return "UNSET"
 
 
@@ -40,9 +40,9 @@ class Unknown:
     host: bool = False
     "Whether the value's name says that the value stays on the host."
     compared: bool = False
-    "Whether it is a comparison that may involve a device tensor: a mask, if it is an index or has a tensor's method."
+    "Whether it is a comparison that may involve a device tensor: a mask if it is an index or has a tensor's method."
     state: tuple[str, ...] = ()
-    "The state, as for a number, which this value may be."
+    "The state from which the value was computed, as for a number, because the value may be a number."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class Tensor:
     fresh: bool = False
     "Whether the tensor was made in this step, so that storing it stores a new address."
     certain: bool = True
-    "False if only a name or a use suggests that the value is a device tensor."
+    "False if only the value's name or its use suggests that it is a device tensor."
     maybe_host: bool = False
     "Whether engines often keep tensors of this name on the host. A result has the mark if all its operands have it."
     maybe_pinned: bool = False
-    "Whether only a name or an annotation tells of a host tensor, so that its memory may be pinned."
+    "Whether only a name or an annotation shows that the tensor is on the host, so that its memory may be pinned."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Number:
     overridable_by: str | None = None
     "The reason why `const` may differ at run time: `default` (an argument), `environment`, `attribute`, `platform`."
     state: tuple[str, ...] = ()
-    "The host attributes and globals that it was computed from, as `module:Class.attr`."
+    "The host attributes and globals that the number was computed from, as `module:Class.attr`."
     type: Literal["int", "float", "bool", "str"] | None = None
 
 
@@ -143,7 +143,7 @@ class Instance:
     ref: str
     step: bool = False
     declared: bool = False
-    "Whether only an annotation tells the class, so that the object may be of a subclass."
+    "Whether the class is known only from an annotation, so that the object may be of a subclass."
     made: bool = False
     "Whether the object was made in this step and does not outlive it, so that writes to it are not state."
     given: Passed | None = None
@@ -164,7 +164,7 @@ class Function:
     cached: bool = False
     "Whether the function is decorated by `functools.cache` or the like."
     plain: bool = False
-    "Whether the value means the function itself, without its decorators."
+    "Whether the value stands for the function itself, without its decorators."
     kept: bool = False
     "Whether the function is a closure made before the step, so that its environment is state."
 
@@ -182,7 +182,7 @@ class Sequence:
     elem: Value
     "The join of the items."
     held_by: str | None = None
-    "The attribute or global that holds it, as for a tensor (held.py)."
+    "The attribute or global that holds the container, as for a tensor (held.py)."
     names: tuple[str, ...] = ()
     "The names of a named tuple's items."
     weight: int = field(init=False, compare=False, repr=False)
@@ -218,7 +218,7 @@ class Union:
 
 
 MAX_WEIGHT = 512
-"The most values that a container holds, nested ones included: loops and recursion would nest without end."
+"The largest number of values in a container, nested ones included; without it, loops would nest without end."
 
 
 def _weight(value: Value) -> int:
@@ -231,7 +231,7 @@ def _weight(value: Value) -> int:
 
 
 def _lighten(container: Sequence | Dict) -> int:
-    """Keep only the join of the elements, or, if that is too large, their origin; return the new weight."""
+    """Keep only the join of the elements or, if that is too large too, their origin; return the new weight."""
     elem = container.elem
     if _weight(elem) > MAX_WEIGHT // 2:
         object.__setattr__(container, "elem", Unknown(depends_on_step(elem), holds_device(elem)))
@@ -283,7 +283,7 @@ def of_elements(kind: SequenceKind, elem: Value) -> Sequence:
 
 
 def options(value: Value) -> tuple[Value, ...]:
-    """Return the alternatives of a value, without `None`."""
+    """Return the alternatives of a value, except `None`."""
     if type(value) is Union:
         return tuple(option for option in value.options if type(option) is not NoneValue)
     return () if type(value) is NoneValue else (value,)
@@ -321,12 +321,12 @@ def as_tensor(value: Value) -> tuple[Tensor | None, bool]:
 
 
 def confidence_of(tensor: Tensor, certain: bool) -> Confidence:
-    """Return the confidence of a finding about a tensor; `certain` if the value can be nothing else."""
+    """Return the confidence of a finding about a tensor; `certain` if the value cannot be anything else."""
     return "likely" if certain and tensor.certain and not tensor.maybe_host else "possible"
 
 
 def together(tensors: Iterable[Tensor]) -> Where:
-    """Return the place of an operation on these tensors: torch mixes devices only if a host tensor is 0-d."""
+    """Return the device of an operation on these tensors: torch mixes devices only if the host tensor is 0-d."""
     where: Where = "host"
     on_host = False
     for tensor in tensors:
@@ -340,7 +340,7 @@ def together(tensors: Iterable[Tensor]) -> Where:
 
 
 def all_maybe_host(tensors: Iterable[Tensor]) -> bool:
-    """Return whether there are tensors not known to be on the host, and the names of all of these suggest it."""
+    """Return whether some tensors are not known to be on the host, but all of these have names that suggest it."""
     hints = [tensor.maybe_host for tensor in tensors if tensor.where != "host"]
     return bool(hints) and all(hints)
 
@@ -372,7 +372,7 @@ def holds_device(value: Value, depth: int = 0) -> bool:
 
 
 def is_for_host(value: Value, depth: int = 0) -> bool:
-    """Return whether a value consists only of numbers and texts, None aside."""
+    """Return whether a value consists only of numbers and texts (None is ignored)."""
     if isinstance(value, (Number, Array)):
         return True
     if depth <= 4 and isinstance(value, (Sequence, Dict)):

@@ -29,23 +29,24 @@ from graphsafe.scan.domain.values import (
 )
 
 MAX_INT = 16
-"Larger numbers are sizes; no branch depends on their value."
+"Larger numbers count as sizes, whose values no branch depends on."
 MAX_TEXT = 32
-"Number of characters up to which a string is followed."
+"The largest number of characters of a string that is followed."
 MAX_ITEMS = 8
 "The items of a list are distinguished up to this number."
 MAX_HELD = 32
-"The largest number of values, nested ones included, in a list whose items are distinguished."
+"The largest number of values, nested ones included, in a list whose items are still distinguished."
 MAX_NESTING = 4
 """The largest number of levels of nested containers and partial calls.
 
-Otherwise functions that each call the next with `(x, 1)` and `(1, x)` would be read for twice as many arguments at
-every level.
+Without a limit, functions that each call the next one with `(x, 1)` and `(1, x)` would be read for twice as many
+arguments at every level.
 """
 MAX_CLOSURES = 2
 """The largest depth of closures inside closures.
 
-Otherwise functions that each call the next with `lambda: x` and with `x` would be read twice as often at every level.
+Without a limit, functions that each call the next one with `lambda: x` and with `x` would be read twice as often at
+every level.
 """
 MAX_PARTIAL = 4
 
@@ -117,7 +118,7 @@ def _is_deep(value: Sequence | Dict) -> bool:
 
 
 def _holds_deep(value: Value, room: int) -> bool:
-    """Return whether more than `room` containers and partial calls are nested in a value."""
+    """Return whether containers and partial calls are nested more than `room` levels deep in a value."""
     if isinstance(value, Union):
         return any(_holds_deep(each, room) for each in value.options)
     if isinstance(value, (Sequence, Dict)) or (isinstance(value, Function) and _is_partial(value)):
@@ -140,7 +141,8 @@ def _function(value: Function) -> Value:
 def _nesting(value: Value) -> int:
     """Return how many closures hold one another in a value, in containers and arguments too, up to the limit.
 
-    Each environment counts once, where it is met first: the number of paths through them may be huge.
+    Each environment counts once, where it is first reached, because the number of paths through environments may be
+    huge.
     """
     seen: set[int] = set()
     held: Iterable[Value] = (value,)

@@ -1,4 +1,4 @@
-"""The budget of calls: all are followed, unless only a few files of a large project are to be judged."""
+"""The budget of calls: all are followed, unless the scan is about only a few files of a large project."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from graphsafe.scan.execution.kinds import ArgumentKinds
 from graphsafe.scan.symbols.project import Project
 
 MAX_COLD = 2
-"""Number of levels to which calls of constructors and other cold code are followed; deeper code says little about
-attributes."""
+"""The largest number of levels to which calls of constructors and other cold code are followed; deeper code says little
+about attributes."""
 MAX_COMPOSING = 6
 "Number of levels for code that assembles the objects of a step."
 MAX_OUT_OF_SCOPE = {True: 3, False: 1}
-"Number of levels to which calls are followed out of the scope, from hot and from cold code."
+"The largest number of levels to which calls are followed out of the scope, from hot and from cold code."
 MAX_OUT_OF_SCOPE_LATE = {True: 1, False: 0}
 "The same numbers for the last quarter of the budget."
 BYTES_PER_READING = 4000
@@ -22,10 +22,10 @@ BYTES_PER_READING = 4000
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The files that are read if only a few files of a large project are judged."""
+    """The files that are read if the scan is about only a few files of a large project."""
 
     paths: frozenset[str]
-    "The files to be judged, the nearest files whose roots lead to them, and the files between."
+    "The files that the scan is about, the nearest files whose roots lead to them, and the files between."
     readings: int
     "Number of functions that may be read."
 
@@ -39,12 +39,12 @@ class CallBudget:
         self._project = project
 
     def holds(self, ref: str) -> bool:
-        """Return whether a file, or the file of a function, is in scope; calls elsewhere are followed for values
-        alone."""
+        """Return whether a file, or the file of a function, is in scope; calls of other functions are followed only for
+        their values."""
         return self._scope is None or ref.partition("::")[0] in self._scope.paths
 
     def is_spent(self) -> bool:
-        """Return whether so much has been read that no further call is followed."""
+        """Return whether the budget is used up, so that no further call is followed."""
         return self._scope is not None and self._read() >= self._scope.readings
 
     def _read(self) -> int:
@@ -52,7 +52,8 @@ class CallBudget:
         return self.readings + self._project.asked_bytes // BYTES_PER_READING
 
     def out_of_scope(self, ref: str, hot: bool, depth: int, caller: int, composes: bool = False) -> int | None:
-        """Return how many calls lie between the scope and a function, or None if these are too many to read it.
+        """Return how many calls lie between the scope and a function, or None if there are too many calls for the
+        function to be read.
 
         `caller` is that number for the calling function, which lies `depth` calls deep in cold code.
         """

@@ -1,7 +1,7 @@
-"""The frame that each handler, model and hazard is given: the call that is being interpreted, and its engine.
+"""The frame that each handler, model and hazard receives: the call that is being interpreted, and its engine.
 
-`Engine` declares the questions that they may ask the engine. They cannot import the engine itself, which is built from
-them.
+`Engine` declares the questions that handlers may ask the engine. They cannot import the engine itself, because it is
+built from them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LazyTest:
     "The source text of the missing value: `self.plan`, `self.cache`."
     line: int
     alone: bool = True
-    "False if another condition may lead there too: `if self.plan is None or self.size != n:`."
+    "False if the code may also run because of another condition: `if self.plan is None or self.size != n:`."
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Frame:
     "`path::Qual.name` of the function; `path::` at module level."
     env: dict[str, Value]
     hot: bool
-    "Whether the effects of lines are emitted. Constructors and class bodies are read cold."
+    "Whether the effects of lines are emitted. They are not emitted for constructors and class bodies."
     depth: int = 0
     """The depth of the call: 0 if the caller is not known, else 1 in hot code, and in cold code the number of cold
     calls that led here."""
@@ -74,7 +74,7 @@ class Frame:
     node: Definition | None = None
     "The function itself; None at module level."
     lazy: list[LazyTest] = field(default_factory=list)
-    "Tests of a missing attribute or key under which the current line stands."
+    "Tests for a missing attribute or key around the current line."
     globals: set[str] = field(default_factory=set)
     out_of_scope: int = 0
     "Number of calls that lead here from the last file in scope (budget.py)."
@@ -87,7 +87,7 @@ class Frame:
     between: bool = False
     "Whether the code runs between steps (arguments.py)."
     cells: str | None = None
-    "The function that made this closure, if the closure outlives the step, so that its variables are state."
+    "The function that made this closure, if the closure outlives the step; its variables are then state."
     step_loops: tuple[int, ...] = ()
     "The first lines of the function's loops that run in every step, if the rest of the function runs once."
     nonlocals: set[str] = field(default_factory=set)
@@ -137,7 +137,7 @@ class Frame:
     # shortcuts for the most frequent questions of handlers
 
     def evaluate(self, node: ast.expr) -> Value:
-        """Return the value of an expression, and note its effects."""
+        """Return the value of an expression, and record its effects."""
         kind = type(node)
         if kind is ast.Name:
             # Half of all expressions are names, and most names are local.
@@ -148,11 +148,12 @@ class Frame:
         return UNKNOWN if handler is None else handler(self, node)
 
     def evaluate_quietly(self, node: ast.expr) -> Value:
-        """Return the value of an expression that is read again, and note nothing."""
+        """Return the value of an expression without recording effects, for expressions that are evaluated more than
+        once."""
         return self.engine.quietly(lambda: self.evaluate(node))
 
     def name(self, name: str) -> Value:
-        """Return what a local or global name means here."""
+        """Return the value of a local or global name at this point."""
         if name in self.env:
             return self.env[name]
         return self.engine.globals.value(self.file, name)
@@ -166,12 +167,12 @@ class Frame:
         level: Level | None = None,
         **words: str,
     ) -> None:
-        """Note an effect of a hot line, for rules to match."""
+        """Record an effect of a hot line, for rules to match."""
         if self.hot:
             self.engine.emit(self, kind, how, node, confidence, level, words)
 
     def use_number(self, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Record that a host number kept between steps decides what the device does here."""
+        """Record that a host number that is kept between steps decides the device's work here."""
         if self.hot:
             self.engine.use_number(self, value, kind, node)
 
@@ -180,7 +181,7 @@ class Frame:
         self.engine.note_call(self, node, ref, line)
 
     def call(self, node: ast.AST, function: Function, arguments: Arguments) -> Value:
-        """Return what the function returns for these arguments; its effects count here."""
+        """Return the function's result for these arguments; its effects count as effects of the calling line."""
         return self.engine.call(self, node, function, arguments)
 
     def call_value(self, node: ast.Call, value: Value, arguments: Arguments) -> Value:
@@ -196,7 +197,7 @@ class Frame:
         return self.engine.attribute(self, node, owner, name, text)
 
     def set_attribute(self, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Do `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
+        """Perform `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
         self.engine.set_attribute(self, node, owner, name, value)
 
 

@@ -1,8 +1,9 @@
 """Limits the kinds of arguments for which functions are read, and constructed objects are distinguished.
 
-If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. So
-the work of a scan stays in proportion to the functions that it reads: once there are far more readings than usual, no
-function is read for more than twenty kinds. Real projects have about four kinds a function, and stay far below.
+If each function calls the next one with several kinds of arguments, the number of combinations would grow without
+bound. The limit keeps the work of a scan in proportion to the functions that it reads: once there are far more readings
+than usual, no function is read for more than twenty kinds. Real projects have about four kinds for each function, far
+fewer than the limit.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ MAX_KINDS = 20
 "The largest number of kinds of one function, once the total is above usual."
 USUAL = 5000
 USUAL_FOR_EACH = 20
-"The usual total of kinds is a fixed number plus this many for each function that is read."
+"The usual total of kinds is a fixed number plus this number for each function that is read."
 
 MANY_KINDS = "called in too many ways to follow each"
 
@@ -24,7 +25,8 @@ class ArgumentKinds:
         self._count = 0
 
     def has_room(self, ref: str, kind: Hashable) -> bool:
-        """Return whether a function or constructor may be read for this kind of arguments, and note it if so."""
+        """Return whether a function or constructor may be read for this kind of arguments, and record the kind if
+        so."""
         known = self._kinds.setdefault(ref, set())
         try:
             if kind in known:

@@ -1,4 +1,4 @@
-"""Effects of the branches of a condition: they compute on the device, or only update state of the host."""
+"""Tells whether the branches of a condition compute on the device or only update state of the host."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def call_touches_device(frame: Frame, call: ast.Call) -> bool:
 
 
 def _simple(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield all statements that bind a name, call or leave, including nested statements."""
+    """Yield all statements that bind a name, call a function or leave the block, including nested statements."""
     for statement in body:
         if isinstance(
             statement, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return, ast.Continue, ast.Break)

@@ -24,12 +24,12 @@ TEST = re.compile(r"(^|\.)test_")
 "The name of a module or function of a test, which captures on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
-"Texts by which code names the current device; device 0 is current from the start."
+"Texts that code uses for the current device; device 0 is current from the start."
 ANOTHER_DEVICE = re.compile(
     r"""cuda:(?!0["'])|device_count|set_device\((?!device\)|0\))|device_index|cuda\.device\b"""
     r"""|torch\.device\((?!device\)|["']cuda(:0)?["'](, 0)?\)|["']cuda["'], (torch\.cuda\.)?current_device\(\)\))"""
 )
-"Signs that code knows more than one device."
+"Signs that code uses more than one device."
 
 
 def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) -> None:
@@ -76,7 +76,7 @@ def _swallowed(frame: Frame) -> bool:
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
-    """Return whether an exception ends in a handler: its own body has no `raise`."""
+    """Return whether an exception ends in a handler, that is, whether the handler's own body has no `raise`."""
     return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
 
 
@@ -102,7 +102,7 @@ def _caches_casts(frame: Frame, call: ast.Call) -> bool:
 
 
 def _is_off(given: ast.expr | None) -> bool:
-    """Return whether an option is off, or its value is not visible on this line."""
+    """Return whether an option is off, or whether its value is not visible on this line."""
     return given is not None and not (isinstance(given, ast.Constant) and given.value is True)
 
 
@@ -115,10 +115,11 @@ def _name(frame: Frame, call: ast.Call) -> str:
 
 
 def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | None:
-    """Return the confidence that the block calls a function that has not run before, or None if it may have run.
+    """Return the confidence that the block calls a function that has not run before, or None if the function may have
+    run.
 
-    A caller may have warmed the function up. So any mention of a warm-up in the file counts, and callables among the
-    arguments count as warm, unless the function itself warms up something else or warms up after the capture.
+    A caller may have warmed it up. So any mention of a warm-up in the file counts, and callables among the arguments
+    count as warm, unless the function itself warms up something else or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
     if frame.node is None or not captured or frame.project.files.search(frame.path, WARM_UP):
@@ -148,7 +149,7 @@ def _is_called_once(frame: Frame, name: str | None) -> bool:
 
 
 def _calls(frame: Frame, body: list[ast.stmt]) -> Iterator[ast.Call]:
-    """Yield the calls in a block, except those of torch and of methods of objects that the block makes: `model(x)`."""
+    """Yield the calls in a block (`model(x)`), except calls of torch and of methods of objects that the block makes."""
     inside = [inner for statement in body for inner in ast.walk(statement)]
     made = stored_names(inside)
     for inner in inside:

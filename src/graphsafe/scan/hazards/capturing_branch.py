@@ -12,7 +12,7 @@ from graphsafe.scan.hazards.graph_syntax import stored_names
 from graphsafe.scan.sources.node_memo import memoize_on_node
 
 SAYS_CAPTURING = re.compile(r"captur")
-"A cheap first look at the name: only tests that match are evaluated a second time."
+"A cheap test of the name, so that only matching conditions are evaluated a second time."
 
 
 def branch(frame: Frame, node: ast.If) -> None:
@@ -21,7 +21,7 @@ def branch(frame: Frame, node: ast.If) -> None:
     if ast.dump(ast.Module(node.body, [])) == ast.dump(ast.Module(node.orelse, [])):
         return
     if computes(frame, node.body) or computes(frame, node.orelse):
-        # Two branches that assign the same names, or hand on the same values, may compute the same values differently.
+        # Two branches that assign the same names, or pass on the same values, may compute the same values differently.
         same = bool(node.orelse) and _bound(node.body) >= _bound(node.orelse) != set()
         same = same or not _worked_on(node.body).isdisjoint(_worked_on(node.orelse))
         frame.emit("StreamOp", "capturing-branch", node.test, "possible" if same else "likely")
@@ -35,7 +35,7 @@ def conditional(frame: Frame, node: ast.IfExp) -> None:
 
 
 def asks(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a test asks if the current stream is being captured, and nothing else."""
+    """Return whether a test asks only whether the current stream is being captured."""
 
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks(frame, test.operand)

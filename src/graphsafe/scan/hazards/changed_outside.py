@@ -1,4 +1,5 @@
-"""Changes that a graph does not see: other weights and rates after its capture, and a capture that failed."""
+"""Finds changes that a graph does not see: new weights and learning rates after its capture. Also finds captures that
+may fail unnoticed."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _other_weights(table: GraphTensors) -> Iterator[Line]:
-    """Yield lines that put another tensor into a module that the captured block calls, in a method that runs later."""
+    """Yield lines that give another tensor to a module that the captured block calls, in a method that runs later."""
     called = {
         text for call in table.captured_calls if (text := place(call.func)) is not None and text.startswith("self.")
     }
@@ -85,7 +86,7 @@ def _other_memory(found: Tables, table: GraphTensors) -> Iterator[Line]:
 
 
 def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
-    """Return whether an optimizer may have tensors of its own; SGD without momentum has none."""
+    """Return whether an optimizer may keep tensors as its state; SGD without momentum keeps none."""
     nodes = [node for function in table.functions.values() for _, node in own_nodes(function)]
     made = [node.value for node in nodes if isinstance(node, ast.Assign) and optimizer in map(place, node.targets)]
     plain = [one for one in calls_in(made) if called_name(one) == "SGD" and len(one.args) < 3]
@@ -93,7 +94,8 @@ def _keeps_state(table: GraphTensors, optimizer: str) -> bool:
 
 
 def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> bool:
-    """Return whether a line of a function surely runs between the capture and a replay, and no capture follows it."""
+    """Return whether a line of a function surely runs between the capture and a replay, without another capture after
+    it."""
     made = [*table.blocks, *table.handing]
     holding = {one: [node for node in made if node in parents_in(node_of)] for one, node_of in table.functions.items()}
     if holding[name]:
@@ -115,7 +117,7 @@ def _is_later(found: Tables, table: GraphTensors, name: str, line: ast.expr) -> 
 
 @memoize_on_node
 def _depends_on_mode(tree: ast.Module) -> bool:
-    """Return whether a file names a layer that training changes."""
+    """Return whether a file names a layer that acts differently in training mode."""
     names = [*(node.attr for node in inside(tree, ast.Attribute)), *(node.id for node in inside(tree, ast.Name))]
     return any(map(_BY_MODE.search, names))
 
@@ -141,7 +143,8 @@ def _switches(table: GraphTensors, name: str, call: ast.Call) -> bool:
 
 @memoize_on_node
 def turned_over(function: Function) -> Mapping[str, str]:
-    """Map loop variables to modules: `p` to `self.net`, for a loop `for p in self.net.parameters():`."""
+    """Map loop variables to the modules that the loops go through: `p` to `self.net`, for a loop `for p in
+    self.net.parameters():`."""
     nodes = [node for _, node in own_nodes(function)]
     made = {place(node.targets[0]): node.value for node in nodes if isinstance(node, ast.Assign)}
     return {
@@ -214,7 +217,8 @@ def _runs_beside(found: Tables, method: str, replaying: set[str]) -> bool:
 
 
 def _dropped_gradients(found: Tables, table: GraphTensors) -> Iterator[Line]:
-    """Yield `opt.zero_grad()` next to a replay that computes gradients, if the optimizer steps outside of the graph.
+    """Yield calls of `opt.zero_grad()` beside a replay that computes gradients, if the optimizer steps outside of the
+    graph.
 
     The replay is in the function itself or in an object that it calls.
     """
@@ -260,7 +264,8 @@ def _is_optimizer_step(call: ast.Call) -> bool:
 
 
 def _other_rates(found: Tables, capturing: set[str]) -> Iterator[Line]:
-    """Yield lines that give an optimizer's groups another rate: `for group in opt.param_groups: group["lr"] = rate`."""
+    """Yield lines that give an optimizer's groups another learning rate: `for group in opt.param_groups: group["lr"] =
+    rate`."""
     schedules = {f"{name}.step" for name in _schedules(found)}
     for name, function, _ in found.functions:
         if name in capturing:
@@ -306,7 +311,7 @@ def _is_groups(node: ast.expr) -> bool:
 
 
 def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
-    """Yield the handlers that swallow a capture's failure, for a capture in a function that is called inside `try` or
+    """Yield the handlers that swallow a capture's failure, if the capturing function is called inside `try` or
     `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
     unique = {name for name in names if sum(other.rpartition(".")[2] == name for other, _, _ in found.functions) == 1}

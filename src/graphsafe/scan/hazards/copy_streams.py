@@ -1,4 +1,4 @@
-"""Finds copies into a graph's input on a stream of their own that nothing orders with the replays.
+"""Finds copies into a graph's input on a separate stream that nothing orders with the replays.
 
 The copying stream must wait for the last replay, which may still read the old values, and the replaying stream must
 wait for the copy. Streams and events are known by their names: a local name within its function, an attribute of `self`
@@ -30,14 +30,14 @@ HOST_WAITS = frozenset(("synchronize", "query", "elapsed_time"))
 _TRANSFERS = frozenset(
     "copy_ fill_ zero_ to cuda pin_memory record_stream current_stream stream zip enumerate range len".split()
 )
-"Calls beside which a block copies and does nothing else."
+"Calls that a block of copies may contain and still do nothing but copy."
 Name = tuple[str, str]
 "The owner of a name (a function, a class, or nothing) and the name."
 
 
 @dataclass(slots=True)
 class _Order:
-    """The streams and events of a file, as far as they wait or are waited for."""
+    """The streams and events of a file: which of them wait, and which others wait for."""
 
     waiting: set[Name] = field(default_factory=set)
     "Streams that wait for others."
@@ -46,14 +46,14 @@ class _Order:
     recorded: dict[Name, set[Name]] = field(default_factory=dict)
     "Stream -> the events that are recorded on it."
     handed: set[Name] = field(default_factory=set)
-    "Streams and events that are passed on or kept under another name, so that waits elsewhere are possible."
+    "Streams and events that are passed on or kept under another name, so that other code may wait for them."
     busy: set[Name] = field(default_factory=set)
     "Streams on which the code does more than copy."
     stops: bool = False
     "Whether the host waits for the whole device."
 
     def is_followed(self, stream: Name) -> bool:
-        """Return whether some code may wait for the work of a stream."""
+        """Return whether any code may wait for the work of a stream."""
         known = {stream, *self.recorded.get(stream, ())}
         return self.stops or stream in self.busy or any(_among(one, self.awaited | self.handed) for one in known)
 
@@ -77,7 +77,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _among(name: Name, names: set[Name]) -> bool:
-    """Return whether a name may mean the same object as one of several: of two owners, one may be unknown."""
+    """Return whether a name may refer to the same object as one of several names; they may if one of the two owners is
+    unknown."""
     return name in names or any(other[1] == name[1] and "" in (other[0], name[0]) for other in names)
 
 
@@ -124,7 +125,7 @@ def _note_call(order: _Order, call: ast.Call, name: str, function: Function, blo
 def _note_use(
     order: _Order, node: ast.Name | ast.Attribute, parents: dict[ast.AST, ast.AST], name: str, function: Function
 ) -> None:
-    """Note a stream or event that is passed to a call of unknown effect, returned, or bound to another name."""
+    """Record a stream or event that is passed to a call of unknown effect, returned, or bound to another name."""
     parent = parents.get(node)
     while isinstance(parent, ast.Subscript):
         parent = parents.get(parent)
@@ -158,9 +159,10 @@ def _entered(block: ast.AST, name: str, function: Function) -> Name | None:
 
 
 def _given(block: ast.AST, function: Function) -> Iterator[ast.Call]:
-    """Yield the copies of a function's parameters, in a block that also replays, if the function has the stream itself.
+    """Yield the copies of a function's parameters, in a block that also replays, if the stream belongs to the function
+    itself.
 
-    A caller that knows nothing of the stream makes the values on another one.
+    A caller that does not know the stream computes the values on another stream.
     """
     given = {one.arg for one in parameters(function)} - {"self"}
     calls = [*inside(block, ast.Call)]

@@ -35,14 +35,15 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
 
 
 def is_for_arrays(frame: Frame) -> bool:
-    """Return whether the function that draws says that it returns arrays, so that the draw may stay on the host."""
+    """Return whether the drawing function is declared to return arrays, so that the draw may stay on the host."""
     returns = frame.node.returns if frame.node is not None else None
     return returns is not None and _ARRAYS.search(ast.unparse(returns)) is not None
 
 
 def is_seeded(frame: Frame) -> bool:
     """Return whether some function of the file seeds the host's generators and may be called in steps, so that eager
-    steps may repeat the draw as replays do. A script or a factory seeds only once, before the steps."""
+    steps may repeat the draw as replays do. A script or a factory does not count, because it seeds only once, before
+    the steps."""
     file = frame.project.files.index(frame.path)
     if file is None or not frame.project.files.search(frame.path, SEEDED):
         return False
@@ -85,7 +86,8 @@ def called_in_training(project: Project, record: Record, ref: str) -> bool:
 
 @memoize_on_node
 def _training_lines(function: ast.AST) -> Sequence[tuple[int, int]]:
-    """Return the first and last lines of code after, or beside, a test of the module's training flag."""
+    """Return the first and last lines of each `if`, conditional expression or `and` that tests the module's training
+    flag."""
     tests: list[tuple[ast.expr | ast.stmt, ast.expr]] = [(node, node.test) for node in inside(function, ast.If)]
     tests += [(node, node.test) for node in inside(function, ast.IfExp)]
     tests += [

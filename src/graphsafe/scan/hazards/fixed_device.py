@@ -9,10 +9,10 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def named(frame: Frame, node: ast.Call) -> None:
-    """Emit a device that a call names as text, where the call makes or moves a tensor.
+    """Emit an event if a call makes or moves a tensor and names its device as text.
 
-    `cuda` is the current device, which is the module's if the project chooses it; `cuda:0` is right for only one of
-    several processes.
+    `cuda` is the current device, which is the module's device if the project chooses it; `cuda:0` is right for only one
+    of several processes.
     """
     text = next(filter(None, map(_literal, _arguments(node))), None)
     if text is not None:

@@ -2,7 +2,8 @@
 class.
 
 `runner.ids = ids` gives an object a tensor that its graph does not read, and `kept.append(runner.step())` keeps a
-tensor that the next replay overwrites. The abstract values tell which object and attribute a line of any file means.
+tensor that the next replay overwrites. The abstract values show which object and attribute a line of any file refers
+to.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _NONE = GraphAttributes()
 
 
 def rebound(frame: Frame, owner: Instance, name: str, holder: str, value: Value, node: ast.AST) -> None:
-    """Emit that another object's graph input is bound to another tensor: `runner.ids = ids`."""
-    # The file of the class itself has a table of all its methods (stale_replays.py).
+    """Emit an event if the graph input of another object is bound to another tensor: `runner.ids = ids`."""
+    # Lines in the file of the class itself are judged by stale_replays.py, which has a table of all methods.
     if not frame.hot or holder == "self" or owner.made:
         return
     known = of_class(frame, owner.ref)
@@ -49,11 +50,11 @@ def rebound(frame: Frame, owner: Instance, name: str, holder: str, value: Value,
 
 
 def kept(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
-    """Emit that a graph's output is put where it outlives the next replay: `kept.append(runner.step())`."""
+    """Emit an event if a graph's output is stored where it outlives the next replay: `kept.append(runner.step())`."""
     if not frame.hot or not isinstance(node.func, ast.Attribute) or node.func.attr not in _HANDS_OUT:
         return
     if any(type(one) is Instance and frame.project.find_method(one.ref, node.func.attr) for one in options(receiver)):
-        return  # the code of that object decides whether it keeps or copies the value
+        return  # the code of that object decides whether the value is kept or copied
     is_local = type(receiver) is Sequence and receiver.held_by is None
     if is_local and (frame.node is None or id(node) not in _in_loops(frame.node)):
         return

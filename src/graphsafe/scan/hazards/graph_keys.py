@@ -1,4 +1,4 @@
-"""Finds graphs whose key lacks a value that the capture froze, and graphs that each iteration of a loop captures anew.
+"""Finds graphs whose key lacks a value that the capture froze, and graphs that each iteration of a loop captures again.
 
 `if n not in self.graphs: self.graphs[n] = self._capture(n, batch.greedy)` replays the first batch's choice for all
 later ones of that size.
@@ -34,7 +34,7 @@ from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
 
 _ASKS_FOR_GRAPH = re.compile(r"^not [\w.]*(captured|graph|ready|init)\w*$|graph\w* is None", re.I)
-"Matches a test that only the first call passes, which captures."
+"Matches a test that only the first call passes, which is the call that captures."
 _NUMBERS = frozenset(("int", "float", "bool", "str"))
 Functions = Mapping[str, Function]
 
@@ -54,7 +54,8 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _capturing(functions: Functions) -> Functions:
-    """Return the functions that capture, and those that call one, by the last part of their names."""
+    """Return the functions that capture, and the functions that call such a function, by the last part of their
+    names."""
     by_last: dict[str, Function] = {}
     for name, node in functions.items():
         last = name.rpartition(".")[2]
@@ -92,7 +93,7 @@ def _lacking(
             continue
         switched = _switched(name, place(entry.value), functions)
         told = names_in(entry.slice, function, own)
-        # If the key contains some attributes of an options object, the others are taken for inputs.
+        # If the key contains some attributes of an options object, its other attributes count as inputs.
         told |= {head(one) for one in told if "[" in one}
         frozen: dict[str, Set[str]] = {}
         for call, made in captures:
@@ -122,7 +123,7 @@ def _without_key(
         if not calls or not _ASKS_FOR_GRAPH.search(ast.unparse(branch.test)):
             continue
         assigned = [one for _, one in own_nodes(function) if isinstance(one, ast.Assign)]
-        # An assignment to an attribute is no test of a number, and no input is filled with it.
+        # Left out are assignments to an attribute: they test no number and fill no input.
         kept = [
             one for one in assigned if isinstance(one.targets[0], ast.Attribute) and isinstance(one.value, ast.Name)
         ]
@@ -169,8 +170,8 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function of the file that makes a key, if it is given one of the names from which the
-    lacking value comes: `key = self.key_of(batch)`."""
+    """Return the line of another function of the file that makes a key, if one of its arguments is a name from which
+    the missing value comes: `key = self.key_of(batch)`."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):
@@ -186,7 +187,7 @@ def _made_by(
 
 
 def _known_to(call: ast.Call) -> Iterator[ast.expr]:
-    """Yield the object of a call's method, and the call's arguments."""
+    """Yield the object whose method is called, and the call's arguments."""
     yield from (call.func.value,) if isinstance(call.func, ast.Attribute) else ()
     yield from (*call.args, *(word.value for word in call.keywords))
 
@@ -226,7 +227,7 @@ def _frozen(
             continue
         if parameter.arg in taken or _is_number_here(value, parameter, fields):
             sources = {one for one in names_in(value, function, own) if head(one) in given or one in switched}
-            # A key must contain `request.size` itself; `request` would not do.
+            # A key must contain `request.size` itself; `request` alone is not enough.
             found[text] = {
                 one for one in sources if not any(other.startswith((f"{one}.", f"{one}[")) for other in sources)
             }
@@ -274,8 +275,8 @@ def _is_number_here(value: ast.expr, parameter: ast.arg, numbers: Set[str]) -> b
 
 
 def _read_of(parameter: str, made: Function) -> set[str]:
-    """Return the attributes of a parameter that the captured block of a function reads, also through a tuple of
-    arguments."""
+    """Return the attributes of a parameter that the captured block of a function reads, even if it is passed inside a
+    tuple of arguments."""
     blocks = captures_in(made)
     names = {inner.id for block in blocks for inner in ast.walk(block) if isinstance(inner, ast.Name)}
     tuples = [

@@ -28,7 +28,7 @@ class Line(NamedTuple):
 
 
 def own_nodes(function: Function | ast.Module) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield the nodes of a function, each with its parent before it, but not the nodes of nested functions and
+    """Yield the nodes of a function, each parent before its children, but not the nodes of nested functions and
     classes."""
     stack: list[ast.AST] = [function]
     while stack:
@@ -45,17 +45,17 @@ def parents_in(function: Function | ast.Module) -> dict[ast.AST, ast.AST]:
 
 
 def captures_in(function: Function) -> list[CaptureBlock]:
-    """Return the blocks of a function that capture a graph, without those of functions inside it."""
+    """Return the blocks of a function that capture a graph, except blocks of functions inside it."""
     return [node for _, node in own_nodes(function) if isinstance(node, CaptureBlock) and captures(node)]
 
 
 def with_statements(node: ast.AST) -> list[CaptureBlock]:
-    """Return the `with` statements in a node, at any depth, those that are not `async` first."""
+    """Return the `with` statements in a node, at any depth; `async` statements come last."""
     return [*inside(node, ast.With), *inside(node, ast.AsyncWith)]
 
 
 def functions_in(node: ast.AST) -> list[Function]:
-    """Return the functions in a node, at any depth, those that are not `async` first."""
+    """Return the functions in a node, at any depth; `async` functions come last."""
     return [*inside(node, ast.FunctionDef), *inside(node, ast.AsyncFunctionDef)]
 
 
@@ -69,7 +69,8 @@ def calls_in(body: Sequence[ast.AST]) -> list[ast.Call]:
 
 
 def called_name(call: ast.Call) -> str:
-    """Return the last part of the name of what is called: `step` of `self.runner.step(x)` and of `runner().step(x)`."""
+    """Return the last part of the name of the function that is called: `step` of `self.runner.step(x)` and of
+    `runner().step(x)`."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else dotted(call.func) or ""
 
 
@@ -87,11 +88,11 @@ def loop_around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | 
 
 MEASURES = re.compile(r"bench|profil|warm|test", re.I)
 _FEW = 16
-"A loop of at most this many rounds warms up, or shows an example."
+"A loop with at most this many rounds counts as a warm-up or an example."
 
 
 def is_short(loop: ast.stmt) -> bool:
-    """Return whether a loop has a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
+    """Return whether a loop has only a few rounds, as a warm-up does: `for _ in range(3)`, `for n in (1, 2, 4)`."""
     if not isinstance(loop, (ast.For, ast.AsyncFor)):
         return False
     if isinstance(loop.iter, (ast.Tuple, ast.List)):
@@ -118,7 +119,8 @@ def is_replay(call: ast.AST) -> bool:
 
 
 def place(node: ast.expr) -> str | None:
-    """Return the text of a name, an attribute of one, or an entry under a constant key, or None for anything else."""
+    """Return the text of a name, of an attribute of a name, or of an entry under a constant key; None for anything
+    else."""
     if isinstance(node, ast.Subscript):
         base = place(node.value)
         return f"{base}[{node.slice.value!r}]" if base and isinstance(node.slice, ast.Constant) else None
@@ -164,7 +166,7 @@ def viewed(node: ast.expr) -> str | None:
     `self.outs[]` of `self.outs[n][:k]`."""
     while True:
         shows = node.func if isinstance(node, ast.Call) else node
-        # An attribute `self.view` that is not called is a tensor of that name.
+        # If an attribute `self.view` is not called, it is a tensor of that name.
         if isinstance(shows, ast.Attribute) and shows.attr in (VIEWS if isinstance(node, ast.Call) else ("T", "mT")):
             node = shows.value
         elif isinstance(node, ast.Subscript) and place(node) is None and _is_basic(node.slice):
@@ -174,7 +176,7 @@ def viewed(node: ast.expr) -> str | None:
 
 
 def with_views(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> ast.expr:
-    """Return an expression with the views of it around it: `run(x)[:4].detach()` for `run(x)`."""
+    """Return the outermost view around an expression: `run(x)[:4].detach()` for `run(x)`."""
     while True:
         parent = parents.get(node)
         call = parents.get(parent) if isinstance(parent, ast.Attribute) and parent.attr in VIEWS else None
@@ -187,7 +189,8 @@ def with_views(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> ast.expr:
 
 
 def _is_basic(index: ast.expr) -> bool:
-    """Return whether an index surely gives a view: it has only slices and constants. A name may hold a tensor."""
+    """Return whether an index surely gives a view, because it consists of slices and constants. A name may hold a
+    tensor."""
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return all(isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
 

@@ -1,7 +1,7 @@
 """The tensors that captures use, with the lines that make, rebind, fill and read each of them.
 
 One table holds the names of one owner: the attributes of a class, or the local names of a function and its inner
-functions. It is read from the syntax alone, since functions around graphs are seldom hot.
+functions. The table is made from the syntax alone, since functions around graphs are seldom hot.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class GraphTensors:
     "The functions that hold a capture."
     replaying: set[str] = field(default_factory=set)
     preparing: set[str] = field(default_factory=set)
-    "Constructors, and the functions that they and capturing functions call: these run before the first replay."
+    """Constructors, and the functions that constructors and capturing functions call. All of these run before the first
+    replay."""
 
     @property
     def captured_code(self) -> Sequence[CaptureBlock | Function]:
@@ -95,11 +96,11 @@ class Tables:
     tree: ast.Module = field(default_factory=lambda: ast.Module([], []))
 
     def functions_called(self, name: str) -> int:
-        """Return how many functions of the file, in any class, have this name."""
+        """Return the number of functions of the file, in any class, that have this name."""
         return sum(qualified.rpartition(".")[2] == name for qualified, _, _ in self.functions)
 
     def only_copies(self, method: str) -> bool:
-        """Return whether the file's methods of this name only copy what they are given: `self.rows[i].copy_(row)`."""
+        """Return whether the file's methods with this name only copy their arguments: `self.rows[i].copy_(row)`."""
         same = [node for name, node, _ in self.functions if name.endswith(f".{method}")]
         return bool(same) and all(map(_only_copies, same))
 
@@ -145,7 +146,8 @@ def _of_scope(body: Iterable[ast.stmt], prefix: str, shared: list[GraphTensors],
 
 
 def _definitions(body: Iterable[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
-    """Yield the functions and classes that a body defines, conditional ones included, not those inside them."""
+    """Yield the functions and classes that a body defines, including conditional ones, but not the definitions inside
+    them."""
     stack = list(body)
     while stack:
         node = stack.pop(0)
@@ -181,7 +183,8 @@ def note_uses(found: GraphTensors, scope: Function | ast.ClassDef, name: str) ->
 
 
 def note_code(found: GraphTensors, scope: Function | ast.ClassDef, parts: Sequence[Code]) -> None:
-    """Add the functions that captured code calls, and the names of the owner that all of it reads and binds."""
+    """Add the functions that captured code calls, and the owner's names that captured code and these functions read and
+    bind."""
     found.captured += _called_functions(scope, parts)
     for part in (*parts, *found.captured):
         note_captured(found, part)
@@ -205,7 +208,7 @@ def _called_functions(scope: Function | ast.ClassDef, parts: Sequence[ast.AST]) 
 
 
 def _returned_by_captures(scope: ast.AST, blocks: Sequence[CaptureBlock]) -> Iterator[str]:
-    """Yield the names to which results of captured blocks are assigned: `self.out = self._capture()`."""
+    """Yield the names that results of captured blocks are assigned to: `self.out = self._capture()`."""
     returning = {
         node.name
         for node in functions_in(scope)
@@ -227,7 +230,7 @@ def captured_names(body: CaptureBlock | Function) -> Iterator[str]:
 
 
 def note_captured(found: GraphTensors, block: Code) -> None:
-    """Add the names that captured code reads and binds, without the own names of a function."""
+    """Add the names that captured code reads and binds, except a function's own local names."""
     own = own_names(block) - {"self"} if isinstance(block, (ast.FunctionDef, ast.AsyncFunctionDef)) else ()
     body = [block.body] if isinstance(block, ast.Lambda) else block.body
     for inner in (inner for statement in body for inner in ast.walk(statement)):
@@ -269,15 +272,15 @@ def _changed_by(node: ast.AST) -> Iterator[str]:
 
 
 def _bound_by(node: ast.AST) -> Iterator[ast.expr]:
-    """Yield the targets of an assignment, those of a tuple one by one."""
+    """Yield the targets of an assignment; a tuple's targets are yielded one by one."""
     for target in node.targets if isinstance(node, ast.Assign) else ():
         yield from elements(target)
 
 
 def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets of an assignment with their values, those of `a, b = c, d` one by one.
+    """Yield the targets of an assignment with their values; targets and values of `a, b = c, d` are yielded in pairs.
 
-    A target that takes parts out of an object, as in `a, b = kept[n]`, has none.
+    A target that unpacks an object, as in `a, b = kept[n]`, has no value.
     """
     for target in node.targets:
         if not isinstance(target, (ast.Tuple, ast.List)):
@@ -287,7 +290,7 @@ def bindings(node: ast.Assign) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def targets(node: ast.AST) -> Sequence[ast.expr]:
-    """Return the targets of a plain or augmented assignment, those of a tuple one by one."""
+    """Return the targets of a plain or augmented assignment; a tuple's targets are returned one by one."""
     if isinstance(node, ast.Assign):
         return [part for target in node.targets for part in elements(target)]
     return [node.target] if isinstance(node, ast.AugAssign) else []
@@ -348,7 +351,7 @@ def _makes_object(value: ast.expr) -> bool:
 
 
 def _note_preparing(found: GraphTensors, is_class: bool) -> None:
-    """Note the functions that run before the first replay: constructors, capturing functions, and the methods that
+    """Record the functions that run before the first replay: constructors, capturing functions, and the methods that
     these call."""
     if not is_class:
         found.preparing = set(found.capturing)
@@ -363,7 +366,7 @@ def _note_preparing(found: GraphTensors, is_class: bool) -> None:
         for qualified, node in found.functions.items()
     }
     waiting = [*found.capturing, *(by_name[name] for name in CONSTRUCTORS & by_name.keys())]
-    # Code that captures again may reassign any name before its capture.
+    # Functions that capture again; such code may reassign any name before its capture.
     again: set[str] = set()
     for caller, called in calls.items():
         captures = [line for line, one in called if one in found.capturing]

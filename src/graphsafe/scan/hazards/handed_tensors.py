@@ -1,7 +1,7 @@
 """Tensors that code hands to a helper which captures its arguments: `graph, out = capture(model, ids)`.
 
-The graph reads the memory of that call. So the caller's names for these tensors, local ones or attributes of its
-object, are inputs of the graph.
+The graph reads the memory of that call. So the tensors under these names of the caller (local names, or attributes of
+its object) are inputs of the graph.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _is_plain(name: str) -> bool:
 
 
 def note(found: Tables, helpers: Helpers) -> None:
-    """Add a table for each function, and each class, that hands tensors or its own functions to a helper."""
+    """Add a table for each function, and each class, that passes tensors or its own functions to a helper."""
     classes = {node.name: node for node in found.tree.body if isinstance(node, ast.ClassDef)}
     handed: dict[str, list[tuple[ast.expr, ast.Call]]] = {}
     for name, function, _ in found.functions if helpers else ():
@@ -72,7 +72,7 @@ def _table(scope: Function | ast.ClassDef, given: list[tuple[ast.expr, ast.Call]
 
 
 def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, ast.Call]]:
-    """Yield the tensors and functions that a function hands to helpers outside of its loops, each with the call."""
+    """Yield the tensors and functions that a function passes to helpers outside of its loops, each with the call."""
     parents = parents_in(function)
     aliases = {place(node.value) for node in parents if isinstance(node, ast.Assign)}
     for call in [node for node in parents if isinstance(node, ast.Call)]:
@@ -87,7 +87,8 @@ def _handed(function: Function, helpers: Helpers) -> Iterator[tuple[ast.expr, as
 
 
 def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
-    """Yield the arguments that the captured code of a helper reads or calls, those of `*args` one by one."""
+    """Yield the arguments that the captured code of a helper reads or calls; the arguments in `*args` are yielded one
+    by one."""
     read = _captured(helper)
     yield from (value for value, parameter in matched(call, helper) if parameter.arg in read)
     if helper.args.vararg is not None and helper.args.vararg.arg in read:
@@ -97,7 +98,7 @@ def _given(call: ast.Call, helper: Function) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def _captured(helper: ast.AST) -> Set[str]:
-    """Return the parameters of a helper that its captured code reads or calls, in functions inside it, too."""
+    """Return the parameters of a helper that its captured code reads or calls, also in functions inside the helper."""
     assert isinstance(helper, (ast.FunctionDef, ast.AsyncFunctionDef))
     nested = {node.name: node for node in inside(helper, ast.FunctionDef) if node is not helper}
     parts: list[ast.AST] = [*captures_in(helper)]

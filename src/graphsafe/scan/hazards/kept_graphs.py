@@ -1,7 +1,7 @@
 """Graphs that are kept together with their tensors: `self.graphs[n] = (graph, x, y)`, an object of a class, a dict.
 
-Code that replays such a graph takes it out again, under its own names. The names are matched by the part's index in the
-tuple, its field of the object, or its key in the dict.
+Code that replays such a graph takes it out of the container again, under names of its own. The names are matched by the
+part's index in the tuple, its field of the object, or its key in the dict.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _parts(node: ast.AST, fields: Mapping[str, Mapping[Key, str]]) -> tuple[str,
 
 
 def _fields(cls: ast.ClassDef) -> Mapping[Key, str]:
-    """Return the attribute to which each argument of a constructor is assigned, by position and by name."""
+    """Return the attribute that each argument of a constructor is assigned to, by position and by name."""
     constructor = next(
         (node for node in cls.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), None
     )

@@ -28,9 +28,9 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, elements
 
 _GRAPHED = "<graphed>."
-"The prefix for names of callables whose graphs PyTorch captures."
+"The prefix of names for callables whose graphs PyTorch captures."
 _COMPILED = f"{_GRAPHED}<compiled>."
-"The prefix for those that torch.compile makes, which copy no input before they invalidate their last outputs."
+"The prefix for callables that torch.compile makes; these invalidate their last outputs without copying inputs first."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that hand a value to code which reads it at any later time."
@@ -46,7 +46,7 @@ class _Given:
     "The elements of the returned tuple that are outputs, or None if the whole value is one."
 
     def names(self, target: ast.expr) -> frozenset[str]:
-        """Return the names that hold outputs when a call's result is bound to a target, or unpacked into it."""
+        """Return the names that hold outputs if a call's result is bound to a target, or unpacked into it."""
         parts = enumerate(elements(target))
         whole = self.parts is None or isinstance(target, ast.Name)
         return frozenset(
@@ -149,7 +149,8 @@ def _returns_self(function: Function) -> bool:
 
 
 def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
-    """Return the class whose object a call makes: `Runner(model)`, or `Runner(model).build()`, which returns it."""
+    """Return the class of the object that a call makes: `Runner(model)`, or `Runner(model).build()` if `build` returns
+    the object."""
     function = call.func
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Call):
         made = _class_made(function.value, chained)
@@ -158,7 +159,7 @@ def _class_made(call: ast.Call, chained: Set[str]) -> str | None:
 
 
 def called_objects(found: Tables, functions: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield names of objects with their `__call__`, if it is one of these functions."""
+    """Yield the names of objects whose `__call__` is one of these functions, with that function."""
     methods = {name.rpartition(".")[0]: name for name in functions if name.endswith(".__call__")}
     chained = {name for name, function, _ in found.functions if _returns_self(function)} if methods else set()
     for node in ast.walk(found.tree) if methods else ():
@@ -191,7 +192,7 @@ def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
             continue
         name = _end(place(node.targets[0]) or "")
         own = any(_end(function) == name for function, _, _ in found.functions)
-        # `step = torch.compile(step, …)` means the function of that name.
+        # `step = torch.compile(step, …)` means the function with that name.
         if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
             compiled = dotted(node.value.func) == "torch.compile"
             yield f"{_COMPILED if compiled else _GRAPHED}{name}", node.value
@@ -258,7 +259,7 @@ def _collects(call: ast.Call, part: int | None, parents: Parents) -> bool:
 
 
 def _bound(target: ast.expr, part: int | None) -> set[str]:
-    """Return the loop variables that hold each item, or one part of each item."""
+    """Return the loop variables that hold the items, or one part of each item."""
     named = elements(target)
     if part is None or isinstance(target, ast.Name):
         return {one.id for one in named if isinstance(one, ast.Name)} if len(named) == 1 else set()
@@ -283,7 +284,7 @@ def _keeps(call: ast.expr, given: _Given, parents: Parents) -> ast.expr | ast.As
 
 
 def _fed_back(call: ast.Call, name: str, parents: Parents) -> ast.Assign | None:
-    """Return the line that hands a compiled callable its own last output: `self.state = self.run(x, self.state)`."""
+    """Return the line that passes a compiled callable its own last output: `self.state = self.run(x, self.state)`."""
     made = parents.get(call)
     if not name.startswith(_COMPILED) or not isinstance(made, ast.Assign):
         return None
@@ -324,8 +325,8 @@ def put(node: ast.AST, methods: Set[str] = KEEPS) -> tuple[ast.expr | None, Sequ
 
 
 def _carries(made: ast.Assign, names: Set[str], parents: Parents) -> ast.Assign | None:
-    """Return the line by which a loop keeps a result for its next iteration, which reads it after the next call: `y =
-    run(x); change = y - last; last = y`."""
+    """Return the line with which a loop keeps a result for its next iteration, if that iteration reads it after the
+    next call: `y = run(x); change = y - last; last = y`."""
     loop = parents.get(made)
     if not isinstance(loop, LOOPS):
         return None

@@ -1,4 +1,4 @@
-"""The names from which an expression is computed, through local names and functions of the same file."""
+"""The names from which an expression is computed, following local names and functions of the same file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted, elements
 
 ALL = ".*"
-"The suffix for an object of which an expression may contain every attribute."
+"The suffix for an object if an expression may depend on every attribute of it."
 Functions = Mapping[str, Function]
 
 

@@ -70,7 +70,7 @@ def _in_function(name: str, table: GraphTensors, makers: Mapping[str, Function])
 
 
 def _outlives(function: Function, block: CaptureBlock, parents: Mapping[ast.AST, ast.AST]) -> bool:
-    """Return whether the graph outlives the function: an attribute holds it, or it is returned."""
+    """Return whether the graph outlives the function: an attribute holds the graph, or the graph is returned."""
     calls = [item.context_expr for item in block.items if is_capture(item)]
     graph = place(calls[0].args[0]) if isinstance(calls[0], ast.Call) and calls[0].args else None
     if graph is None or any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in parents):

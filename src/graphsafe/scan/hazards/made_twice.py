@@ -1,7 +1,7 @@
-"""Finds fields of metadata objects for which a capture and each step make a tensor of their own.
+"""Finds fields of metadata objects to which the capture and each step assign a different new tensor.
 
 `meta.lengths = torch.tensor(lengths, device=device)` in the method for captures gives the graph an address. The same
-line in the method for steps fills another tensor, so that replays go on reading what the capture was given.
+line in the method for steps fills another tensor, so replays go on reading the values of the capture.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, is_none
 
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
-"The name of a method that makes what a capture reads."
+"Matches the name of a method that makes the objects for a capture."
 FILLED = re.compile(
     r"((?<=\.)\w+(?= = )|\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
 )
-"The text of a field that gets a new tensor, with its name."
+"Matches the assignment of a new tensor to a field; the group is the field's name."
 OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
-"The name of a method that makes what steps without a graph read."
+"Matches the name of a method that makes the objects for steps without a graph."
 MAKERS = frozenset(
     "torch.tensor torch.as_tensor torch.zeros torch.ones torch.empty torch.full torch.arange torch.from_numpy".split()
 )
@@ -59,7 +59,7 @@ def lines(tree: ast.Module) -> Iterator[tuple[str, ast.expr | ast.stmt, str]]:
 
 
 def _made_anew(method: Function) -> Mapping[Field, tuple[ast.expr | ast.stmt, str]]:
-    """Return the fields of objects made here that get a new tensor of the device, and no other value."""
+    """Return the fields, of objects made here, that get a new device tensor and no other value."""
     nodes = [node for _, node in own_nodes(method)]
     assigned = [node for node in nodes if isinstance(node, ast.Assign) and len(node.targets) == 1]
     kinds = {
@@ -92,13 +92,13 @@ def _given(
 
 
 def _constructed(value: ast.expr) -> str | None:
-    """Return the class of which an expression makes an object, by its capital letter."""
+    """Return the class whose object an expression makes; a class is recognised by its capital letter."""
     name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return name if name[:1].isupper() else None
 
 
 def _is_new_on_device(value: ast.expr) -> bool:
-    """Return whether an expression makes a tensor of the device: `torch.tensor(n, device=d)`,
+    """Return whether an expression makes a tensor on the device: `torch.tensor(n, device=d)`,
     `torch.zeros(n).cuda()`."""
     if not isinstance(value, ast.Call):
         return False

@@ -1,4 +1,4 @@
-"""Spells out local names for parts of an object: `v["ids"]` as `self.buffers["ids"]` after `v = self.buffers`.
+"""Writes local names for parts of an object in full: `v["ids"]` as `self.buffers["ids"]` after `v = self.buffers`.
 
 Methods of one class may have different local names for the same tensors.
 """
@@ -14,7 +14,8 @@ from graphsafe.scan.hazards.graph_syntax import Function, functions_in, own_node
 
 
 def spelled_out(tree: ast.Module) -> ast.Module:
-    """Return a file in which the attributes of `self` have no other names: a copy, with all nodes at their places."""
+    """Return a copy of the file's tree in which the attributes of `self` have no other names; all nodes keep their
+    places."""
     if not any(map(_names, functions_in(tree))):
         return tree
     copied = _copied(tree)
@@ -27,7 +28,7 @@ def spelled_out(tree: ast.Module) -> ast.Module:
 
 
 def _copied(value: Any) -> Any:
-    """Return a copy of a node without what is memoised in it (node_memo.py)."""
+    """Return a copy of a node without the memo that node_memo.py keeps in it."""
     if isinstance(value, list):
         return [*map(_copied, value)]
     if not isinstance(value, ast.AST):
@@ -36,7 +37,7 @@ def _copied(value: Any) -> Any:
 
 
 def _names(function: Function) -> Mapping[str, ast.Attribute]:
-    """Return the local names that a function binds once, to an attribute of `self` that it never binds itself."""
+    """Return the local names that a function binds once, to an attribute of `self` that the function never assigns."""
     nodes = [node for _, node in own_nodes(function)]
     stored = Counter(node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
     bound = {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}

@@ -22,7 +22,8 @@ _LOOPS = ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.GeneratorExp
 
 
 def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
-    """Emit that an asynchronous copy reads pinned memory which the host writes again before anything waits for it."""
+    """Emit an event if an asynchronous copy reads pinned memory, and the host writes that memory again before anything
+    waits for the copy."""
     if not frame.hot or not source.pinned or source.where != "host" or source.attr is None or source.fresh:
         return
     ref, _, name = source.attr.rpartition(".")
@@ -35,7 +36,8 @@ def copied(frame: Frame, node: ast.Call, source: Tensor) -> None:
 
 
 def _may_wait(frame: Frame, path: str) -> bool:
-    """Return whether a file may wait between two rounds. Only a file that replays shows the loops around the copy."""
+    """Return whether a file may wait between two rounds. In a file that does not replay, any wait counts, because only
+    a file that replays shows the loops around the copy."""
     file = frame.project.files.index(path)
     if file is None or not file.replays:
         return bool(frame.project.files.search(path, _ANY_WAIT))
@@ -77,7 +79,8 @@ def _functions(tree: ast.Module) -> Mapping[str, Function]:
 
 
 def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
-    """Yield the outermost loops around calls of a function, or the function itself where no loop is around the call."""
+    """Yield the outermost loops around calls of a function, or the function itself if there is no loop around the
+    call."""
     calls = {call for call in inside(function, ast.Call) if called_name(call) == name}
     loops = [node for _, node in own_nodes(function) if isinstance(node, _LOOPS)]
     for call in calls:
@@ -85,7 +88,7 @@ def _around_calls(function: Function, name: str) -> Iterator[ast.AST]:
 
 
 def _regular_calls(part: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls of a loop or function, except for those that only some rounds make: `if step % 100 == 0:`."""
+    """Yield the calls of a loop or function, except calls that only some rounds make: `if step % 100 == 0:`."""
     waiting = [part]
     while waiting:
         node = waiting.pop()

@@ -86,7 +86,7 @@ def _changes(found: Tables) -> Iterator[Line]:
 
 
 def events_of_metadata(tree: ast.Module) -> Iterator[tuple[str, Event]]:
-    """Yield the function and the event of each field that a capture and each step make anew."""
+    """Yield the function and the event of each field to which the capture and each step assign a new tensor."""
     for name, at, text in made_twice.lines(tree):
         yield name, _event("AttrWrite", "made-twice", at, text)
 
@@ -197,7 +197,7 @@ class _Site:
         if text not in self._inputs or not self._before_replay(node) or self._rest_written(text):
             return
         sometimes = self._fills_sometimes(node, text or "")
-        # A step writes into its cache at each given slot, so a stale slot number corrupts another request.
+        # A step writes into the cache at each given slot, so a stale slot number would corrupt another request.
         writes = "slot" in (text or "").rpartition(".")[2]
         if text in self._parts and not (sometimes or writes):
             # With a graph for each size, a replay reads only the part that is filled, and callers drop the results of
@@ -207,8 +207,8 @@ class _Site:
         yield _event("AttrWrite", "partial-refresh", node, text or "", confidence)
 
     def _fills_sometimes(self, node: ast.AST, text: str) -> bool:
-        """Return whether only some calls fill an input that each replay reads: a local flag decides, which a loop over
-        the batch sets."""
+        """Return whether only some calls fill an input that each replay reads, because a local flag decides that is set
+        in a loop over the batch."""
         for branch in ancestors(node, self._parents):
             if not isinstance(branch, ast.If) or branch.orelse:
                 continue
@@ -227,11 +227,12 @@ class _Site:
         return False
 
     def _tells_nobody(self, target: ast.Subscript) -> bool:
-        """Return whether nothing else in the function depends on the filled length of its only input: `self.x[:n]`."""
+        """Return whether nothing else in the function depends on the length that is filled of its only input:
+        `self.x[:n]`."""
         ends = [part.upper for part in elements(target.slice) if isinstance(part, ast.Slice) and part.upper is not None]
         if len(ends) != 1 or isinstance(ends[0], ast.Constant):
             return False
-        # `n` may reach the caller under another name; `len(x)` and `x.shape[0]` have no name.
+        # `n` may reach the caller under another name; `len(x)` and `x.shape[0]` have no name, so they cannot.
         text = ast.unparse(ends[0])
         uses = [node for node in self._own if isinstance(node, ast.expr) and ast.unparse(node) == text]
         fills = [node for node in self._own if isinstance(node, (ast.Assign, ast.Call)) and self._fills(node)]
@@ -287,8 +288,8 @@ class _Site:
         return next((ancestor for ancestor in ancestors(b, self._parents) if ancestor in loops), None)
 
     def _compatible(self, node: ast.AST, replay: ast.AST) -> bool:
-        """Return whether one call can run both lines: no two branches of an `if` hold them, and no return is between
-        them."""
+        """Return whether one call can run both lines: they are not in different branches of an `if`, and no return is
+        between them."""
         inside = {replay, *ancestors(replay, self._parents)}
         child = node
         for ancestor in ancestors(node, self._parents):

@@ -20,7 +20,7 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
     if not isinstance(expression, ast.Call) or not expression.args:
         return
     argument = expression.args[0]
-    # A stream is often made only where CUDA is available. An annotation of its attribute tells less than the line that
+    # A stream is often made only where CUDA is available. The annotation of its attribute says less than the line that
     # makes it.
     streams = options(frame.evaluate_quietly(argument))
     known = [one for one in streams if not (type(one) is RuntimeObject and one.kind == "stream" and one.detail is None)]
@@ -45,8 +45,8 @@ def entered(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr) 
 
 
 def waited(frame: Frame, node: ast.Call, stream: RuntimeObject, given: Iterable[Value]) -> None:
-    """Emit `stream.wait_stream(given)`, or `set_stream(stream)`, if one is the default stream: CUDA refuses to order a
-    capture with that."""
+    """Emit an event for `stream.wait_stream(given)`, or `set_stream(stream)`, if one of the streams is the default
+    stream: CUDA refuses to order a capture with it."""
     if any(
         type(value) is RuntimeObject and value.kind == "stream" and value.detail == "default"
         for value in (stream, *given)
@@ -115,7 +115,7 @@ class _Side:
 
     def made_after_fork(self) -> Iterator[tuple[ast.Assign, str]]:
         """Yield the assignments, with their names, of values that the block reads and that are made on the step's
-        stream after the point for which the side stream waits."""
+        stream after the point that the side stream waits for."""
         order = [*self._calls(WAITS, self._stream)]
         if any(name in WAITS for _, name, _ in _methods(self._inside)) or not all(call.args for call, _ in order):
             return
@@ -141,8 +141,8 @@ class _Side:
         )
 
     def is_joined(self) -> bool:
-        """Return whether something waits for the side stream afterwards, or an event is recorded on it that others can
-        wait for."""
+        """Return whether something waits for the side stream afterwards, or whether an event is recorded on it that
+        others can wait for."""
         early = {self._text(event) for event in self._recorded_early()}
         for call in self._after:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
@@ -157,7 +157,7 @@ class _Side:
         )
 
     def _recorded_early(self) -> Iterator[ast.expr]:
-        """Yield the events that the block records before it goes on to work."""
+        """Yield the events that the block records before some of its own work."""
         for i, statement in enumerate(self._block.body):
             call = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "record":
@@ -167,8 +167,8 @@ class _Side:
                     yield call.func.value
 
     def _is_one_of_lanes(self, waited: ast.expr) -> bool:
-        """Return whether a wait is only for one stream, by a fixed number, of those that a loop around the block goes
-        through."""
+        """Return whether a loop around the block goes through several streams, and a wait is only for one of them, with
+        a fixed index."""
         if not (isinstance(waited, ast.Subscript) and isinstance(waited.slice, ast.Constant)):
             return False
         loops = (inner for inner in ast.walk(self._function) if isinstance(inner, ast.For))

@@ -1,7 +1,7 @@
 """Finds lines that make a replay use stale values, from the table of the tensors that captures use.
 
-A graph reads and writes the memory of its capture. So three things are wrong: to assign another tensor to an input's
-name later, to compute a value from an input before the capture, and to use an output before a replay has computed it or
+A graph reads and writes the memory of its capture. So three things are wrong: assigning another tensor to an input's
+name later; computing a value from an input before the capture; and using an output before a replay has computed it, or
 after the next replay has overwritten it.
 """
 
@@ -33,7 +33,7 @@ VIEWS = frozenset(
     " contiguous element_size ndim nelement get_device new_empty new_zeros new_ones new_full new_tensor"
     " to type cuda".split()
 )
-"Methods and attributes that share their tensor's memory, ask only for its form, or copy it for a warm-up."
+"Methods and attributes that share their tensor's memory, read only its form, or copy it for a warm-up."
 FORM_ALONE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like isinstance len type id".split())
 
 
@@ -54,7 +54,7 @@ def _bound_later(table: GraphTensors) -> Iterator[Line]:
     if not table.replaying:
         return
     for name in sorted(table.inputs):
-        # For a module, a number or a configuration only constructors bind the name, or no line fills it.
+        # A name that no line fills, and that is no attribute, may stand for a module, a number or a configuration.
         if not table.is_refreshed(name) and not name.startswith("self."):
             continue
         for function, made in table.bound.get(name, ()):
@@ -200,7 +200,8 @@ def _used(statement: ast.stmt, outputs: set[str]) -> ast.expr | None:
 
 
 def _fed_to_itself(table: GraphTensors) -> Iterator[Line]:
-    """Yield captured lines that reassign a local name from itself: each replay starts from the old tensor again."""
+    """Yield captured lines that compute a local name from itself, so that each replay starts from the old tensor
+    again."""
     for block in table.blocks:
         for statement in block.body:
             if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):

@@ -1,4 +1,5 @@
-"""Finds graphs that are not shown to be right: captured and never replayed, or tested only on the capture's inputs."""
+"""Finds graphs that are not shown to be right: captured and never replayed, or tested only on the inputs of the
+capture."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def _never_replayed(function: Function) -> Iterator[ast.expr]:
 
 
 def _discarded(function: Function) -> Iterator[ast.Call]:
-    """Yield the calls that make a graphed callable which a statement drops."""
+    """Yield the calls that make a graphed callable and drop it."""
     for _, node in own_nodes(function):
         value = node.value if isinstance(node, ast.Expr) else None
         for call in elements(value) if value is not None else ():
@@ -74,7 +75,7 @@ def _replayed_on_old_inputs(table: GraphTensors, function: Function) -> ast.Call
     if end is None or replay is None or not any(_is_made_here(table, name) for name in table.inputs):
         return None
     later = [call for call in calls if call.lineno > end and not COMPARES.search(dotted(call.func) or "")]
-    # A call that receives an input after the capture may fill it, as may a call that changes a whole model.
+    # A call that receives an input after the capture may fill it; so may a call that changes a whole model.
     given = {place(value) for call in later for value in [*call.args, *(keyword.value for keyword in call.keywords)]}
     is_filled = any(line > end for name in table.inputs for _, line in table.filled.get(name, ()))
     written = any(

@@ -157,7 +157,7 @@ def _resolved_type(engine: Engine, file: FileIndex, name: str) -> Value:
             return UNKNOWN
         own = [facts for base in bases if (facts := engine.project.class_facts(base)) is not None]
         if not _TENSORS.isdisjoint(bases) and not any(facts.methods for facts in own):
-            return Tensor(where="any")  # a mere name for tensors of one form
+            return Tensor(where="any")  # this class is only a name for tensors of one form
         return Instance(ref, declared=True)
     if binding.kind == "assign":
         return _aliased(engine, binding.path, binding.name)
@@ -183,7 +183,7 @@ def _aliased(engine: Engine, path: str, name: str) -> Value:
 
 
 _TENSORS = frozenset(("torch.Tensor", "torchtyping.TensorType"))
-"Classes that only name tensors of one form where a class without methods derives from them."
+"If a class without methods derives from one of these, it is only a name for tensors of one form."
 _TORCH_TYPES: Mapping[str, Value] = {
     "torch.Generator": RuntimeObject("generator"),
     "torch.device": DeviceValue("any"),

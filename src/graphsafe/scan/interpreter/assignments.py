@@ -43,7 +43,8 @@ def plain(frame: Frame, node: ast.Assign) -> None:
     value = frame.evaluate(node.value)
     frame.touches_device = frame.touches_device or may_be_tensor(value)
     if frame.captured and type(value) is Unknown and isinstance(node.value, ast.Call):
-        # An unknown model that is called inside a capture, on whatever was copied there, returns device tensors.
+        # An unknown model that is called inside a capture returns device tensors, because its inputs were copied to the
+        # device.
         given = map(frame.evaluate_quietly, node.value.args)
         if value.device or any(type(option) is Unknown for option in given):
             value = Tensor(step=value.step)
@@ -98,7 +99,7 @@ def augmented(frame: Frame, node: ast.AugAssign) -> None:
 
 
 def _perhaps_in_place(held: Value, value: Value) -> Value:
-    """Return the result of `held += …`, which is no new tensor if the old value, which is not known, is a tensor."""
+    """Return the result of `held += …` for an unknown old value; if that is a tensor, no new tensor is made."""
     return replace(value, certain=False) if type(held) is Unknown and type(value) is Tensor else value
 
 
@@ -117,7 +118,8 @@ def assign(
     augmented: bool = False,
     written: ast.expr | None = None,
 ) -> None:
-    """Assign `value` to a target. `written` is the value's expression if it is not the one of the statement `node`."""
+    """Assign `value` to a target. `written` is the value's expression if it is not the value in the statement
+    `node`."""
     written = written or getattr(node, "value", None)
     if isinstance(target, ast.Name):
         if target.id in frame.globals:
@@ -186,7 +188,7 @@ def _gets_new_memory(target: ast.Attribute, owner: Tensor, value: Value, written
     p.grad`."""
     holder = dotted(target.value)
     made, _ = as_tensor(value)
-    # A tensor that the step takes or makes is another one in each step anyway.
+    # A tensor that the step receives or makes is a different one in each step anyway.
     if owner.fresh or owner.step or owner.where == "host" or made is None or not made.fresh or holder is None:
         return False
     return any(isinstance(inner, ast.expr) and dotted(inner) == holder for inner in ast.walk(written))
@@ -235,7 +237,7 @@ def _assign_attribute(
 def _assign_item(
     frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST, augmented: bool
 ) -> None:
-    """Do `owner[key] = value` for an owner that is not a tensor."""
+    """Perform `owner[key] = value` for an owner that is not a tensor."""
     key = frame.evaluate(target.slice)
     if any(type(option) is Dict and option.held_by == members.PARAM_GROUPS for option in options(owner)):
         frame.use_number(value, "operand", target)
@@ -295,7 +297,7 @@ def _put_into_attribute(
     node: ast.AST,
     augmented: bool,
 ) -> None:
-    """Do `self.table[key] = value`."""
+    """Perform `self.table[key] = value`."""
     instance = frame.evaluate(holder.value)
     if type(instance) is not Instance:
         return

@@ -49,7 +49,7 @@ class AttributeTables:
         "The values that calls of plain-field classes put into the fields, as far as they are known."
         self._told_of: Set[str] = frozenset()
         self._under_construction: dict[tuple[str, Passed | None], Effects] = {}
-        "The class and the constructor's arguments of each object whose constructors are being read."
+        "The objects whose constructors are being read, by class and constructor arguments."
         self.marked: Marked = {}
         self._modules: dict[str, bool] = {}
         self._plain: dict[str, bool] = {}
@@ -64,7 +64,7 @@ class AttributeTables:
         _add(self._engine.effects.written, (ref, name), value)
 
     def expect(self, ref: str, name: str, value: Value) -> None:
-        """Note the later value of an attribute that is None at first."""
+        """Record the later value of an attribute that is None at first."""
         _add(self._engine.effects.expected, (ref, name), value)
 
     def include(self, summary: Summary, owner: str = "", ref: str = "") -> None:
@@ -80,7 +80,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, key, value)
 
     def constructed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors and numbers that a call of a plain-field class puts into its fields."""
+        """Record the tensors and numbers that a call of a plain-field class puts into its fields."""
         for name, value in values.items():
             of_class = self.of_class(ref, name)
             declared, _ = as_tensor(of_class)
@@ -95,7 +95,7 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, name), value)
 
     def passed(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors and objects that a call passes to a constructor, by the attributes that they become."""
+        """Record the tensors and objects that a call passes to a constructor, by the attributes that they become."""
         for name, value in values.items():
             # If the constructor itself shows the value, its callers' arguments add nothing.
             if type(self._constructed(Instance(ref)).value(name)) is Unknown:
@@ -109,7 +109,7 @@ class AttributeTables:
                     _add(self._engine.effects.constructed, (ref, name), option)
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Note the tensors that a call passes to a constructor, by the parameters that take them."""
+        """Record the tensors that a call passes to a constructor, by the parameters that take them."""
         for name, value in values.items():
             tensor, certain = as_tensor(value)
             if tensor is not None and certain and tensor.certain:
@@ -117,18 +117,19 @@ class AttributeTables:
                 _add(self._engine.effects.constructed, (ref, of_parameter(name)), kept)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
-        """Take over the values that all calls of the project put into fields, if they tell more than annotations."""
+        """Take over the values that all calls of the project put into fields, if they say more than annotations."""
         self.constructions = {key: values for key, values in constructions.items() if self._tell(key, values)}
         self._told_of = {ref for ref, name in constructions if name == of_parameter(name[1:-1])}
 
     def is_told(self, ref: str, given: Passed | None) -> bool:
-        """Return whether calls of a class tell what its constructor is given, and an object's own call does not."""
+        """Return whether calls of a class show its constructor's arguments, and the object's own call does not."""
         return given is None and ref in self._told_of
 
     def _tell(self, key: Key, values: Sequence[Value]) -> bool:
-        """Return whether a field is not declared, or declared as a tensor and by all calls one of the host, or a mask.
+        """Return whether calls say more about a field than its declaration: it has none, or they pass only host tensors
+        or masks.
 
-        Further calls tell nothing of the device's work: a declared tensor counts as one of the device anyway.
+        Other calls add nothing, because a declared tensor counts as a device tensor anyway.
         """
         of_class = self.of_class(*key)
         if as_tensor(of_class)[0] is not None:
@@ -146,7 +147,7 @@ class AttributeTables:
         """
         made = owner.ref, owner.given
         if self._under_construction and made in self._under_construction:
-            # A running constructor gets the assignments so far. These change, so the answer is not memoised.
+            # A running constructor sees the assignments so far. These change, so the answer is not memoised.
             return self.work_out(Instance(owner.ref, given=owner.given), name, level)
         return self._engine.queries.ask(
             ("attribute", *made, name, level),
@@ -156,7 +157,7 @@ class AttributeTables:
         )
 
     def work_out(self, owner: Instance, name: str, level: int) -> Value | None:
-        """Compute what `of_instance` returns."""
+        """Compute the value that `of_instance` returns."""
         ref = owner.ref
         made = self._constructed(owner)
         initial = made.value(name)
@@ -193,7 +194,7 @@ class AttributeTables:
             summary = self._read(receiver, writer, level - 1)
             found = summary.written.get((receiver.ref, name), ()) if summary is not None else ()
             if found and writer.endswith("._apply") and all(type(v) is Tensor and v.where == "host" for v in found):
-                # `to` and `cuda` of the module around this one end here, so that its tensors stay on the host.
+                # `to` and `cuda` of the surrounding module stop at this module, so that its tensors stay on the host.
                 return found[0]
             for written in found:
                 value = written if value is None else join(value, written)
@@ -257,7 +258,7 @@ class AttributeTables:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
     def _told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors that calls of a class pass to its constructor, unless only some are on the host."""
+        """Return the tensors that calls of a class pass to its constructor, if all or none of them are on the host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(telling(values)) for name, values in given.items() if agree(values)}
@@ -382,7 +383,7 @@ class AttributeTables:
         return self._plain[ref]
 
     def _factories(self, ref: str) -> list[str]:
-        """Return the methods by which a plain-field class makes its instances."""
+        """Return the methods with which a plain-field class makes its instances."""
         project = self._engine.project
         facts = project.class_facts(ref)
         if facts is None or not facts.fields or not self.has_plain_fields(ref):

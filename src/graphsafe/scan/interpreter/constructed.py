@@ -22,21 +22,22 @@ class UnderConstruction:
         for effects in self._effects:
             key = (self._ref, name)
             for written in (*effects.written.get(key, ()), *effects.constructed.get(key, ())):
-                # If some assigned values are known, unknown ones are ignored; that one is None says little.
+                # If some of the assigned values are known, unknown ones are ignored. A known None does not count,
+                # because it says little.
                 is_open = value is None or (type(value) is Unknown and type(written) is not NoneValue)
                 if value is None or is_open or type(written) is not Unknown or type(value) is NoneValue:
                     value = written if value is None or is_open else join(value, written)
         return value
 
     def promised(self, name: str) -> Value | None:
-        """Return the later value, by its annotation, of an attribute that is None at first."""
+        """Return the later value, according to its annotation, of an attribute that is None at first."""
         found = [value for effects in self._effects for value in effects.expected.get((self._ref, name), ())]
         return join_all(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class Constructed:
-    """The attributes of an instance as its constructors leave them, which have all been read."""
+    """The attributes of an instance as its constructors leave them, once all constructors have been read."""
 
     values: Mapping[str, Value | None]
     promises: Mapping[str, Value | None]

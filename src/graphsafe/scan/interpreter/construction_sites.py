@@ -1,4 +1,5 @@
-"""Calls of constructors in cold code: they say what an attribute holds which the constructor only takes over."""
+"""Calls of constructors in cold code: they show the value of an attribute if the constructor only stores its argument
+there."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project_files import Files
 
 MAX_SITES = 8
-"The most functions that are read for what they put into one attribute."
+"The largest number of functions that are read to find the values of one attribute."
 _CALL = re.compile(rb"([A-Z]\w*)\(")
 _CLASS_ITSELF = re.compile(r"\bcls\(")
 
@@ -89,7 +90,7 @@ def _means(engine: Engine, file: FileIndex | None, function: ast.expr, ref: str)
 
 
 def _makes(function: ast.AST | None, call: ast.Call, position: int, parameter: str) -> bool:
-    """Return whether a call passes an object that the function makes: `Head(TopK(5))`, `Head(chosen)`."""
+    """Return whether a call passes an object that the calling function makes: `Head(TopK(5))`, `Head(chosen)`."""
     given = [word.value for word in call.keywords if word.arg == parameter]
     given += call.args[position : position + 1]
     made = {

@@ -1,4 +1,5 @@
-"""Values that constructors, calls and annotations give to one attribute: which of them tell something."""
+"""Compares the values that constructors, calls and annotations give to one attribute: finds which of them carry
+information."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 
 
 def of_parameter(name: str) -> str:
-    """Return the name under which the values of a constructor's parameter are kept, beside those of attributes."""
+    """Return the key for the values of a constructor's parameter; they are kept together with the values of
+    attributes."""
     return f"({name})"
 
 
@@ -22,7 +24,7 @@ def is_empty(value: Value | None) -> bool:
 
 
 def agree(values: Sequence[Value]) -> bool:
-    """Return whether there are tensors, all of them on the host or none."""
+    """Return whether there are tensors, and either all of them or none are on the host."""
     return len({type(value) is Tensor and value.where == "host" for value in values}) == 1
 
 
@@ -33,7 +35,7 @@ def telling(values: Sequence[Value]) -> Sequence[Value]:
 
 
 def filled(value: Value, expected: Value) -> Value:
-    """Join a value with the annotation's value, unless the value shows where the tensor is, which an annotation does
+    """Join a value with the annotation's value, unless the value shows where the tensor is, since an annotation does
     not."""
     made = as_tensor(value)[0]
     return value if made is not None and made.where != "any" else join(value, expected)

@@ -39,11 +39,11 @@ class Index:
     tensor: Tensor
     is_store: bool = False
     dropped: int = 0
-    "Number of dimensions that integers drop, minus those that None adds."
+    "Number of dimensions that integers drop, minus the number that None adds."
     is_known: bool = True
     "Whether `dropped` counts all integers and Nones of the index."
     gathers: Literal["", "step", "other"] = ""
-    "Set if a tensor, list or array gathers elements: `step` if that is a tensor of the step."
+    "Set if a tensor, list or array gathers elements: `step` if it is a tensor of the step."
 
     @property
     def is_on_device(self) -> bool:
@@ -87,7 +87,7 @@ class Index:
             self._sequence(part, option)
             self.gathers = "other"
         elif type(option) is Array and self.is_on_device:
-            # Code that indexes by an array usually has a host tensor.
+            # Code that indexes a tensor with an array usually has a host tensor.
             confidence: Confidence = "likely" if self.tensor.where == "device" else "possible"
             self.frame.emit("Transfer", "index", self.node, confidence, None, value="a numpy array")
             self.gathers = "other"
@@ -108,7 +108,7 @@ class Index:
     def _sequence(self, part: ast.expr, index: Sequence) -> None:
         """Take a list of indices, which is sent to the device, or a tuple with one index for each dimension.
 
-        PyTorch takes a list with slices for a tuple, and a tuple beside other indices for a list: `x[:, (0, 2)]`.
+        PyTorch treats a list with slices as a tuple, and a tuple beside other indices as a list: `x[:, (0, 2)]`.
         """
         is_list = (
             index.kind in ("list", "iterator") or isinstance(part, ast.List) or isinstance(self.node.slice, ast.Tuple)
@@ -143,14 +143,14 @@ class Index:
 
 
 def index_tensor(value: Value) -> tuple[Tensor | None, bool]:
-    """Return the tensor that an index is or may be. Code that indexes with a comparison has compared tensors."""
+    """Return the tensor that an index is or may be. If code indexes with a comparison, it has compared tensors."""
     if type(value) is Unknown and value.compared:
         return Tensor(where="any", dtype="bool", step=value.step), True
     return as_tensor(value)
 
 
 def emit_mask_by_name(frame: Frame, node: ast.Subscript, part: ast.expr, index: Value) -> None:
-    """Emit a mask if an index comes from an unknown call on the device and is named like one."""
+    """Emit a mask if an index comes from an unknown call on the device and its name is the name of a mask."""
     if type(index) is not Unknown or not index.device:
         return
     if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):

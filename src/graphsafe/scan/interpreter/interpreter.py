@@ -1,4 +1,4 @@
-"""Interprets functions over abstract values, follows their calls, and notes the effects of each hot line.
+"""Interprets functions over abstract values, follows their calls, and records the effects of each hot line.
 
 A function is read once for each different set of arguments. Effects are kept by place (a span of a file), so that a
 line gives one event even if several chains of calls lead to it. The calls are kept separately, as edges between
@@ -69,9 +69,9 @@ from graphsafe.scan.symbols.overrides import Overrides
 from graphsafe.scan.symbols.project import Project
 
 HOT = 3
-"The layer of questions about hot code. Questions about cold code have the layers below."
+"The layer of questions about hot code. Questions about cold code belong to the layers below."
 MAX_DEPTH = 150
-"Number of levels to which calls are followed."
+"The largest number of levels to which calls are followed."
 
 
 class Interpreter:
@@ -103,7 +103,7 @@ class Interpreter:
         self.closures = Closures(self)
         self.expressions = expressions.HANDLERS
         self.loops_of: Callable[[str], tuple[int, ...] | None] = lambda ref: None
-        "Returns the loops around steps of a function (roots/loop_roots.py)."
+        "Returns the loops around steps in a function (roots/loop_roots.py)."
         self._shared = Shared()
 
     # events
@@ -131,11 +131,11 @@ class Interpreter:
             self.effects.events[place] = self._shared.event(place, event)
 
     def note(self, item: Item) -> None:
-        """Note an effect of a line, in the order of the step. Equal items are shared by all summaries."""
+        """Record an effect of a line, in the order of the step. Equal items are shared by all summaries."""
         self.effects.items.append(self._shared.item(item))
 
     def use_number(self, frame: Frame, value: Value, kind: UseKind, node: ast.AST) -> None:
-        """Record that a host number kept between steps decides what the device does here."""
+        """Record that a host number that is kept between steps decides the device's work here."""
         for state in state_of(value):
             line: int = node.lineno  # type: ignore[attr-defined]
             self.note(Use(state, kind, frame.path, frame.function, line))
@@ -151,11 +151,11 @@ class Interpreter:
         return members.attribute(frame, node, owner, name, text)
 
     def set_attribute(self, frame: Frame, node: ast.Call, owner: Value, name: str | None, value: Value) -> None:
-        """Do `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
+        """Perform `setattr(owner, name, value)`; `name` is None if it is only known at run time."""
         writes.set_attribute(frame, node, owner, name, value)
 
     def note_once(self, item: Item) -> None:
-        """Note an effect, unless an equal effect is already noted."""
+        """Record an effect, unless an equal effect is already recorded."""
         self._note_shared(self._shared.item(item))
 
     def note_read(self, frame: Frame, key: str) -> None:
@@ -189,7 +189,7 @@ class Interpreter:
         out_of_scope = self.budget.out_of_scope(ref, frame.hot, frame.depth, frame.out_of_scope, frame.composes)
         if out_of_scope is None:
             return self.declared(ref, arguments)
-        # The setting cold-paths may rightly name the code around a capture, which runs once; captured code is hot.
+        # The setting cold-paths may rightly name the code around a capture, which runs once, but captured code is hot.
         captured = frame.captured and self.is_named_cold(ref, facts)
         hot = frame.hot and not facts.captures and (captured or not self.cold(ref, facts))
         hot = hot and not (frame.step_loops and is_called_seldom(qualified))
@@ -209,14 +209,14 @@ class Interpreter:
         between = frame.between and not hot
         loops, bound = self.loops_of(ref) if composes else None, function.bound
         if loops is not None:
-            # A script that makes the objects of a loop shows with which objects the loop runs.
+            # A script that makes the objects for a loop shows which objects the loop runs with.
             call = Call(ref, bound, arguments, not loops, depth, frame.level, loops=loops, composes=bool(loops))
         else:
             call = Call(ref, bound, arguments, hot, depth, frame.level, function.plain, captured, (), between, composes)
         return self.read(call, guarded, once, out_of_scope)
 
     def read(self, call: Call, guarded: bool = False, once: bool = False, out_of_scope: int = 0) -> Value:
-        """Return a function's result for these arguments; its effects count at the call."""
+        """Return a function's result for these arguments; its effects count as effects of the call."""
         bound = call.bound
         owner = ref = ""
         if not (call.hot or call.composes) and call.depth >= MAX_COLD and type(bound) is Instance:
@@ -258,7 +258,7 @@ class Interpreter:
             number = self.queries.number(("read", self.closures.next_id()))
 
         def work() -> Summary | None:
-            # It is looked up only here, since the syntax of most functions with a known summary is not in memory.
+            # The node is looked up only here, since the syntax of most functions with a known summary is not in memory.
             node = self.project.function_node(ref)
             if node is None:
                 return None
@@ -295,8 +295,8 @@ class Interpreter:
         self._shared = Shared()
 
     def collect(self, work: Callable[[], Value], ref: str) -> Summary:
-        """Return the summary of `work`: its value, and its notes. An exception in it becomes a failure of the
-        record."""
+        """Return the summary of `work`: its value, and the effects that it recorded. An exception in `work` becomes a
+        failure in the record."""
         outer = self.effects
         self.effects = Effects(outer)
         try:
@@ -372,7 +372,7 @@ class Interpreter:
         self.note(RootSite(frame.ref))
 
     def note_passed(self, name: str, arguments: Arguments) -> None:
-        """Note the arguments of a call of a method of which only the name is known."""
+        """Record the arguments of a call of a method of which only the name is known."""
         for tensor in parameters.passed_by_name(arguments):
             self.note(PassedByName(name, tensor))
 

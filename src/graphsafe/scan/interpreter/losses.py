@@ -1,4 +1,4 @@
-"""Losses: values of which a function computes gradients. They are tensors, whatever computes them."""
+"""Finds losses: values that a function calls `backward` on. They are tensors, no matter how they are computed."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 _RATES = (ast.Constant, ast.Attribute)
-"The expressions of factors beside which the other factor is a loss: `0.5 * loss`, `self.rate * loss`."
+"If one factor of a product is such an expression, the other factor is a loss: `0.5 * loss`, `self.rate * loss`."
 _KEEPING = frozenset(("mean", "sum", "float", "scale"))
-"Methods whose result is the loss again: `loss.mean()`, `scaler.scale(loss)`."
+"Methods whose result is again a loss: `loss.mean()`, `scaler.scale(loss)`."
 
 
 def as_loss(frame: Frame, name: str, value: Value) -> Value:
-    """Return the value of a local name; an unknown one is a tensor if the function calls `backward` on it."""
+    """Return the value of a local name; an unknown value is a tensor if the function calls `backward` on it."""
     is_known = type(value) is not Unknown and (type(value) is not Tensor or value.certain)
     if is_known or frame.node is None or name not in _losses(frame.node):
         return value
@@ -40,7 +40,7 @@ def _losses(function: ast.AST) -> frozenset[str]:
 def _names(loss: ast.expr) -> Iterator[str]:
     """Yield the names of a loss or its terms: `loss / 4`, `scaler.scale(loss)`, `first + self.rate * second`.
 
-    The other factors of a product may be numbers, so a product of two names tells nothing.
+    The other factors of a product may be numbers, so a product of two names shows nothing.
     """
     if isinstance(loss, ast.Name):
         yield loss.id

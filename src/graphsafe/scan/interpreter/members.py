@@ -47,9 +47,9 @@ from graphsafe.scan.symbols.declared_fields import declared_in
 
 _PERHAPS_CUDA = replace(ON_CUDA, const="cuda", type="str")
 _PLAIN_BASES = frozenset(("object", "builtins.object", "abc.ABC", "typing.Generic"))
-"Classes that bring no attributes of their own."
+"Classes that have no attributes of their own."
 MAX_SUBCLASSES = 6
-"The most classes below a declared one that are asked for an attribute which that one lacks."
+"The largest number of subclasses that are searched for an attribute if the declared class does not have it."
 PARAM_GROUPS = "param_groups"
 "The attribute of optimizers that holds their numbers, such as the learning rate."
 _PARAM_GROUPS = held_in(
@@ -58,7 +58,7 @@ _PARAM_GROUPS = held_in(
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
 _MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
-"Modules whose `bias` is a flag: their parameters have a layer's number in the name."
+"Modules whose `bias` is a flag; the names of their parameters contain a layer's number."
 
 
 def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:
@@ -94,7 +94,7 @@ def _of_device(owner: DeviceValue, name: str) -> Value:
 
 
 def _of_dict(owner: Dict, name: str) -> Value:
-    """Return an entry by its key: a model output or a config is a namespace made of a dict's items."""
+    """Return an entry by its key: a model output or a config has the items of a dict as its attributes."""
     found: Value = dict(owner.items).get(name, UNKNOWN)
     return found
 
@@ -145,8 +145,8 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     value = named_attribute(found, text, key, frame.attributes.marked)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
-        # The file of the class declares the field to stay on the host; the file that reads it declares it to be on the
-        # device.
+        # The file of the class declares that the field stays on the host, but the file that reads it declares that it
+        # is on the device.
         value = replace(value, where="any")  # type: ignore[arg-type]
     if owner.step and isinstance(value, (Tensor, Unknown)):
         return replace(value, step=True)
@@ -171,7 +171,7 @@ def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: 
 
 
 def _undefined(frame: Frame, owner: Instance, name: str, key: str) -> Value:
-    """Return an attribute that nothing in the project defines, as far as its name tells."""
+    """Return the value of an attribute that nothing in the project defines, if its name suggests one."""
     is_module = frame.attributes.is_module(owner.ref)
     if is_module and name in MODULE_ATTRIBUTES:
         return MODULE_ATTRIBUTES[name]
@@ -196,15 +196,15 @@ def field(frame: Frame, owner: Value, key: Value | None) -> str | None:
 
 
 def having_attribute(frame: Frame, owners: Seq[Value], name: str) -> Seq[Value]:
-    """Leave out made objects of the project without the attribute, if another object has it: on them the code would
-    raise."""
+    """Leave out objects of the project that were made here and do not have the attribute, if another object has it:
+    with them, the code would raise an error."""
     if len(owners) < 2 or not all(type(owner) is Instance for owner in owners):
         return owners
     return [owner for owner in owners if type(owner) is not Instance or _has(frame, owner, name)] or owners
 
 
 def _has(frame: Frame, owner: Instance, name: str) -> bool:
-    """Return whether an object may have an attribute: its class defines it, or may get it from elsewhere."""
+    """Return whether an object may have an attribute: its class defines it, or other code may assign it."""
     project = frame.project
     if project.find_method(owner.ref, name) or frame.attributes.of_instance(owner, name, frame.level) is not None:
         return True
@@ -213,7 +213,8 @@ def _has(frame: Frame, owner: Instance, name: str) -> bool:
 
 
 def having_field(frame: Frame, owners: Seq[Value], key: Value | None) -> Seq[Value]:
-    """Keep the objects that have the field, if any has it: on the others the code would raise or get None."""
+    """Keep the objects that have the field, if there are any: with the others, the code would raise an error or get
+    None."""
     if len(owners) < 2 or type(key) is not Number or not isinstance(key.const, str):
         return owners
     having = [owner for owner in owners if type(owner) is not Instance or field(frame, owner, key) is not None]
@@ -308,4 +309,4 @@ _OF_PLAIN: Mapping[type, Callable[[Any, str], Value]] = {
     DtypeValue: lambda owner, name: NUMBER,
     Unknown: _of_unknown,
 }
-"The kinds of values whose attributes depend on the value alone."
+"The kinds of values whose attributes depend only on the value."

@@ -17,14 +17,14 @@ from graphsafe.scan.symbols.project import Binding
 from graphsafe.scan.symbols.registries import entries_of
 
 MAX_BINDINGS = 8
-"The most statements that bind one global; a global with more of them is not known."
+"If more statements than this bind one global, its value counts as unknown."
 
 
 class ModuleLevel:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._meant: dict[tuple[str, str], Value] = {}
-        "The meaning of names that no assignment binds, which depends on no other answer."
+        "The values of names that no assignment binds; they depend on no other answer."
 
     def value(self, file: FileIndex, name: str) -> Value:
         key = file.path, name

@@ -12,7 +12,7 @@ from graphsafe.scan.domain.values import Sequence as SequenceValue
 Marked = dict[tuple[str, str], tuple[Value, Value]]
 "Maps an attribute and its spelling to its value, and to the same value as expressions see it."
 _CHANGED = (Tensor, Number, SequenceValue, Dict, Union)
-"The kinds of values that keep a name or a holder."
+"The kinds of values that carry a name or a holder."
 MODULE_ATTRIBUTES: dict[str, Value] = {
     "training": Number(type="bool", overridable_by="attribute"),
 }
@@ -21,7 +21,7 @@ MODULE_ATTRIBUTES: dict[str, Value] = {
 def named_attribute(value: Value, text: str, key: str, known: Marked) -> Value:
     """Return an attribute's value as an expression sees it: with its name and its identity, and as state of the host.
 
-    `known` memoises the values that were marked so.
+    `known` memoises these marked values.
     """
     if not isinstance(value, _CHANGED):
         return value

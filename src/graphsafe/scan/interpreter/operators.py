@@ -43,7 +43,7 @@ from graphsafe.scan.models import formatting, protocols
 from graphsafe.scan.models.operations import elementwise
 
 _ELEMENTWISE = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
-"Comparisons that tensors answer element by element."
+"Comparisons that tensors compute element by element."
 _BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)
 
 
@@ -75,7 +75,7 @@ def binary(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, right: Va
     of_masks = isinstance(op, _BITWISE) and (_is_compared(left) or _is_compared(right))
     device = holds_device(left) or holds_device(right)
     if device:
-        # The operands may be a tensor and a number kept between steps.
+        # The operands may be a tensor and a number that is kept between steps.
         frame.use_number(left, "operand", node)
         frame.use_number(right, "operand", node)
     state = both_states(state_of(left), state_of(right))
@@ -103,7 +103,7 @@ def _with_tensor(frame: Frame, node: ast.BinOp | ast.AugAssign, left: Value, rig
     if type(other) is Array:
         return UNKNOWN
     if type(other) is Sequence and other.kind in ("list", "tuple") and isinstance(op, ast.Mult):
-        # `[0] * lengths[i]`: the list asks the tensor for an integer.
+        # `[0] * lengths[i]`: the list needs an integer, so it reads the tensor.
         if tensor.where != "host" and tensor.ndim in (0, None):
             confidence = confidence_of(tensor, tensor.ndim == 0 or tensor.where == "device")
             frame.emit("HostRead", "index", node, confidence, value=describe(tensor))
@@ -249,16 +249,16 @@ def _may_be_text(value: Value) -> bool:
 def _contains(frame: Frame, node: ast.Compare, op: ast.cmpop, left: Value, right: Value) -> Value:
     tensor, certain = as_tensor(right)
     if tensor is not None:
-        # A tensor holds no text, so the container must be a dict.
+        # A tensor contains no text, so the container must be a dict.
         if tensor.where != "host" and not _may_be_text(left):
-            # An unknown value is a key more often than an element.
+            # An unknown value is more often a key than an element.
             confidence = "possible" if type(left) is Unknown else confidence_of(tensor, certain)
             frame.emit("Branch", "in", node, confidence, value=describe(right))
         return BOOL
     item, certain = as_tensor(left)
     if type(right) is Dict or (type(right) is Sequence and right.kind == "set"):
         protocols.hashed(frame, node, left)
-    # A dict or set asks for a hash, which is the tensor's identity; a list compares values.
+    # A dict or a set uses the hash, which is the tensor's identity, but a list compares values.
     if item is not None and item.where != "host" and type(right) is Sequence and right.kind in ("list", "tuple"):
         frame.emit("Branch", "in", node, confidence_of(item, certain), value=describe(left))
         return BOOL

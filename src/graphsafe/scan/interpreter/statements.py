@@ -40,13 +40,13 @@ from graphsafe.scan.state import first_step, first_step_tests
 from graphsafe.scan.state.filled_once import is_own_entry, turned_off
 
 MAX_ROUNDS = 8
-"The most rounds of a loop that are interpreted."
+"The largest number of rounds of a loop that are interpreted."
 
 
 def execute(frame: Frame, body: SequenceOf[ast.stmt], doubtful: Iterable[ast.stmt] = ()) -> bool:
     """Read statements in order; return False if nothing after them can run.
 
-    No step is assumed to run the `doubtful` ones, nor those that run only before it raises.
+    It is assumed that no step runs the `doubtful` statements, nor statements that run only before the step raises.
     """
     unlikely = (*doubtful, *only_before_raising(body)) if frame.hot else ()
     for statement in body:
@@ -78,7 +78,7 @@ def _is_message(node: ast.expr) -> bool:
     function = node.func if isinstance(node, ast.Call) else None
     owner = function.value if isinstance(function, ast.Attribute) else function
     name = owner.id if isinstance(owner, ast.Name) else ""
-    # `print(bench(solver.step))` does more.
+    # `print(bench(solver.step))` also does work.
     says = name in ("logger", "logging", "warnings") or (name == "print" and len(inside(node, ast.Call)) == 1)
     return says or isinstance(node, ast.Constant)
 
@@ -86,7 +86,7 @@ def _is_message(node: ast.expr) -> bool:
 def _return(frame: Frame, node: ast.Return) -> bool:
     frame.touches_device = True
     value = NONE if node.value is None else frame.evaluate(node.value)
-    # An unknown entry of a table that this very function fills is what it puts there.
+    # If this function itself fills a table, an unknown entry of the table is the value that it puts there.
     if type(value) is not Unknown or node.value is None or not is_own_entry(frame, node.value):
         frame.returns.append(value)
     return False
@@ -106,7 +106,8 @@ def _assert(frame: Frame, node: ast.Assert) -> bool:
     known = truth(frame, node.test, "assert", node) if frame.hot else None
     guards.narrow(frame, frame.env, node.test, True)
     guards.place(frame, node.test)
-    # `isinstance(x, list)` fails for this call, or a parameter is None that must not be: the branch does not run.
+    # `isinstance(x, list)` fails for this call, or a parameter is None that must not be None, so the branch does not
+    # run.
     decides = isinstance(node.test, ast.Call) or guards.asks_for_parameter(frame, node.test)
     return known is None or known.overridable_by is not None or bool(known.const) or not decides
 
@@ -123,9 +124,9 @@ class _Ways:
     outcomes: list[Env] = field(default_factory=list)
     "The names after each branch from which the code continues."
     missing: list[LazyTest] = field(default_factory=list)
-    "The tests on which the code after the `if` depends, because a branch has left the function."
+    "The tests on which the code after the `if` depends, because a branch leaves the function."
     guard: str | None = None
-    """The condition that keeps the code after the `if` out of captures, because the branch that captures take has left
+    """The condition that keeps the code after the `if` out of captures, because the branch that captures take leaves
     the function."""
     test: CompileTest | None = None
 
@@ -177,7 +178,7 @@ def _take(frame: Frame, ways: _Ways, branch: bool, body: list[ast.stmt]) -> None
     else:
         ways.missing += first_step_tests.after_leaving(ways.node, branch)
         if verdict.guarded is (not branch):
-            # The branch that captures take has left the function, so they do not reach the rest.
+            # The branch that captures take leaves the function, so captures do not reach the rest.
             ways.guard = verdict.text
         else:
             ways.test = verdict.test_of(not branch)
@@ -194,9 +195,9 @@ def _enter_branch(frame: Frame, ways: _Ways, branch: bool) -> None:
 
 
 def _loop_body(frame: Frame, node: ast.For | ast.AsyncFor | ast.While, before_each: Callable[[], None]) -> None:
-    """Interpret the body once, and in hot code a second time with the names as they are after the first time.
+    """Interpret the body once, and in hot code a second time with the values that the names have after the first time.
 
-    Further rounds follow while names get other functions, as in `state = state(machine)`.
+    Further rounds follow as long as names get other functions, as in `state = state(machine)`.
     """
     body, lazy_count, hot, between = node.body, len(frame.lazy), frame.hot, frame.between
     is_step = node.lineno in frame.step_loops
@@ -297,7 +298,7 @@ def _with(frame: Frame, node: ast.With | ast.AsyncWith) -> bool | None:
 
 
 def _enter(frame: Frame, node: ast.With | ast.AsyncWith, expression: ast.expr, value: Value) -> Value:
-    """Enter `with value as name`: note the conditions inside, and return the value that `name` is bound to."""
+    """Enter `with value as name`: record the conditions inside, and return the value that `name` is bound to."""
     if type(value) is DeviceValue:
         frame.contexts.append("device" if value.where != "host" else "host")
     elif is_begin(expression) or (type(value) is RuntimeObject and value.kind in ("capture", "graph")):

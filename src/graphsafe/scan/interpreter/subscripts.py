@@ -94,7 +94,7 @@ def _item(owner: Sequence, index: Value) -> Value:
 def _item_of_unknown(frame: Frame, node: ast.Subscript, owner: Unknown, index: Value) -> Value:
     tensor, certain = index_tensor(index)
     is_mask = tensor is not None and tensor.dtype == "bool" and tensor.where != "host"
-    # Nothing but a tensor takes a mask of the device.
+    # Only a tensor accepts a device mask as an index.
     if tensor is not None and is_mask and (owner.device or (certain and tensor.certain)):
         frame.emit("Extent", "mask", node, value=describe(tensor))
     elif owner.device:
@@ -117,7 +117,7 @@ def _entry(owner: Dict, index: Value) -> Value:
 
 
 def _chosen_by(frame: Frame, node: ast.Subscript, value: Value, index: Value) -> Value:
-    """Return an element, which depends on the state behind its index."""
+    """Return an element; it also depends on the state from which its index was computed."""
     state = state_of(index)
     if not state:
         return value
@@ -175,7 +175,7 @@ def _load_tensor(frame: Frame, node: ast.Subscript, tensor: Tensor) -> Value:
         )
     ndim = tensor.ndim - index.dropped if index.is_known and tensor.ndim is not None else None
     name = None if tensor.name is None else f"{tensor.name}[…]"
-    # A copy from every other element is not dense, and PyTorch stages it through pageable memory.
+    # A copy from a slice with a step is not dense, and PyTorch stages it through pageable memory.
     dense = not any(isinstance(part, ast.Slice) and part.step is not None for part in parts_of(node.slice))
     return replace(
         tensor,
@@ -210,8 +210,8 @@ def subscript_store(frame: Frame, target: ast.Subscript, owner: Value, value: Va
 
 
 def _takes_tensors(frame: Frame, target: ast.Subscript, value: Value) -> bool:
-    """Return whether `owner[index] = value` stores into a tensor: index and value are tensors, and the index is no
-    key."""
+    """Return whether `owner[index] = value` stores into a tensor: the index and the value are tensors, and the index is
+    no key."""
     stored, certain = as_tensor(value)
     if stored is None or stored.where == "host" or not (certain and stored.certain):
         return False
@@ -240,14 +240,16 @@ def _store_by_index(
 ) -> None:
     tensor, gathers = index.tensor, index.gathers
     only_integers = not gathers and index.is_known and _only_integers(target.slice) and not _asks(frame, target)
-    # PyTorch copies a host value to the device only if the selected element is 0-d; otherwise it fills.
+    # PyTorch copies a host value to the device only if the selected element is 0-d; otherwise PyTorch fills the
+    # elements.
     single = only_integers and (tensor.ndim is None or tensor.ndim == index.dropped)
     source, _ = as_tensor(value)
     if source is not None:
         if source.where == "host" and (source.ndim != 0 or single or gathers):
             frame.emit("Store", "host-tensor", node, confidence, None, value=describe(value), **_place(single))
     elif type(value) is Number or type(value) is Array:
-        # Through an index tensor, index_put_ first moves the value to the device; a mask would fill.
+        # Through an index tensor, index_put_ first moves the value to the device; with a mask, it fills the elements
+        # instead.
         if single or gathers:
             doubt = confidence if single or _indexed_by_integers(frame, target) else "possible"
             frame.emit("Store", "scalar", node, doubt, None, value="a Python value", **_place(single))

@@ -25,12 +25,12 @@ class CallGraph:
                     self._callees[caller] = {callee: None}
 
         doubtful = {ref for ref, why in record.roots.items() if why in DOUBTFUL}
-        # A function that a sure root reaches has that root.
+        # If a certain root reaches a function, one of the certain roots counts as its root.
         reached = self.reached(record.roots.keys() - doubtful, frozenset()) if doubtful else doubtful
         self._roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
 
     def unguarded(self, caller: str) -> Iterator[str]:
-        """Return the calls of a function that captures reach."""
+        """Return the calls in a function that captures reach."""
         return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
     def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
@@ -40,7 +40,7 @@ class CallGraph:
                 yield callee
 
     def reached(self, begun: Iterable[str], without: Set[str]) -> frozenset[str]:
-        """Return the functions `begun` and all functions that they reach by calls, without going through those in
+        """Return the functions `begun` and all functions that they reach by calls, without going through functions in
         `without`."""
         stack = [ref for ref in begun if ref not in without]
         seen = set(stack)
@@ -72,7 +72,7 @@ class CallGraph:
                     waiting.append((callee, compiled or is_compiled(callee)))
                 else:
                     found.setdefault(callee, set())
-        # No capture reaches the functions that only such functions call.
+        # Functions that only such functions call are not reached by captures either.
         unreached = [ref for ref, captures in found.items() if not captures]
         while unreached:
             callees = [callee for callee in self._callees.get(unreached.pop(), ()) if callee not in found]
@@ -117,7 +117,7 @@ class CallGraph:
         return {ref: bits.bit_count() for ref, bits in reached.items()}
 
     def _callers_first(self) -> Sequence[str]:
-        """Return the functions that roots reach, each after all of its callers unless calls make a cycle."""
+        """Return the functions that roots reach, each after all of its callers, unless the calls form a cycle."""
         order: list[str] = []
         seen: set[str] = set()
         stack = [(ref, False) for ref in self._roots]

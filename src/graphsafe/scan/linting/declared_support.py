@@ -65,7 +65,7 @@ def _step(project: Project, ref: str) -> str | None:
 
 
 def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[str, Sequence[str]]) -> set[str]:
-    """Return the codes of the errors that the step of a class reaches."""
+    """Return the codes of the errors in the code that the step of a class reaches."""
     step = _step(project, ref)
     if step is None:
         return set()
@@ -83,7 +83,7 @@ def _on_hot_path(project: Project, ref: str, calls: CallGraph, hazards: Mapping[
 
 
 def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
-    """Return whether a method belongs to another subclass of the base: only the base's code calls it, and never on this
+    """Return whether a method belongs to another subclass of the base, so that the base's code never calls it on this
     class."""
     facts = project.function_facts(ref)
     if facts is None or facts.owner is None:
@@ -93,7 +93,7 @@ def _is_siblings(project: Project, ref: str, family: set[str]) -> bool:
 
 
 def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
-    """Return vLLM's metadata builders by the implementation whose step they prepare: a backend class names both."""
+    """Return vLLM's metadata builders, by the implementation whose step they prepare; a backend class names both."""
     found: dict[str, str] = {}
     for path in paths:
         file = project.files.index(path)
@@ -108,7 +108,7 @@ def _implementations(project: Project, paths: Iterable[str]) -> dict[str, str]:
 
 
 def _named_class(project: Project, file: FileIndex, cls: ClassFacts, method: str) -> str | None:
-    """Return the class that a method of one line returns."""
+    """Return the class that a one-line method returns."""
     node = project.function_node(f"{file.path}::{cls.methods[method]}")
     last = node.body[-1] if node is not None else None
     if not isinstance(last, ast.Return) or not isinstance(last.value, ast.Name):

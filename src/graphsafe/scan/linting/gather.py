@@ -87,7 +87,7 @@ def gather(steps: Sequence[Summary]) -> Record:
     writes: dict[WritePlace, dict[str, Write]] = {}
     between: dict[WritePlace, dict[str, Write]] = {}
     seen: set[tuple[int, bool]] = set()
-    "The ids of the writes that are noted, of which summaries share most, and whether they are guarded."
+    "The ids of the writes that were recorded, and whether they are guarded; summaries share most writes."
     for summary, guarded, without_uses in _states(steps):
         for place, event in summary.events:
             _add_event(record, place, replace(event, guard=GUARDED) if guarded and event.guard is None else event)
@@ -118,7 +118,7 @@ def gather(steps: Sequence[Summary]) -> Record:
 
 
 def include_uncertain(record: Record, uncertain: Record) -> None:
-    """Add the calls of roots that may be none, and their events as possible ones."""
+    """Add the calls and the events of functions that may not be roots; the events count only as possible."""
     for place, event in uncertain.events.items():
         _add_event(record, place, replace(event, confidence="possible"))
     for callee, edges in uncertain.edges.items():
@@ -177,7 +177,7 @@ def _add_use(record: Record, use: Use) -> None:
 
 
 def _of_place(writes: Mapping[str, Write]) -> list[Write]:
-    """Return writes in order: those that captures reach, or all if captures reach none."""
+    """Return writes in order: the writes that captures reach, or all writes if captures reach none."""
     found = [writes[text] for text in sorted(writes)]
     return [write for write in found if write.guard is None] or found
 
@@ -190,7 +190,7 @@ def _in_order(place: Place) -> tuple[object, ...]:
 
 
 def _rank(event: Event) -> tuple[object, ...]:
-    """Return a rank by which the plainest event of a place comes first."""
+    """Return a sort key that puts the plainest event of a place first."""
     words = sorted(event.words.items())
     return *plainness(event), words, event.guard or "", event.once, repr(event.compile_test)
 
@@ -218,7 +218,7 @@ def _states(steps: Iterable[Summary]) -> Iterator[tuple[Summary, bool, bool]]:
 
 
 def _order(state: StateLog, steps: Iterable[Summary]) -> None:
-    """Note, root by root, the places that write state which the step has read or used before."""
+    """Record, root by root, the places that write state which the step has read or used before."""
     keys = {write.key for writes in state.writes.values() for write in writes}
     telling: dict[int, Sequence[Item]] = {}
     for step in steps:
@@ -227,7 +227,8 @@ def _order(state: StateLog, steps: Iterable[Summary]) -> None:
 
 
 def _telling(summary: Summary, keys: set[str], known: dict[int, Sequence[Item]]) -> Sequence[Item]:
-    """Return the items that write state or read or use written state, and the calls that lead to these items."""
+    """Return the items that write state, or that read or use state that is written, and the calls that lead to these
+    items."""
     if id(summary) not in known:
         known[id(summary)] = [
             item

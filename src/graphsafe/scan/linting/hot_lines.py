@@ -1,4 +1,4 @@
-"""The statements of hot functions, which a step may run as far as a scan knows."""
+"""The statements of hot functions, which a step may run, as far as the scan can tell."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hot_statements(project: Project, record: Record, wanted: Collection[str]) ->
 
 
 def _statements(body: Iterable[ast.stmt]) -> Iterator[Lines]:
-    """Yield the statements that a call of the function executes, without the statements of inner functions."""
+    """Yield the statements that a call of the function executes, except the statements of inner functions."""
     for statement in body:
         inner = _held_by(statement)
         if _has_code(statement):

@@ -1,4 +1,4 @@
-"""The reason why a function is hot (the chain of calls from a root), or why it is not."""
+"""The reason why a function is hot (the chain of calls from a root), or the reason why it is not hot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A place that names a function, called or not; the name may mean another function there."""
+    """A place that names a function, called or not; the name may refer to another function there."""
 
     path: str
     line: int
@@ -46,7 +46,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Hotness:
-    """The reason why a function is hot; `root` is None if it is not."""
+    """The reason why a function is hot; `root` is None if the function is not hot."""
 
     definition: Definition
     reported: bool
@@ -62,11 +62,11 @@ class Hotness:
     cold: str | None = None
     "The reason why the function does not run in a step."
     uses: Sequence[Use] = ()
-    "The places that name the function, first those in hot functions; empty for a hot function."
+    "The places that name the function, places in hot functions first; empty for a hot function."
 
 
 def definitions(files: Files, root: Path, text: str) -> list[Definition]:
-    """Return the functions that `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name means.
+    """Return the functions that `module:Qual.name`, `path.py:Qual.name`, or the end of a qualified name refers to.
 
     Raises RequestError if there are none, with similar names.
     """
@@ -83,7 +83,7 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
         matching = [found for found in matching if found.name == name]
     matching = matching or list(_inherited(project, root, where, name))
     if matching:
-        # Of overloads, and of a property's functions, the last one counts.
+        # Among overloads, and among the functions of a property, the last one counts.
         return sorted({found.ref: found for found in matching}.values(), key=lambda found: (found.path, found.line))
     if where.endswith(".py") and not any(_is_in(files, path, where, root) for path in files.names):
         raise RequestError(f"--explain-path {text}: {where} is not among the files of this scan's project")
@@ -95,7 +95,8 @@ def definitions(files: Files, root: Path, text: str) -> list[Definition]:
 def hotness_of(
     wanted: Iterable[Definition], files: Files, record: Record, paths: HotnessRules, given: Collection[str]
 ) -> list[Hotness]:
-    """Return what a scan's record knows about some functions. `given` are the files that the scan reports on."""
+    """Return for some functions whether and why they are hot, from a scan's record. `given` are the files that the scan
+    reports on."""
     project = Project(files)
     calls = CallGraph(record)
     chains = calls.chains()

@@ -50,9 +50,10 @@ class Linter:
     ) -> None:
         """Take the record of a scan.
 
-        `is_whole`: all code that leads to the files was read, so a missing finding means that the line has no hazard.
-        `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether the
-        project makes another device the current one. `has_one_device`: whether each process does so once, by its rank.
+        `is_whole`: all code that leads to the files was read, so that a missing finding means that the line has no
+        hazard. `with_graphs`: the files of packages that capture or replay graphs themselves. `chooses_device`: whether
+        the project makes another device the current one. `has_one_device`: whether each process does so once, by its
+        rank.
         """
         self._project = project
         self._record = record
@@ -72,8 +73,8 @@ class Linter:
         self._texts: dict[tuple[str, int], str] = {}
         "Shown path and line -> the text of the line, for each finding."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        """Path -> first line, last line and code of each match that is not reported, because it is too uncertain or in
-        another region."""
+        """Path -> first line, last line and code of each match that is not reported, because the match is too uncertain
+        or in another region."""
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.
@@ -124,7 +125,7 @@ class Linter:
         return fingerprinted(findings, text_of, cache(self._from_root))
 
     def hidden(self) -> int:
-        """Return how many possible findings `findings` left out."""
+        """Return the number of possible findings that `findings` left out."""
         found = ((path, line, code) for path, hidden in self._hidden.items() for line, _, code in hidden)
         return len({one for one in found if self._enabled(one[2], one[0])})
 
@@ -136,7 +137,7 @@ class Linter:
         found: dict[tuple[str, int, str], list[tuple[Rule, Match, Place, Event]]],
         hazards: dict[str, list[str]],
     ) -> None:
-        """Note the matches of an event, and which functions hold certain errors."""
+        """Record the matches of an event, and the functions with errors that are certain."""
         for rule, match in self._rulebook.matching(event.kind, event.how):
             certain = event.confidence != "possible" and event.guard is None and not event.once
             if certain and (event.level or match.level or rule.level) == "error":
@@ -196,7 +197,7 @@ class Linter:
     ) -> Finding:
         """Make one finding from a rule's events on one line.
 
-        It describes the plainest event: the most severe, then the leftmost.
+        The finding describes the plainest event: the most severe one, then the leftmost one.
         """
         ranked = sorted(
             group, key=lambda item: (item[3].guard is not None, item[3].confidence == "possible", item[3].span)

@@ -1,4 +1,4 @@
-"""Reads of an attribute by code that no graph holds."""
+"""Finds reads of an attribute by code that no graph contains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from graphsafe.scan.symbols.project import Project
 
 
 def is_read_outside(project: Project, key: str, is_held: Callable[[str, int], bool]) -> bool:
-    """Return whether a function reads the attribute `key` where no graph holds the line, and none assigns it there.
+    """Return whether some function reads the attribute `key` on a line that no graph contains, and does not assign it
+    there.
 
     Objects of unknown class count by the attribute's name, if a single class of the project assigns that name.
     """

@@ -29,9 +29,9 @@ from graphsafe.scan.symbols.project import Project
 _PAUSES = b"time.sleep(", b"ray.get("
 "Calls that wait for time or for other processes, so that no graph holds them."
 _HOST_STORES = re.compile(r"(Buffer|Replay|Memory|Storage)\w*\.\w+$")
-"Methods of classes that keep what a step gets on the host, such as replay buffers."
+"Methods of classes that keep a step's inputs on the host, such as replay buffers."
 _GENERATORS = re.compile(r"Generator\w*\.__call__$")
-"Callables that generate a sequence: the host decides after each token whether there is a further one."
+"Callables that generate a sequence: the host decides after each token whether to generate another one."
 _PREFILLS = re.compile(r"(?i:prefill)(?!.*(?i:decode))")
 "Names of functions and classes that work on prompts."
 Lines = tuple[int, int]
@@ -63,8 +63,9 @@ class Regions:
             ref
             for ref, why in record.roots.items()
             if ref not in replaying
-            # The host waits for the numbers that these roots return, so nobody captures such a root as a whole. A plain
-            # class may be a module or the engine around a module. Metrics are updated after a step.
+            # These roots do not count. The host waits for the numbers that such a root returns, so nobody captures it
+            # as a whole; a plain class may be a module or the engine around a module; and metrics are updated after a
+            # step.
             and why not in (RESULTS, UNCALLED, LOOP, HOT_PATH_AROUND, WAY, METRIC, HOST_STEP, BY_LIBRARY)
             and not (why == PUBLIC and with_modules)
             and not (why == STEP and _HOST_STORES.search(ref))
@@ -96,8 +97,8 @@ class Regions:
         ready = [callee for ref, callees in by_block.items() if ref not in unready for callee in callees]
         begun_in_capture = [callee for ref in sorted(unready) for callee in by_block.get(ref, ())]
         self._first_run = calls.reached(begun_in_capture, without=replaying) - calls.reached(ready, without=replaying)
-        # The host turns loops around models, and the prompt of a request has any length: no graph holds the work of
-        # either unless a capture of the project does.
+        # The host runs loops around models, and the prompt of a request may have any length. So no graph contains such
+        # work, unless a capture of the project contains it.
         beside = {ref for ref in hot if record.roots.get(ref) == LOOP or _PREFILLS.search(ref.partition("::")[2])}
         self._captured = calls.reached([*begun, *called], without=replaying | (beside - self._held))
         self._hot = hot
@@ -124,7 +125,7 @@ class Regions:
     def recaptures(self, ref: str, line: int | None = None) -> bool:
         """Return whether a function runs only in calls that may capture again after its change.
 
-        A call that replays before `line` does not see the change, nor does a loop that begins after the capture.
+        A call that replays before `line` does not see the change; neither does a loop that begins after the capture.
         """
         if line is not None and self._replays_before(ref, line):
             return False
@@ -165,7 +166,7 @@ class Regions:
         return bool(callers) and all(self._captures_next(caller, called) for caller, called in callers)
 
     def _captures_next(self, ref: str, line: int) -> bool:
-        """Return whether a statement captures that follows another one in its block, under no condition."""
+        """Return whether a later statement in the same block captures unconditionally."""
         node = self._project.function_node(ref)
         captures = {*self._captures_of(ref)} if node is not None else set()
         return any(
@@ -190,7 +191,7 @@ class Regions:
                 yield inner.lineno
 
     def is_set_for_captures(self, key: str) -> bool:
-        """Return whether a method that captures assigns an attribute, so that each graph has its own value of it."""
+        """Return whether a capturing method assigns an attribute, so that each graph has its own value of it."""
         cls, _, name = key.rpartition(".")
         facts = self._project.class_facts(cls) if "::" in cls else None
         methods = facts.writers.get(name, ()) if facts is not None else ()
@@ -199,7 +200,7 @@ class Regions:
         )
 
     def is_read_around(self, key: str) -> bool:
-        """Return whether code around the graphs reads an attribute of an object, and does not assign it itself."""
+        """Return whether code around the graphs reads an attribute of an object, and does not itself assign it."""
         return is_read_outside(self._project, key, self.is_held)
 
     def _named_in(self, ref: str) -> Iterator[str]:

@@ -17,7 +17,8 @@ class Selection:
 
     @staticmethod
     def of(config: Config, rulebook: Rulebook) -> Selection:
-        """Return the selection of a configuration. Raises RulebookError for an unknown code in `select` or `ignore`."""
+        """Return the selection of rules for a configuration. Raises RulebookError for an unknown code in `select` or
+        `ignore`."""
         return Selection(rulebook.selected(config.select, config.ignore), config.per_file_ignores)
 
     def is_enabled(self, code: str, path: str) -> bool:

@@ -65,7 +65,8 @@ def cast(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def size_of(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Read `torch.Size(shape)`, which makes a number of each element, so that the host waits for a tensor's."""
+    """Read `torch.Size(shape)`, which makes a number of each element, so that the host waits for the elements of a
+    tensor."""
     cast(frame, node, arguments)
     return SIZE
 
@@ -104,7 +105,7 @@ def branching(how: str) -> Handler:
 
 
 def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -> Value:
-    """Emit the branch of max, min, any, all or sorted, which compare values on the host or ask for their truth."""
+    """Emit the branch of max, min, any, all or sorted, which compare values on the host or test their truth."""
     if hasattr(values, "positional"):
         item = join_all(values.positional)
         several = True
@@ -134,7 +135,7 @@ def ordered(frame: Frame, node: ast.Call, values: Value | Arguments, how: str) -
 
 
 def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the comparisons by which `bisect` and `heapq` find the place of an item in a list."""
+    """Emit the comparisons with which `bisect` and `heapq` find the place of an item in a list."""
     if len(arguments.positional) > 1:
         held, item = element_of(arguments.positional[0]), arguments.positional[1]
         ordered(frame, node, Arguments((held, item)), "compare")
@@ -142,7 +143,7 @@ def placed_in(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def asserted(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Emit the branch of `torch._assert(condition, message)`, a function for Python's statement."""
+    """Emit the branch of `torch._assert(condition, message)`, the function form of Python's statement."""
     condition = arguments.get(0, "condition") or UNKNOWN
     tensor, certain = as_tensor(protocols.truth(frame, node, condition))
     if tensor is not None and tensor.where != "host":

@@ -176,7 +176,7 @@ def _put_back(frame: Frame, node: ast.Call, updated: Value, added: Value) -> Non
     if not frame.hot:
         frame.attributes.record(owner.ref, holder.attr, updated)
     elif as_tensor(added)[0] is not None and function.attr in ("append", "appendleft", "extend", "insert"):
-        # The list of tensors gets longer each step, but the graph knows only those of the capture.
+        # The list of tensors gets longer in each step, but the graph knows only those of the capture.
         text = dotted(holder) or holder.attr
         key = frame.attributes.key(owner.ref, holder.attr)
         frame.engine.note(own_change(frame, node, key, text, added, grows=True))
@@ -198,7 +198,8 @@ def cached_call(frame: Frame, node: ast.Call, function: Function, arguments: Arg
 
 
 def _is_one_entry(arguments: Arguments) -> bool:
-    """Return whether the key of a cache is a device and constants alone: a process has one device, and so one entry."""
+    """Return whether the key of a cache consists of a device and constants: a process has one device, and so the cache
+    has one entry."""
     values = [option for value in arguments.values() for option in options(value)]
     return any(type(value) is DeviceValue for value in values) and all(
         type(value) is DeviceValue or const_of(value) is not UNSET for value in values

@@ -1,4 +1,5 @@
-"""Distributions of `torch.distributions`, whose methods check values, which waits, unless something turns that off."""
+"""Distributions of `torch.distributions`, whose methods check values, unless something turns that off; such a check
+waits for the device."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 ON_HOST = "[on the host]"
-"The suffix of a distribution's name if its parameters are on the host: it only checks values of the device."
+"The suffix of a distribution's name if its parameters are on the host: it checks only values that are on the device."
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the file, or its package by a value that it may be given, turns off that distributions check
-    values."""
+    """Return whether the file turns off the checks of distributions, or its package does so through a value that may be
+    passed to it."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")
 

@@ -50,7 +50,7 @@ def format_values(frame: Frame, node: ast.AST, values: Iterable[Value], doubt: s
 
 
 def format_item(frame: Frame, node: ast.AST, value: Value) -> None:
-    """Emit the reads of formatting a value, or each element of a sequence."""
+    """Emit the reads that formatting a value causes, or each element of a sequence."""
     for item in value.items or (value.elem,) if type(value) is Sequence else (value,):
         protocols.called(frame, node, item, "__format__", "__str__", "__repr__")
         tensor, certain = as_tensor(item)

@@ -149,7 +149,7 @@ def _by_name(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> V
 
 
 def _promised(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the value of `cast(T, value)`, or the value that the type promises if it is not known."""
+    """Return the value of `cast(T, value)`, or the value that the type promises if `value` is not known."""
     kind, value = arguments.get(0, "typ"), arguments.get(1, "val")
     if type(value) is Unknown and type(kind) is Lib and kind.name == "torch.Tensor":
         return Tensor(step=value.step)
@@ -184,7 +184,8 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         if moved is not None:
             fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
     fields.update(arguments.keywords)
-    # A tensor of unknown place comes from the old object, so it says nothing of where objects of the class keep theirs.
+    # A tensor of unknown place comes from the old object, so it does not show where objects of the class keep their
+    # tensors.
     told = {name: value for name, value in fields.items() if type(value) is not Tensor or value.where != "any"}
     made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords=told))
     if type(made) is not Instance:

@@ -1,4 +1,4 @@
-"""Calls of libraries for which the rulebook has a model."""
+"""Handles calls of libraries that have a model in the rulebook."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from graphsafe.scan.models import named_calls
 
 
 def call(frame: Frame, node: ast.Call, name: str, model: LibraryModel, arguments: Arguments) -> Value:
-    """Return the result of a call by its model. An object that the call makes keeps the dotted `name`, by which its
-    methods are found."""
+    """Return the result of a call according to its model. An object that the call makes keeps the dotted `name`, with
+    which its methods are looked up."""
     on_host = name.partition("[")[2].startswith("on the host") and not any(map(holds_device, arguments.values()))
     if model.waits and not on_host and not _reads_host(node, arguments) and not _loads_to_host(model, arguments):
         frame.emit("HostRead", "library", node, value=f"`{name}`")

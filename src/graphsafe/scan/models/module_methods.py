@@ -1,4 +1,5 @@
-"""Methods that every module of PyTorch has: those that return the module itself, and those that walk its tensors."""
+"""Methods that every module of PyTorch has: methods that return the module itself, and methods that go through its
+tensors."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def of_module(frame: Frame, node: ast.Call, receiver: Value, name: str, argument
 
 
 def _load(frame: Frame, node: ast.Call, receiver: Value, arguments: Arguments) -> None:
-    """Emit the copies of a host state into the parameters; with `assign=True` other parameters take their place."""
+    """Emit the copies of a host state into the parameters; with `assign=True`, new parameters replace the old ones."""
     if is_true(arguments.get(2, "assign")):
         write_weights(frame, receiver, ast.unparse(node), UNKNOWN, node)
     state = arguments.get(0, "state_dict")

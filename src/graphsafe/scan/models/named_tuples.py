@@ -25,7 +25,8 @@ def defined(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def made(cls: RuntimeObject, arguments: Arguments) -> Value:
-    """Return the tuple of `State(x, y)`, or UNKNOWN if the fields cannot be told apart or one has its default."""
+    """Return the tuple of `State(x, y)`, or UNKNOWN if it is not clear which value each field gets, or if a field has
+    its default."""
     names = tuple((cls.detail or "").split())
     items = {**dict(zip(names, arguments.positional, strict=False)), **arguments.keywords}
     if arguments.open or items.keys() != set(names) or len(arguments.positional) > len(names):

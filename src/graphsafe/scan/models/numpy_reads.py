@@ -1,4 +1,5 @@
-"""Tensors that numpy reads: that raises for a tensor of the device, so in code that runs these lie on the host."""
+"""Tensors that numpy reads. Numpy raises an error for a device tensor, so in code that works these tensors are on the
+host."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _VIEWS = frozenset("detach reshape view flatten squeeze unsqueeze transpose perm
 def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
     """Return the array that numpy makes of these values.
 
-    In code that runs, the tensors among them do not lie on the device. So a copy from there is only possible, unless a
-    constructor shows that the tensor was made there. In later lines the tensors are on the host.
+    In code that works, the tensors among them are not on the device. So a copy from the device is only possible, unless
+    a constructor shows that the tensor was made there. In later lines the tensors are on the host.
     """
     for value in values:
         for tensor in tensors_in(value):
@@ -34,7 +35,7 @@ def read(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
 
 
 def learn(frame: Frame, node: ast.Call) -> None:
-    """Keep in mind that the tensors which a call hands to numpy, or of which it hands views, are on the host."""
+    """Note that the tensors which a call passes to numpy, also as views, are on the host."""
     for name in _names_read(node):
         known = frame.env.get(name)
         if known is not None and any(type(option) is Tensor for option in options(known)):
@@ -61,7 +62,7 @@ def copied(frame: Frame, node: ast.Call, values: Iterable[Value]) -> Value:
 def names_read(function: ast.AST) -> Set[str]:
     """Return the names that numpy reads without a copy to the host before: `x.numpy()`, `np.isfinite(x.reshape(-1))`.
 
-    Reads in branches do not count, nor names that the function binds again or asks for their kind.
+    Reads in branches do not count. Names do not count either if the function rebinds them or tests their type.
     """
     found = {name for call in inside(function, ast.Call) for name in _names_read(call)}
     if not found:
@@ -75,7 +76,7 @@ def names_read(function: ast.AST) -> Set[str]:
 
 @memoize_on_node
 def names_turned(function: ast.AST) -> Set[str]:
-    """Return the names whose values a function turns into arrays: `x = x.detach().cpu().numpy()`."""
+    """Return the names whose values a function converts into arrays: `x = x.detach().cpu().numpy()`."""
     return {
         target.id
         for node in inside(function, ast.Assign)
@@ -86,7 +87,7 @@ def names_turned(function: ast.AST) -> Set[str]:
 
 
 def _names_read(call: ast.Call) -> Iterator[str]:
-    """Yield the names of the values that a call hands to numpy, or views of these."""
+    """Yield the names of the values that a call passes to numpy, directly or as views."""
     read: list[ast.expr] = []
     if isinstance(call.func, ast.Attribute) and call.func.attr == "numpy" and not (call.args or call.keywords):
         read = [call.func.value]
@@ -96,7 +97,7 @@ def _names_read(call: ast.Call) -> Iterator[str]:
 
 
 def _viewed(node: ast.expr) -> ast.expr:
-    """Return the expression of which a view is taken: `x` of `x[0].reshape(-1)`."""
+    """Return the base of a view: `x` of `x[0].reshape(-1)`."""
     while True:
         if isinstance(node, ast.Subscript):
             node = node.value

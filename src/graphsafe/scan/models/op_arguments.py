@@ -1,4 +1,4 @@
-"""Arguments of operations: in the op table's form, and their meaning for the result."""
+"""Arguments of operations: in the op table's form, and their effect on the result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from graphsafe.scan.domain.values import (
 )
 
 _NUMBER_FIRST = re.compile(r"(add|sub|addcmul|addcdiv)_?")
-"Methods of tensors that also take their factor as the first argument, as torch before 1.5 had it."
+"Methods of tensors that also take their factor as the first argument, as in torch before 1.5."
 
 
 def is_true(value: Value | None) -> bool:
@@ -76,7 +76,7 @@ def _device_of_number(value: Number) -> DeviceValue | None:
     if isinstance(value.const, str):
         base = value.const.partition(":")[0]
         if base == "cpu" and value.overridable_by == "default":
-            # Callers that are not known may pass another device.
+            # Unknown callers may pass another device.
             return DeviceValue("any", maybe_host=True)
         if base in ("cpu", "meta", "mps"):
             return DeviceValue("host")
@@ -86,7 +86,8 @@ def _device_of_number(value: Number) -> DeviceValue | None:
 
 
 def fits_tensors(call: ast.Call) -> bool:
-    """Return whether a tensor's method of this name takes such arguments: `item` takes none, `sort` no key."""
+    """Return whether a tensor's method of this name takes such arguments: `item` takes none, and `sort` takes no
+    key."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if name in ("item", "tolist"):
         return not (call.args or call.keywords)
@@ -94,7 +95,7 @@ def fits_tensors(call: ast.Call) -> bool:
 
 
 def tensors_in(value: Value) -> list[Tensor]:
-    """Return the tensors that an argument holds, lists of them included."""
+    """Return the tensors in an argument, also those in a list."""
     if type(value) is Tensor:
         return [value]
     if type(value) is Sequence:
@@ -153,7 +154,8 @@ _DESCRIBED: Mapping[type, Callable[[Any], Described]] = {
 
 
 def in_new_order(method: str, arguments: Arguments) -> Arguments:
-    """Return a method's arguments as torch takes them now: `x.add_(other, alpha=2)` for `x.add_(2, other)`."""
+    """Return a method's arguments in the order that torch expects now: `x.add_(other, alpha=2)` for `x.add_(2,
+    other)`."""
     if not _NUMBER_FIRST.fullmatch(method) or len(arguments.positional) < 2:
         return arguments
     first, *rest = arguments.positional
@@ -163,5 +165,5 @@ def in_new_order(method: str, arguments: Arguments) -> Arguments:
 
 
 def are_answers(values: list[Value]) -> bool:
-    """Return whether the first value is a list of comparisons and the like, of which torch makes a mask."""
+    """Return whether the first value is a list of comparisons and the like, which torch turns into a mask."""
     return bool(values) and type(values[0]) is Sequence and type_of(values[0].elem) == "bool"

@@ -64,10 +64,10 @@ EVENT_OF_EFFECT: dict[EffectKind, EventKind] = {
     "random": "Rng",
     "host-state": "AttrWrite",
 }
-"""The kind of event by which scan shows an effect of the op table."""
+"""The kind of event with which scan shows an effect of the op table."""
 
 SIZE_READS = frozenset(("size", "narrow", "split"))
-"Operations whose effect is a host read of their size arguments, not of the tensor itself."
+"Operations whose effect is a host read of their size arguments, rather than of the tensor itself."
 
 
 def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor | None, arguments: Arguments) -> Value:
@@ -95,7 +95,8 @@ def by_table(frame: Frame, node: ast.Call, op: Op, name: str, receiver: Tensor |
 
 
 def _clash(tensors: tuple[Tensor, ...]) -> bool:
-    """Return whether torch would refuse these tensors, so that the place of one of them is not as it seems."""
+    """Return whether torch would refuse these tensors, so that one of them is not on the device that it seems to be
+    on."""
     on_host = any(tensor.where == "host" and (tensor.ndim or 0) > 0 for tensor in tensors)
     return on_host and any(tensor.where == "device" for tensor in tensors)
 
@@ -150,11 +151,11 @@ class _Called:
             return "device" if named.where == "any" else named.where
         lists_values = bool(self._values) and type(self._values[0]) is Sequence
         if op.placement == "argument" and (not self.tensors or op.is_factory or lists_values):
-            # A tensor among the sizes or the values does not decide where the result is.
+            # The device of a tensor among the sizes or the values does not affect the device of the result.
             return self._default_placement()
         if self.tensors:
             return together(self.tensors)
-        # torch makes tensors of Python's numbers on the host.
+        # torch makes host tensors of Python's numbers.
         plain = (Number, DtypeValue, NoneValue)
         return "host" if self._everything and all(type(value) in plain for value in self._everything) else "any"
 
@@ -268,9 +269,9 @@ class _Called:
         return "likely"
 
     def _copies_unknown(self, effect: Effect) -> bool:
-        """Return whether `torch.tensor(value, device=…)` is given a value that nothing is known of.
+        """Return whether `torch.tensor(value, device=…)` receives a value about which nothing is known.
 
-        It warns if it is given a tensor, so that code gives it numbers, lists and arrays, and it copies all of these.
+        The function warns about tensors, so code passes it numbers, lists and arrays, and it copies all of these.
         """
         return effect.how == "literal" and self._op.copies_values and type(next(iter(self._values), None)) is Unknown
 
@@ -289,7 +290,7 @@ class _Called:
         if result.kind == "object":
             return Unknown(self._step, True)
         if result.kind == "self":
-            # The operation works in place, so the tensor now depends on all operands.
+            # The operation works in place, so that the tensor now depends on all operands.
             return UNKNOWN if first is None else replace(first, step=first.step or self._step)
         if result.kind == "reduction":
             return self._made(result.of, 0)
@@ -305,7 +306,7 @@ class _Called:
         return not self._op.valueless and any(map(depends_on_step, [*self.tensors, *self._values]))
 
     def _made(self, kind: str, ndim: int | None = None) -> Value:
-        """Return a result of this kind, as the op table calls it."""
+        """Return a result of the kind that the op table names."""
         if kind == "host":
             return ARRAY if self._draws_several() else NUMBER
         if kind == "shape":

@@ -1,4 +1,4 @@
-"""Functions that ask for the platform, by name, and their answers on a machine with CUDA graphs."""
+"""Functions whose names show that they ask for the platform, and their answers on a machine with CUDA graphs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ OWN_PLATFORM = re.compile(r"(^|\.)_?is_(cuda|cuda_alike|nvidia)(_available)?$")
 NEXT_PLATFORM = re.compile(r"(^|\.)_?is_(rocm|hip|amd)(_available)?$")
 "Functions that ask whether the code runs on AMD's cards. AMD's cards have graphs too, but the scan judges CUDA."
 OTHER_PACKAGES = frozenset("aiter habana_frameworks intel_extension_for_pytorch torch_musa torch_npu torch_xla".split())
-"Packages that only machines with other cards have."
+"Packages that are installed only on machines with other GPUs or accelerators."
 AMD_NAME = re.compile(
     r"(?<![^_.])(rocm|forward_hip|aiter(?=_[a-z])|(?<=[a-z]_)aiter)(?![^_.])|(ROCM|ROCm|Rocm|Aiter)(?![a-z])"
 )
-"""Words that mark a module, class or function by its name as code for AMD's cards.
+"""Words that, in the name of a module, class or function, mark it as code for AMD's cards.
 
 `aiter` alone does not count, because Python has a function of this name.
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")
-"The version of ROCm in a build of PyTorch for CUDA: None, which only another platform makes a text."
+"The version of ROCm in a build of PyTorch for CUDA: this is None, and a text only on another platform."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
-"Functions that ask whether host memory can be pinned, which is true wherever there are CUDA graphs."
+"Functions that ask whether host memory can be pinned, which is true on every machine with CUDA graphs."
 
 
 def answered(name: str, arguments: bool) -> Number | None:
-    """Return the answer of a function by its name, or None if the name does not tell."""
+    """Return the answer of a function by its name, or None if the name does not show it."""
     if PINNABLE.search(name):
         return number(True)
     return None if arguments else _answer(name)
@@ -49,7 +49,7 @@ def tested(frame: Frame, test: ast.expr) -> Number | None:
 
 
 def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
-    """Return why the lines after an import do not run on CUDA, or None.
+    """Return the reason why the lines after an import do not run on CUDA, or None.
 
     An import inside `try` only checks whether the package exists.
     """
@@ -60,7 +60,8 @@ def imported(frame: Frame, node: ast.Import | ast.ImportFrom) -> str | None:
 
 @lru_cache(maxsize=4096)
 def named_for_amd(module: str, function: str) -> tuple[str, ...]:
-    """Return the guard that keeps a function off CUDA, if its name or its module's is for AMD's cards; else nothing."""
+    """Return the guard that keeps a function off CUDA, if its name or its module's name marks it as code for AMD's
+    cards; else an empty text."""
     named = next((name for name in (function, module) if AMD_NAME.search(name)), None)
     return () if named is None else (f"the name `{named}`, which is for AMD's cards",)
 

@@ -68,7 +68,7 @@ def truth(frame: Frame, node: ast.AST, value: Value) -> Value:
 
 
 def iterated(frame: Frame, node: ast.AST, value: Value) -> Value:
-    """Return the value that a loop goes through: the result of `__iter__` or of `__getitem__`, or the value itself."""
+    """Return the value that a loop iterates over: the result of `__iter__` or of `__getitem__`, or the value itself."""
     if type(value) is not Instance and type(value) is not Union:
         return value
     made = called(frame, node, value, "__iter__")
@@ -94,6 +94,6 @@ def key_called(frame: Frame, node: ast.Call, arguments: Arguments) -> Value | No
 
 
 def candidates(arguments: Arguments) -> Value:
-    """Return what `max` and the like compare: their arguments, or the elements of the only one."""
+    """Return the values that `max` and the like compare: their arguments, or the elements of the only argument."""
     given = arguments.positional
     return join_all(given) if len(given) > 1 else element_of(given[0])

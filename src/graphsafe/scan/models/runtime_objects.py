@@ -93,7 +93,7 @@ def _step(frame: Frame, node: ast.Call, entry: str, text: str, switches: list[st
 
 def _threads(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, arguments: Arguments) -> Value:
     """Return the result of work for a thread pool. Its threads work on the default stream, unless they choose another
-    one; their own waits do not count for the step."""
+    one; if its threads wait, this does not count as a wait of the step."""
     if name not in ("submit", "map") or not arguments.positional:
         return unknown_result(arguments)
     function, *given = arguments.positional

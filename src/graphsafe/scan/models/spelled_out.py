@@ -50,7 +50,7 @@ def _of_one(frame: Frame, node: ast.AST, body: ast.expr) -> Function:
 
 
 def reduced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return `functools.reduce(f, items)`, a call of `f` with the result so far and one item."""
+    """Return `functools.reduce(f, items)`, as a call of `f` with the result so far and one item."""
     if len(arguments.positional) < 2:
         return UNKNOWN
     function, items, *first = arguments.positional
@@ -60,8 +60,8 @@ def reduced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 
 
 def chosen(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
-    """Return the items of `filter(test, items)` or `takewhile(test, items)`; the host asks for the truth of each
-    test."""
+    """Return the items of `filter(test, items)` or `takewhile(test, items)`; the host tests the truth of each
+    result."""
     if len(arguments.positional) < 2:
         return UNKNOWN
     test, items = arguments.positional[:2]

@@ -67,7 +67,7 @@ def method_of_unknown(frame: Frame, node: ast.Call, receiver: Value, name: str, 
     if name == "pin_memory":
         return Tensor(where="host", pinned=True, step=unknown.step, certain=False)
     if name == "clip_grad_norm_":
-        return Tensor(where="any", ndim=0, step=True)  # of FSDP's modules, of accelerate, of DTensor's helpers
+        return Tensor(where="any", ndim=0, step=True)  # methods of FSDP's modules, of accelerate, of DTensor's helpers
     on_host = unknown.host or (isinstance(node.func, ast.Attribute) and names_host(node.func.value))
     fits = fits_tensors(node)
     is_op = fits and frame.ops.method(name) is not None
@@ -157,7 +157,8 @@ def _to(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> V
 
 
 def _asked_of_to(node: ast.Call, tensor: Tensor, arguments: Arguments) -> tuple[DeviceValue | None, Dtype | None]:
-    """Return the device and the dtype that `to` is asked for: a device, a dtype, or another tensor's."""
+    """Return the device and the dtype that the arguments of `to` name: a device, a dtype, or both from another
+    tensor."""
     target: DeviceValue | None = None
     dtype = tensor.dtype
     for i, value in enumerate(arguments.positional):
@@ -235,7 +236,7 @@ def _type(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
         return _moved(frame, node, replace(tensor, dtype=None), first, None)
     name = first.name if isinstance(first, Lib) else first.const if isinstance(first, Number) else None
     if isinstance(name, str):
-        # torch.FloatTensor is a type of the host, torch.cuda.FloatTensor one of the device.
+        # torch.FloatTensor is a type for the host, torch.cuda.FloatTensor is one for the device.
         where: Where = "device" if ".cuda." in name else "host"
         return _moved(frame, node, tensor, DeviceValue(where), arguments.get(1, "non_blocking"))
     return replace(tensor, dtype=first.dtype if type(first) is DtypeValue else None)
@@ -248,7 +249,7 @@ def _copy(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) ->
     origin, certain = as_tensor(source)
     non_blocking = arguments.get(1, "non_blocking")
     if type(source) in (Array, Number):
-        # PyTorch makes a host tensor of a number, and copies that.
+        # PyTorch makes a host tensor of a number and copies that tensor.
         origin, certain = Tensor(where="host"), True
     if origin is None:
         return tensor

@@ -1,4 +1,4 @@
-"""Functions of torch that are no operations of the op table: devices, modules, compilation, control flow."""
+"""Functions of torch that are not in the op table: devices, modules, compilation, control flow."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from graphsafe.scan.models.op_arguments import device_named, may_be_true, tensor
 Handler = Callable[["Frame", ast.Call, "Arguments"], Value]
 
 _COMPUTING = ("torch.nn.functional.", "torch.special.", "torch.fft.")
-"Modules of torch whose functions make tensors of tensors."
+"Modules of torch whose functions compute tensors from tensors."
 
 
 def torch(frame: Frame, node: ast.Call, name: str, arguments: Arguments) -> Value:

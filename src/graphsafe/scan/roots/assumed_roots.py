@@ -1,4 +1,4 @@
-"""Functions that seem to run in a step by their form, although no known step calls them."""
+"""Functions whose form suggests that they run in a step, although no known step calls them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FACTORY = "made by a public function"
 PUBLIC = "a public function that works on tensors"
 LAUNCHES = "launches a kernel"
 UNCALLED = "a public function of an application, which no known step calls"
-"The reason for a public function that may as well run once: what it leads to is only possible."
+"The reason for a public function that may just as well run only once, so that findings behind it are only possible."
 DOUBTFUL = (UNCALLED, PASSING_HOOK)
 "Reasons that make findings only possible."
 RESULTS = "a function that makes numbers of tensors"
@@ -41,7 +41,7 @@ PERHAPS = "a public function that computes with what it takes"
 "The reason for a public function that is a root only if it returns tensors."
 
 RUNS_ONCE = (PUBLIC, PERHAPS, CALLABLE, WAY, STEP, HOST_STEP)
-"Reasons that do not make a function a root if it generates, which runs a model in a loop."
+"Reasons that do not count for a function that generates a sequence: such a function runs a model in a loop."
 BY_FORM = (STEP, HOST_STEP, CALLABLE, WAY, METRIC, ENTRY, FACTORY, LAUNCHES, PUBLIC, RESULTS, UNCALLED)
 "Reasons that depend only on the form of a function."
 
@@ -69,27 +69,29 @@ _PREPARES_DATA = re.compile(
     r"(Dataset|DataLoader|DataModule|Collat(or|e)|Demo|Checkpoint(er|Manager|Saver)|Export(er)?|Writer|Visualizer|Evaluator|Calibrator"
     r"|(Test|Val|Eval)\w*Meter)\w*\."
 )
-"Classes that make a step's inputs, or save, show or judge its results."
+"Classes that make a step's inputs, or that save, show or evaluate its results."
 _MASK_INDICES = frozenset(("q_idx", "kv_idx"))
 "Parameters of a function that `flex_attention` maps over the indices of a mask: none of them is a tensor at run time."
 _AUTOGRAD_BASES = ("autograd.Function", "autograd.function.Function", "autograd.function.InplaceFunction")
 _RATE_BASES = ("LRScheduler", "_LRScheduler")
 _OPTIMIZER_BASES = ("Optimizer", *_RATE_BASES)
 _MEASURING = re.compile(r"(^|[._])metrics?$")
-"Modules of metrics, which measure a model's result beside the step."
+"Modules of metrics, which measure a model's results outside of the step."
 _SEARCHES = frozenset(("optuna", "hyperopt", "skopt", "nevergrad", "ConfigSpace"))
-"Libraries that search hyperparameters: the functions of a module that uses one run once a trial, around all steps."
+"""Libraries that search hyperparameters: in a module that uses one of them, functions run once per trial, around all
+steps."""
 _OTHER_LIBRARY = re.compile(
     r"(?!(torch|abc|typing|typing_extensions|builtins|enum|collections|dataclasses)\.)"
     r"(?!.*(Optimi[sz]er|Scheduler|Sampler|Solver|Step|Module|Model|Mixin|Metric|Protocol)\w*$)\w+\."
 )
-"A class of a library whose `step` need not be work of the device: `gym.Env`, `ase.optimize.optimize.Dynamics`."
+"""Matches a class of another library, whose `step` may have nothing to do with the device: `gym.Env`,
+`ase.optimize.optimize.Dynamics`."""
 _ENVIRONMENT = re.compile(r"(\b|_)envs?\.step\(")
 _STEPS = re.compile(r"step|sample|(sampl(e|ing)|denois(e|ing)|diffusion|solver|env|sim(ulation)?|rollout)_step")
 
 
 def may_be_assumed(data: bytes) -> bool:
-    """Return whether a file's text may hold an assumed root, public functions aside."""
+    """Return whether a file's text may hold an assumed root, public functions excluded."""
     return (
         any(word in data for word in _WORDS)
         or any(hooks_in(data))
@@ -117,7 +119,7 @@ def assumed_roots_of(
 
 
 class _Forms:
-    """Decides whether a function of a file is a root by its form, and by which form."""
+    """Decides from a function's form whether it is a root, and which form makes it one."""
 
     def __init__(self, engine: Engine, file: FileIndex, place: str, with_public: bool) -> None:
         """`place` is the file's path in the project."""
@@ -171,7 +173,8 @@ class _Forms:
             if kernel is None or not is_kernel(kernel.decorators):
                 continue
             text = project.files.source(self._file.path).text
-            # Texts before lookbehinds: the search for a literal beginning is seven times as fast.
+            # The pattern begins with a literal text and puts lookbehinds after it, which makes the search seven times
+            # as fast.
             launch = re.compile(rf"{name}(?<![\w.]{name})\[[^\[\]=:\n]+\]\(")
             lines = [text.count("\n", 0, match.start()) + 1 for match in launch.finditer(text)]
             for facts in self._file.functions.values():
@@ -199,7 +202,7 @@ class _Forms:
             is_metric = all(project.find_method(cls, each) is not None for each in ("update", "compute"))
             return METRIC if is_metric else None
         is_module = self._engine.attributes.is_module(cls)
-        # A model's `sample` makes a whole result.
+        # A model's `sample` makes a complete result, so it is no step.
         if _STEPS.fullmatch(name) and not (name == "sample" and is_module) and self._is_step(name, facts, cls):
             on_host = self._is_of_other_library(cls) or self._turns_environment(facts) or self._sets_rates(facts, cls)
             return HOST_STEP if on_host else STEP
@@ -234,7 +237,7 @@ class _Forms:
         return facts.name.endswith("Scheduler.step") and not self._takes_tensors(facts)
 
     def _turns_environment(self, facts: FunctionFacts) -> bool:
-        """Return whether a method hands its step on to an environment: `self._env.step(action)`."""
+        """Return whether a method passes its step on to an environment: `self._env.step(action)`."""
         lines = self._engine.project.files.source(self._file.path).lines_of(facts.line, facts.end_line)
         return any(_ENVIRONMENT.search(line) is not None for line in lines)
 
@@ -264,7 +267,7 @@ class _Forms:
                         yield found
 
     def _takes_tensors(self, facts: FunctionFacts) -> bool:
-        """Return whether a function takes tensors. In a file that does not import torch, operands may as well be
+        """Return whether a function takes tensors. In a file that does not import torch, operands may just as well be
         numbers."""
         node = self._engine.project.function_node(f"{self._file.path}::{facts.name}")
         return node is not None and takes_tensors(node, self._engine.ops, facts.is_method, self._imports_torch)

@@ -1,4 +1,4 @@
-"""Methods that may run between an object's replays: users call them, or they loop over steps and are called again.
+"""Methods that may run between an object's replays: users call them, or they loop over steps and may be called again.
 
 Their lines run in no step, so they emit no events. But a graph does not see the state that they change.
 """
@@ -42,8 +42,8 @@ def changing_methods(project: Project, file: FileIndex, paths: HotnessRules) -> 
 
 
 def comes_again(function: FunctionFacts | None) -> bool:
-    """Return whether a function that loops over steps may be called again afterwards: a method that prepares no
-    graph."""
+    """Return whether a function that loops over steps may be called again afterwards: it must be a method, and must not
+    prepare a graph."""
     if function is None or function.captures:
         return False
     owner, _, name = function.name.rpartition(".")

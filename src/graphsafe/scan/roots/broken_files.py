@@ -1,4 +1,5 @@
-"""Files that nothing can import, because they import a module of their own package that does not exist: old copies."""
+"""Files that nothing can import, because they import a module of their own package that does not exist. Such files are
+old copies."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from pathlib import Path
 from graphsafe.scan.symbols.project_files import Files
 
 _FROM = re.compile(rb"^from (\.*)([\w.]+) import (?:\([^()]*?|.*?)\b[A-Z]\w*[a-z]", re.M)
-"Imports of classes: modules that a build makes of other languages define functions."
+"""Matches imports of classes. Imports of functions do not count, because a build may make their modules from other
+languages."""
 _BUILT = re.compile(r"_|version$|\w*_(c|pb2|pb2_grpc|cuda|ext|lib|cpp|kernels?|ops)$")
 "Names of modules that a build makes."
 
@@ -27,7 +29,7 @@ def is_broken(path: str, files: Files, data: bytes) -> bool:
 
 
 def _is_missing(wanted: list[str], files: Files, path: str) -> bool:
-    """Return whether a package of the project has no such module, on the disk either."""
+    """Return whether a package of the project has no such module, not even on the disk."""
     *package, name = wanted
     holders = [Path(one).parent for one in files.modules.get(".".join(package), ()) if one.endswith("__init__.py")]
     if _BUILT.match(name) or len(holders) != 1 or ".".join(wanted) in files.modules:

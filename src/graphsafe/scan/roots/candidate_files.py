@@ -26,7 +26,7 @@ TARGETS = ""
 MODULE = b"forward"
 # A search that begins with plain text, and looks back from there to the start of the word, is three times as fast.
 DERIVED = re.compile(rb"class(?<!\wclass)[\s\\]+[^\s:(\[\\]+[\s\\]*[(\[]")
-"Matches a class with a base, as each torch module is one."
+"Matches a class with a base; every torch module is such a class."
 CAPTURES: tuple[bytes, ...] = (
     *(b"cuda.graph", b"xpu.graph", b"npu.graph", b"accelerator.Graph"),
     *(b"CUDAGraph", b"make_graphed_callables", b"CudaGraphModule", b"capture_begin", b".replay()"),
@@ -34,7 +34,7 @@ CAPTURES: tuple[bytes, ...] = (
 )
 "Every other text that captures, replays, or uses an engine with graphs contains one of these words."
 COMPILES = re.compile(rb"""^[^#>\n]*\bmode=["']reduce-overhead""", re.M)
-"Matches code that asks torch.compile for graphs; a mere option or an example in a docstring does not match."
+"Matches code that asks torch.compile for graphs; an option alone or an example in a docstring does not match."
 CHOOSES_DEVICE = b"set_device(", b"set_device_index("
 "Every text that changes the current device contains one of these words."
 ONE_A_PROCESS = re.compile(
@@ -47,7 +47,7 @@ ONE_A_PROCESS = re.compile(
 OUTSIDE_STEPS = frozenset(
     "tests test testing conftest benchmarks examples scripts tools docs setup eval evals conversion convert".split()
 )
-"Modules and packages whose functions no step calls; a module's name may go on, as in `convert_weights`."
+"Modules and packages whose functions no step calls; a module's name may continue, as in `convert_weights`."
 BESIDE_STEPS = re.compile(
     rf"{TESTS_AND_DATA}|{EXPORTS}|evals?|evaluation|collat(e|ors?)|demos?|gradio\w*|web_?ui"
     r"|(data_(transforms|pipeline)|input_pipeline)\w*"
@@ -56,7 +56,7 @@ BESIDE_STEPS = re.compile(
 SCRIPT = re.compile(
     r"(train|finetune|run|main|serve|server|infer|inference|app|cli|launch|generate|sample)(_\w+)?|\w+_train"
 )
-"Modules that start an application, if they are run as a script."
+"Names of modules that start an application when they are run as a script."
 TOOL = re.compile(r"(setup|conftest|noxfile|tasks|version\w*|release|build|bench\w*|test)(_\w+)?")
 "Scripts at the top of a library, which build or test it."
 PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
@@ -64,7 +64,7 @@ PUBLIC = re.compile(rb"def (?<!\wdef )([A-Za-z]\w*|__call__)\(")
 FEW = 10
 "The files to report on are few if they are less than one in this many of the project's files."
 MAX_READINGS = 4500
-"The largest number of functions that are read for each of a few files, which takes three to four seconds."
+"The largest number of functions that are read for each file, if there are only a few; they take three to four seconds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,8 @@ class Candidates:
     public: frozenset[str]
     "Files whose public functions may be roots, since nothing in their package captures."
     applied: frozenset[str]
-    "Of these, the files of packages for which the project has scripts that train or run: these call what steps need."
+    """Of these files, those in packages for which the project has scripts that train or run; the scripts call the
+    functions that steps need."""
     beside_steps: frozenset[str]
     "Files of packages that hold tests, evaluations or the preparation of data."
     with_graphs: frozenset[str]
@@ -86,12 +87,12 @@ class Candidates:
     scope: Scope | None
     "The files around the given ones, or None if the whole project is read."
     step_names: StepNames
-    "The functions of the project that replay or train."
+    "The names of the functions of the project that replay or train."
 
 
 @dataclass(frozen=True, slots=True)
 class RootPatterns:
-    """The words by which a file's text, or a function's name, may tell of a root."""
+    """The words in a file's text, or in a function's name, that may indicate a root."""
 
     names: tuple[str, ...]
     words: tuple[bytes, ...]
@@ -132,7 +133,7 @@ def root_patterns(config: Config, rulebook: Rulebook) -> RootPatterns:
 
 
 def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_patterns: RootPatterns) -> Candidates:
-    """Choose the files that may lead to the `wanted` ones. Files that cannot be opened become problems of `files`."""
+    """Choose the files that may lead to the `wanted` files. Files that cannot be opened become problems of `files`."""
     if are_few(wanted, files):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
         files.held = sources
@@ -202,7 +203,7 @@ def _around(package: str, paths: Sequence[str], top: Path, files: Files) -> str:
 
 
 def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[bytes], bool]) -> Iterator[str]:
-    """Yield the packages in which a file's text satisfies `does`; files of tests, examples and the like do not
+    """Yield the packages with a file whose text satisfies `does`; files of tests, examples and the like do not
     count."""
     for package, paths in packages.items():
         if any(not _is_outside(path, package) and does(files.data(path) or b"") for path in paths):
@@ -210,7 +211,7 @@ def _with(packages: Mapping[str, Sequence[str]], files: Files, does: Callable[[b
 
 
 def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterator[bytes]:
-    """Yield the contents of the files that replay or train, without tests, examples and the like."""
+    """Yield the contents of the files that replay or train, except tests, examples and the like."""
     for package, paths in packages.items():
         for path in paths:
             data = files.data(path) or b""
@@ -219,7 +220,7 @@ def _taking_steps(packages: Mapping[str, Sequence[str]], files: Files) -> Iterat
 
 
 def _is_outside(path: str, package: str) -> bool:
-    """Return whether a file of a package holds tests, examples or the like; the folder around the package counts,
+    """Return whether a file of a package holds tests, examples or the like; the folder around the package counts
     too."""
     if not package:
         return False
@@ -236,7 +237,7 @@ def _is_beside(path: str, package: str) -> bool:
 
 
 def _using_torch(files: Files, package: str, paths: Sequence[str]) -> Iterator[str]:
-    """Return the files of a package that use torch, without its tests, examples and the like."""
+    """Return the files of a package that use torch, except its tests, examples and the like."""
     return (path for path in paths if not _is_outside(path, package) and b"torch" in (files.data(path) or b""))
 
 
@@ -253,7 +254,8 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
 
 
 def _is_script(path: str, data: bytes) -> bool:
-    """Return whether a file is run as a script, and lies at the top of the project or is named for running a model."""
+    """Return whether a file is run as a script, and lies at the top of the project or has a name that says that it runs
+    a model."""
     folders, stem = Path(path).parts[:-1], Path(path).stem
     is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
     is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)
@@ -282,6 +284,6 @@ def are_few(wanted: Sequence[str], files: Files) -> bool:
 
 
 def _definitions(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return a pattern for definitions of roots; a file that only mentions a root's name does not match."""
+    """Return a pattern for definitions of roots; the pattern does not match a file that only mentions a root's name."""
     captures = "|".join(map(re.escape, CAPTURE_WORDS))
     return re.compile(rf"def (?:{'|'.join(map(re.escape, names))})\b|graphsafe: hot|{captures}".encode())

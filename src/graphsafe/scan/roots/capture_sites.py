@@ -1,4 +1,4 @@
-"""Functions that are read because they hold a capture, or hand a function to one."""
+"""Functions that are read because they hold a capture, or pass a function to a capture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from graphsafe.scan.symbols.project import Project
 def capture_sites(project: Project, file: FileIndex) -> Iterator[str]:
     """Yield the functions, or the module level (`path::`), that hold a capture or make another function hot.
 
-    A helper that captures its argument does not know what it captures. Its callers in the file do, constructors too.
+    A helper that captures its argument does not know the function that it captures. Its callers in the file know it,
+    and so do constructors.
     """
     if file.captures:
         yield f"{file.path}::"

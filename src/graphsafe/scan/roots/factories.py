@@ -27,10 +27,10 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project
 
 _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
-"The form of a factory by which it is found without a configuration."
+"The form by which a factory is recognised without a configuration."
 
 ARGUMENT = "an argument"
-"Holds the entries of the dicts that a factory returns as arguments of its step."
+"The name of the state that stands for dicts which a factory returns as arguments of its step."
 
 
 def may_make_step(data: bytes) -> bool:
@@ -84,7 +84,7 @@ def assembling(engine: Engine, ref: str, loops: tuple[int, ...] = ()) -> Call:
 
 
 def _passed(positional: Value, keywords: Value) -> Passed | None:
-    """Return the arguments of the step as a replay sees them; None if their number is not known."""
+    """Return the arguments of the step as they are for a replay; None if their number is not known."""
     given = next(iter(options(positional)), None)
     if type(given) is not Sequence or given.items is None:
         return None

@@ -51,11 +51,11 @@ COLD_BEGINNINGS = (
 TESTS_AND_DATA = r"(unit_?)?tests?|testing|datasets?|data_?loaders?|(data_?)?preprocess(ing|ors?)?"
 "Names of modules and packages that test, or prepare a step's data."
 EXPORTS = r"export(s|ers?)?"
-"Folders of code that makes other formats of modules."
+"Folders of code that exports modules to other formats."
 _BESIDE_MODULES = re.compile(rf"{TESTS_AND_DATA}|data|{EXPORTS}")
 "Folders whose modules no step calls unless other code does."
 _BESIDE_FILE = re.compile(r"test_\w+|\w+_test|conftest|(export|convert|onnx)_\w+|\w+_onnx")
-"Names of files that test modules, or make other formats of them."
+"Names of files that test modules, or export them to other formats."
 FORWARD = "forward of a torch module"
 BY_LIBRARY = "a method that a base calls in every step, around graphs"
 "The reason for hooks of trainers and environments."
@@ -66,7 +66,8 @@ COLD_ENDINGS = ("weight_loader", "_load_weights")
 COLD_WORDS = re.compile(
     r"^_?capture(_model|_\w*graphs?(_|$)\w*)?$|(?<![^_])(save_(?:model|weights|checkpoint|ckpt|state|safetensors|hf|lora|adapters?)|state_dict$|dummy|teardown|shutdown|destroy|recover|fault|failover|scale_up|scale_down)(?![^_])"
 )
-"Names of functions that make the graphs, save weights, end the process, resize it, or start again after a failure."
+"""Words in the names of functions that make the graphs, save weights, end or resize the process, or start again after a
+failure."""
 
 
 @cache
@@ -93,7 +94,7 @@ def is_beside_modules(path: str) -> bool:
 
 
 class HotnessRules:
-    """Tells by configuration and marks whether a function is hot or cold."""
+    """Tells, from configuration and marks, whether a function is hot or cold."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -124,24 +125,24 @@ class HotnessRules:
         return self.cold_because(path, module, facts) is not None
 
     def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Return why a function does not run in a step, or None."""
+        """Return the reason why a function does not run in a step, or None."""
         if facts.mark is not None:
             return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
         name = facts.name.rpartition(".")[2]
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
             return f"functions of a name such as `{name}` run before the first step"
         if COLD_WORDS.search(name):
-            return f"functions of a name such as `{name}` run beside the steps"
+            return f"functions of a name such as `{name}` run outside of the steps"
         if is_for_other_hardware(facts.name) or is_other_module(self._in_project(path, module)):
             return "its name says that it is for hardware without CUDA graphs"
         if is_preparing(module):
-            return "modules of such a name make a step's inputs before there is a step"
+            return "modules with such a name make a step's inputs before the step"
         if any(pattern.matches(self.relative(path), module, facts.name) for pattern in self._config.cold_paths):
             return COLD_PATHS
         return None
 
     def hot_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Return the mark or setting by which a function runs in every step, or None."""
+        """Return the mark or setting that says that a function runs in every step, or None."""
         if facts.mark == "hot":
             return "marked hot"
         named = [
@@ -152,7 +153,7 @@ class HotnessRules:
         return None if not named else HOT_PATH if "captured" in named else HOT_PATH_AROUND
 
     def is_compiled(self, path: str, module: str, facts: FunctionFacts) -> bool:
-        """Return whether the configuration says that torch.compile is at work in a hot function."""
+        """Return whether the configuration says that a hot function runs under torch.compile."""
         patterns = [pattern for pattern in self._config.hot_paths if pattern.compiled]
         return any(pattern.matches(self.relative(path), module, facts.name) for pattern in patterns)
 
@@ -201,7 +202,8 @@ def _entered_because(
     entry_points: Mapping[str, Region],
     methods: Mapping[str, Seq[tuple[str, str, str]]],
 ) -> str | None:
-    """Return why an entry point is hot, by its name or by that of a base's method, or None for another function."""
+    """Return the reason why an entry point is hot, from its name or the name of a base's method; None if the function
+    is no entry point."""
     owner, name = ref.rpartition(".")[0], qualified.rpartition(".")[2]
     entries = [(name, "", name)] if name in entry_points else [*methods.get(name, ())]
     bases = engine.project.mro(owner)[1:] if entries and "::" in owner else ()
@@ -217,7 +219,7 @@ def _entered_because(
 
 @cache
 def _methods(entry_points: frozenset[str]) -> Mapping[str, Seq[tuple[str, str, str]]]:
-    """Return the patterns of entry points by the method name in which they end, each with its entry and the parameter
+    """Return the patterns of entry points by the method name that they end with, each with its entry and the parameter
     that it requires."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     for entry in sorted(entry_points):

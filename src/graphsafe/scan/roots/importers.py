@@ -18,12 +18,12 @@ from graphsafe.scan.symbols.project_files import Files
 SMALL = 300
 "In a project of at most this many files, all files that import the given ones are read, directly or not."
 MAX_NEAREST = 8
-"Number of files of a large project to begin at, besides the given ones."
+"The largest number of files of a large project at which reading begins, besides the given files."
 
 _IMPORT = re.compile(rb"[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))")
 _NAME = re.compile(rb"(?:^|[(,\n])[ \t]*([\w.*]+)")
 _OPERATOR = re.compile(rb"""(?:custom_op\(|op_name\s*=|\.impl\()\s*["'](?:\w+::)?(\w+)""")
-"Operators are called by a name, without an import."
+"Matches the names of operators, which are called by name, without an import."
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class ReadingPlan:
     scope: frozenset[str]
     "The candidates, and the files through which they import the given ones."
     is_complete: bool
-    "Whether every file that may lead to the given ones is among them."
+    "Whether the candidates include every file that may lead to the given files."
 
 
 def reading_plan(
@@ -77,8 +77,8 @@ class _ImportGraph:
     def nearest(
         self, given: Sequence[str], callers: Iterable[str], holds_root: Callable[[bytes], object]
     ) -> ReadingPlan:
-        """Follow importers up to the nearest files that hold a root: calls from further up go through these, and are
-        followed only where few roots are near."""
+        """Follow importers up to the nearest files that hold a root: calls from further away go through these files,
+        and are followed only if few roots are near."""
         seen = dict.fromkeys(given)
         starts: list[str] = []
 
@@ -107,7 +107,7 @@ class _ImportGraph:
 
 
 def _bases(files: Files, given: Iterable[str]) -> Iterator[str]:
-    """Return the files of base classes: a method may be called on a value of which only the base is known."""
+    """Return the files of base classes: a method may be called on a value of which only the base class is known."""
     project = Project(files)
     for path in given:
         file = files.index(path)
@@ -163,7 +163,8 @@ def _imported(data: bytes, module: str, is_package: bool) -> Iterator[str]:
 
 
 def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
-    """Yield the matches of `_IMPORT` at the beginning of lines; looking for the word first costs a fifth."""
+    """Yield the matches of `_IMPORT` at the beginning of lines; searching for the word first takes a fifth of the
+    time."""
     end = 0
     while (word := data.find(b"import", end)) >= 0:
         match = _IMPORT.match(data, data.rfind(b"\n", 0, word) + 1)
@@ -175,7 +176,7 @@ def _statements(data: bytes) -> Iterator[tuple[bytes, bytes, bytes, bytes]]:
 
 
 def _with_parents(dotted: str) -> Iterator[str]:
-    """Yield the parents too: `import a.b.c` runs `a` and `a.b` as well."""
+    """Yield names and their parents: `import a.b.c` also runs `a` and `a.b`."""
     parts = dotted.split(".")
     for count in range(1, len(parts) + 1):
         yield ".".join(parts[:count])

@@ -1,4 +1,4 @@
-"""Loops around steps: the functions that replay a graph or train once per iteration, whatever their names.
+"""Loops around steps: the functions that replay a graph or train once per iteration, whatever their names are.
 
 `step_takers.py` tells which calls take a step. The body of a loop with such a call runs in every step. So does a method
 that replays or trains by itself, since a loop elsewhere calls it. Lines around a loop run once.
@@ -29,13 +29,13 @@ from graphsafe.scan.symbols.index import FileIndex, FunctionFacts, dotted
 from graphsafe.scan.symbols.project import Project
 
 Loops = tuple[int, ...]
-"The first lines of the loops that run in every step; none if the whole function does."
+"The first lines of the loops that run in every step; none if the whole function runs in every step."
 
 _LOOP = re.compile(rb"^\s*(?:async )?(?:while|for) ", re.M)
 _BESIDE_STEPS = re.compile(
     r"(?<![^\W_])(eval\w*|valid\w*|score|predict|metrics?|calibrat\w*|export|convert|demo)(?![^\W_])"
 )
-"Words in the names of functions that run a model beside the steps."
+"Words in the names of functions that run a model outside of the steps."
 _TRAINS = re.compile(r"(?<![^\W_])train(?![^\W_])")
 "Matches `train_and_evaluate`."
 _EVALUATING = re.compile(r"(^|/)eval(s|uations?)?/")
@@ -44,11 +44,11 @@ _VALIDATION = re.compile(r"(^|_)(val|valid|validation|eval|test)_?(data)?_?(load
 _BEGINS_LOOP = re.compile(r"\s*(?:async\s+)?(?:while|for)\b")
 _PROGRESS_WORDS = b"tqdm", b"trange", b"progress_bar", b"alive_bar"
 _PROGRESS = re.compile(rb"\b(tqdm|trange|\w*progress_bar\w*|alive_bar)\b")
-"Every text that this matches contains one of the words; looking for each is many times as fast."
+"Every text that this pattern matches contains one of the words; a search for each word is many times as fast."
 _LENGTHS = "max_new_tokens", "num_inference_steps", "stopping_criteria"
-"Parameters of functions that generate a whole result: they say how long to go on."
+"Parameters of functions that generate a whole result: they give the length of the result."
 _RUNS_ONCE = re.compile(r"\.__call__$|Pipeline\.forward$")
-"Methods that are a module's step, unless they generate."
+"Methods that are a module's step, unless they generate a whole result."
 _SCRIPT = re.compile(r"^(?:if|for|while|with|try)\b.*:$", re.M)
 "Statements that begin or enclose a module's own loop."
 
@@ -82,8 +82,8 @@ class LoopRoots:
         """Return the functions of a file that run once because they, or functions that they lead to, contain the loop.
 
         Such a loop runs a model, as generation does, and neither trains nor replays; or it shows its progress.
-        Functions that are called only around such loops run once, too. A function that trains in loops is left out: it
-        may itself be called in a loop, such as an agent's update.
+        Functions that are called only around such loops also run once. A function that trains in loops is left out: it
+        may itself be called in a loop, like an agent's update.
         """
         refs = [ref for ref, loops in self.of(file).items() if loops]
         takers = self._takers.of(file) if refs else None
@@ -117,12 +117,12 @@ class LoopRoots:
         return found
 
     def is_pipeline(self, file: FileIndex, ref: str) -> bool:
-        """Return whether a method of a module, by which it is called, generates a whole result."""
+        """Return whether a module's method that is its entry point generates a whole result."""
         return _RUNS_ONCE.search(ref) is not None and ref in self.generating(file)
 
     def _showing_progress(self, file: FileIndex) -> Set[str]:
-        """Return the functions that show progress or are told how long to go on, and calls of pipelines: each takes
-        many steps, or a long one."""
+        """Return the functions that show progress or receive the length of the result, and calls of pipelines: each of
+        them takes many steps, or one long step."""
         project = self._takers.engine.project
         data = project.files.data(file.path) or b""
         shows = any(word in data for word in _PROGRESS_WORDS)
@@ -155,7 +155,8 @@ class LoopRoots:
                     yield f"{file.path}::{name}"
 
     def _begins(self, file: FileIndex, name: str) -> bool:
-        """Return whether a name of a file means a function with a loop around steps, or a class with such methods."""
+        """Return whether a name of a file refers to a function with a loop around steps, or a class with such
+        methods."""
         project = self._takers.engine.project
         binding = project.resolve(file, name)
         if binding is None or binding.kind not in ("function", "class"):
@@ -186,7 +187,7 @@ class LoopRoots:
 
 
 def _is_told_length(project: Project, file: FileIndex, name: str) -> bool:
-    """Return whether a function is told how long to generate, or tells it to another one."""
+    """Return whether a function receives the length of the result, or passes it to another function."""
     facts = file.functions[name]
     lines = project.files.source(file.path).lines_of(facts.line, facts.end_line)
     node = project.function_node(f"{file.path}::{name}") if any(map(_names_length, lines)) else None
@@ -202,7 +203,8 @@ def _names_length(text: str) -> bool:
 
 
 def _turning(body: Body) -> Iterator[int]:
-    """Yield the first lines of the outer loops of a function that is told its length: `while`, and `for` over it."""
+    """Yield the first lines of the outer loops of a function that receives the length of the result: `while`, and `for`
+    over it."""
     waiting: list[ast.AST] = [*body.body]
     while waiting:
         node = waiting.pop()
@@ -213,7 +215,7 @@ def _turning(body: Body) -> Iterator[int]:
 
 
 def _evaluates(loop: ast.stmt) -> bool:
-    """Return whether a loop turns over the data of a validation: `for batch in val_loader`."""
+    """Return whether a loop goes through validation data: `for batch in val_loader`."""
     return isinstance(loop, ast.For) and any(
         _VALIDATION.search(name) is not None
         for one in ast.walk(loop.iter)
@@ -229,7 +231,8 @@ def _is_epochs(loop: ast.stmt, others: Set[ast.stmt]) -> bool:
 
 
 def _only_repeats(loop: ast.stmt, call: ast.Call) -> bool:
-    """Return whether a loop only replays one graph, with nothing new in its rounds: the loop is a part of one step."""
+    """Return whether a loop only replays one graph, with nothing new in its rounds, so that the loop is a part of one
+    step."""
     body = loop.body if isinstance(loop, ast.For) else []
     return len(body) == 1 and isinstance(body[0], ast.Expr) and body[0].value is call
 
@@ -255,14 +258,15 @@ def _own_call(ref: str) -> str:
 
 
 def _called_around(body: Body, loops: Loops) -> set[str]:
-    """Return the functions, as they are called, that a function calls around these loops and not in them."""
+    """Return the functions, by the names in the calls, that a function calls around these loops but not in them."""
     found = {dotted(node.func) or "" for node in ast.walk(body) if isinstance(node, ast.Call)}
     inside = [node for node in ast.walk(body) if isinstance(node, ast.stmt) and node.lineno in loops]
     return found - {dotted(n.func) or "" for loop in inside for n in ast.walk(loop) if isinstance(n, ast.Call)}
 
 
 def _is_beside_steps(name: str, replays: bool = False) -> bool:
-    """Return whether a name says that a function runs a model beside the steps; nobody captures a graph for that."""
+    """Return whether a name says that a function runs a model outside of the steps; nobody captures a graph for
+    that."""
     is_step = replays or _TRAINS.search(name) is not None
     return MEASURES.search(name) is not None or (not is_step and _BESIDE_STEPS.search(name) is not None)
 
@@ -299,7 +303,7 @@ class _File:
                 yield "", loops
 
     def _has_own_loop(self) -> bool:
-        """Return whether a line outside of all functions may begin a loop, before the whole file is parsed for it."""
+        """Return whether a line outside of all functions may begin a loop; this avoids parsing the whole file."""
         begins = (number for number, line in enumerate(self._text.split("\n"), 1) if _BEGINS_LOOP.match(line))
         functions = self._file.functions.values()
         return any(not any(facts.holds(line) for facts in functions) for line in begins)
@@ -339,8 +343,8 @@ class _File:
     def _loops_in(self, name: str, facts: FunctionFacts | None) -> Loops:
         """Return the first lines of the innermost loops around calls that take a step."""
         captures = self._file.captures if facts is None else facts.captures
-        # A loop in code that captures is a warm-up, unless it trains or replays afterwards. Of a loop with a few rounds
-        # only the changes of state count (statements.py).
+        # A loop in code that captures is a warm-up, unless it trains or replays afterwards. In a loop with only a few
+        # rounds, only the changes of state count (statements.py).
         around = [
             (loop, strength)
             for _, strength, loop in self._takers.steps_in(name)
@@ -365,7 +369,8 @@ class _File:
         return bool(ends) and max(ends) < loop.lineno
 
     def _steps_outside_loops(self, name: str) -> bool:
-        """Return whether a method replays or updates the weights outside of its loops, so that all of it is a step."""
+        """Return whether a method replays or updates the weights outside of its loops, so that the whole method is a
+        step."""
         if self._prepares(name) or not self._may_be_called_in_loop(name):
             return False
         return any(

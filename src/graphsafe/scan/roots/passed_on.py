@@ -46,7 +46,7 @@ def _tensors(engine: Engine, facts: FunctionFacts, path: str, with_arithmetic: b
 
 
 def _meant(engine: Engine, facts: FunctionFacts, path: str, called: str) -> str | None:
-    """Return the project's function that a name, `module.name` or `self.name` means in a function."""
+    """Return the project's function that a name, `module.name` or `self.name` refers to in a function."""
     project = engine.project
     file = project.files.index(path)
     head, *rest = called.split(".")

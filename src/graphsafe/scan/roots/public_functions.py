@@ -1,4 +1,4 @@
-"""Public functions of a library that its users seem to call in a step, by their form.
+"""Public functions of a library whose form suggests that its users call them in a step.
 
 Calls inside the library say little: a metric's own report calls the same functions as a user's training step.
 """
@@ -24,7 +24,7 @@ _GATHERING = ("append", "extend", "update", "add")
 
 
 def is_public(facts: FunctionFacts) -> bool:
-    """Return whether users may call a function in their steps, as far as its name tells."""
+    """Return whether users may call a function in their steps, as far as its name shows it."""
     return _has_public_name(facts) and _ONCE.search(facts.name) is None
 
 
@@ -47,7 +47,7 @@ def works_on_tensors(engine: Engine, file: FileIndex, facts: FunctionFacts) -> b
 
 
 def _computes_with_gathered(engine: Engine, file: FileIndex, facts: FunctionFacts, node: Definition) -> bool:
-    """Return whether a method reads attributes that another public method with tensors has assigned."""
+    """Return whether a method reads attributes that another public method, one that takes tensors, has assigned."""
     if facts.owner is None or facts.decorators:
         return False
     read = _reads(node)

@@ -1,4 +1,4 @@
-"""The names of functions that take a step, as the text of their files tells them before anything is parsed."""
+"""The names of functions that take a step, as far as the text of their files shows them before anything is parsed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MODEL_CALL = (
     rf"(?:self\.)?_?(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
 )
 """A call of a model that makes one step: `model.forward_batch(…)` and `self._model.generate_frame(…)` do, a call of
-`model.generate(…)` makes them all."""
+`model.generate(…)` makes all steps."""
 SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])%s\(" % MODEL_CALL.encode())
 "Matches the text of a function that takes a step by itself."
 _SURE = b".replay(", b".backward("
@@ -21,17 +21,17 @@ _ENDS = (b"_step(", b"_frame(", b"_token(")
 _PERHAPS = (b".step(", b".forward", *_ENDS, *(f"{name}(".encode() for name in MODEL.split("|")))
 """Every other text that `SEED` matches contains one of these texts.
 
-Looking for each is many times as fast as the pattern.
+A search for each text is many times as fast as the pattern.
 """
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
-"Names that prove nothing: many functions of each project have them, or their callers are no loops."
+"Names that prove nothing: many functions of each project have them, or they are not called in loops."
 
 
 @dataclass(frozen=True, slots=True)
 class StepNames:
-    """The names of functions that surely take a step, as other files may call them."""
+    """The names, as other files use them, of functions that surely take a step."""
 
     functions: frozenset[bytes] = frozenset()
     classes: frozenset[bytes] = frozenset()
@@ -55,7 +55,7 @@ def takes_surely(data: bytes) -> bool:
 
 
 def step_names(texts: Iterable[bytes]) -> StepNames:
-    """Return the functions that, by text alone, replay or train themselves or call a function of their file that
+    """Return the functions that, judged by their text alone, replay or train, or call a function of their file that
     does."""
     functions: set[bytes] = set()
     classes: set[bytes] = set()

@@ -19,7 +19,7 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Binding, ref_of
 
 Strength = Literal["replays", "trains", "runs"]
-"""The way in which a function takes a step, surest first.
+"""The ways in which a function takes a step, the surest first.
 
 A function that only runs a model may run it once or for an evaluation, so it counts only if a loop calls it.
 """
@@ -109,7 +109,8 @@ class FileTakers:
         return self._parents[name]
 
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
-        """Return the calls in a function that take a step, how, and the innermost loop around each."""
+        """Return the calls in a function that take a step, the way in which each does, and the innermost loop around
+        each."""
         if name not in self._steps:
             self._steps[name] = [*self._steps_so_far(name)]
         return self._steps[name]
@@ -144,10 +145,10 @@ class FileTakers:
                 yield name.encode()
 
     def _note(self, name: str) -> None:
-        """Note the way in which a function takes a step.
+        """Record the way in which a function takes a step.
 
-        A function with a loop over batches takes many steps, so a call of it does not count as a step. Nor does a call
-        of a function that runs a model before it does so in a loop, as a generation does.
+        A function with a loop over batches takes many steps, so a call of it does not count as a step. A call of a
+        function that runs a model once and then again in a loop, as a generation does, does not count either.
         """
         self._noted.add(name)
         steps = [*self._steps_so_far(name)]
@@ -161,7 +162,8 @@ class FileTakers:
             self.takes[name] = min(found, key=_ORDER.index)
 
     def _strength_of(self, call: ast.Call, around: str) -> Strength | None:
-        """Return the way in which a call takes a step, in itself or in the function of the project that it means."""
+        """Return the way in which a call takes a step, by itself or through the function of the project that it
+        calls."""
         direct = _strength(call)
         if direct is not None:
             return direct
@@ -182,7 +184,7 @@ class FileTakers:
     # the meaning of calls
 
     def _is_returned_replay(self, name: str, around: str) -> bool:
-        """Return whether a name holds a replaying function that a capturing function returned."""
+        """Return whether a name holds a replaying function that was returned by a capturing function."""
         made = self._makers(around).get(name) if name not in self._file.functions else None
         maker = self._engine.project.function_node(self._function_named(made[0]) or "") if made else None
         return maker is not None and _returns_replay(maker)
@@ -231,8 +233,8 @@ class FileTakers:
         return [f"{path}::{owners[0]}"] if len(owners) == 1 else []
 
     def _may_mean_step(self, name: str) -> bool:
-        """Return whether a method of this name may take a step. It is asked first, since finding an attribute's values
-        takes time."""
+        """Return whether a method of this name may take a step. This is tested first, since finding an attribute's
+        values takes time."""
         return (
             self._makes_callables
             or (self._between > 0 and name.encode() in self._all.names.functions)

@@ -44,7 +44,7 @@ def tensor_parameters(function: Definition, ops: OpTable, is_method: bool, with_
 
 
 def undeclared(function: Definition) -> Iterator[str]:
-    """Yield the parameters whose kind neither an annotation nor a default shows."""
+    """Yield the parameters whose kind is shown neither by an annotation nor by a default."""
     return (parameter.arg for parameter, default in _parameters(function) if _is_undeclared(parameter, default))
 
 
@@ -63,7 +63,8 @@ def _parameters(function: Definition) -> Iterator[tuple[ast.arg, ast.expr | None
 
 
 def _names_tensor(annotation: ast.expr) -> bool:
-    """Return whether an annotation promises a tensor: `np.ndarray | Tensor` is for code of the host."""
+    """Return whether an annotation promises a tensor: `np.ndarray | Tensor` does not count, since it is for host
+    code."""
     names = [*_names(annotation)]
     return any("Tensor" in name.replace("'", " ").split(".")[-1] for name in names) and not any(
         _ARRAY.search(name) for name in names
@@ -110,7 +111,8 @@ def _is_number(operand: ast.expr) -> bool:
 
 @memoize_on_node
 def _with_sides(function: ast.AST) -> Set[str]:
-    """Return the names whose attribute `size` is unpacked or indexed: images, because a tensor's `size` is a method."""
+    """Return the names whose attribute `size` is unpacked or indexed: these are images, because a tensor's `size` is a
+    method."""
     unpacked = [one.value for one in inside(function, ast.Assign) if any(isinstance(t, ast.Tuple) for t in one.targets)]
     asked = (*unpacked, *(entry.value for entry in inside(function, ast.Subscript)))
     sizes = [one.value for one in asked if isinstance(one, ast.Attribute) and one.attr == "size"]

@@ -60,7 +60,7 @@ def python_files(
 
 
 class _Walk:
-    """One walk down a tree of folders, without recursion: a path may have two thousand folders."""
+    """One walk down a tree of folders, without recursion, because a path may have two thousand folders."""
 
     def __init__(self, inside: tuple[Path, ...], complain: Complaint) -> None:
         self._inside = inside
@@ -116,12 +116,12 @@ class _Walk:
         target = Path(os.path.realpath(path))
         if any(target.is_relative_to(folder) for folder in self._inside):
             return True
-        self._complain("outside-link", str(path), "leads out of the project, to what is no part of it; not read")
+        self._complain("outside-link", str(path), "leads out of the project; not read")
         return False
 
 
 def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
-    """Return whether a path, in a folder without links, is ignored."""
+    """Return whether a path is ignored; its folder's path contains no links."""
     for ignore in reversed(ignores):
         if path.is_relative_to(ignore.folder):
             verdict = ignore.match(path, is_folder)
@@ -133,8 +133,8 @@ def _ignored(path: Path, is_folder: bool, ignores: list[Ignore]) -> bool:
 def _outer_ignores(top: Path, complain: Complaint) -> list[Ignore]:
     """Return the .gitignore files between the repository's root and `top`, outermost first.
 
-    A file that ignores `top` itself is left out, so an ignored folder that the user names, such as a library in .venv,
-    is read.
+    If such a file ignores `top` itself, it is left out, so that an ignored folder that the user names, such as a
+    library in .venv, is read.
     """
     folder = top.resolve()
     above = [folder, *folder.parents]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import libcst
 
 Patch = tuple[int, int, bytes]
-"The first byte, the byte after the last, and the new text, which is filled up with blanks."
+"The first byte, the byte after the end, and the new text, which is padded with blanks."
 
 MAX_BRACKETS = 100
 "The largest number of brackets that may be open at one place. libcst's memory grows with their square."
@@ -37,7 +37,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 def rewrite(text: str) -> str | None:
     """Rewrite type aliases, type parameters, `except*`, template strings, and f-strings that are too new.
 
-    Returns None if libcst cannot parse the text either, or if there is nothing to rewrite.
+    Return None if libcst cannot parse the text either, or if there is nothing to rewrite.
     """
     if _is_too_deep(text):
         return None
@@ -93,7 +93,7 @@ def _is_too_deep(text: str) -> bool:
 
 
 def _deepest(string: str) -> int:
-    """Return how many brackets are open at most inside a string, which may hold expressions."""
+    """Return the largest number of brackets that are open inside a string, which may contain expressions."""
     depth = deepest = 0
     for bracket in _BRACKET.findall(string):
         depth = depth + 1 if bracket in "([{" else max(depth - 1, 0)
@@ -151,8 +151,8 @@ def _is_old(string: bytes) -> bool:
 
 
 def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:
-    """Return a tuple of the string's values, because the scan needs only these: `(a,b,)` is never longer than
-    `f"{a}{b}"`."""
+    """Return the text of a tuple of the string's values, because the scan needs nothing else. The text `(a,b,)` is
+    never longer than `f"{a}{b}"`."""
     cursor, fill = start, b"("
     for first, last in values:
         yield cursor, first, fill
@@ -162,8 +162,8 @@ def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[P
 
 
 def _same_shape(old: bytes, fill: bytes) -> bytes:
-    """Return `fill` and blanks, as long as `old`. Line breaks stay, after a backslash since they are inside a
-    statement."""
+    """Return `fill` padded with blanks to the length of `old`. Line breaks stay; each follows a backslash, since it is
+    inside a statement."""
     new = bytearray(fill.ljust(len(old)))
     for at, byte in enumerate(old):
         if byte == 0x0A:

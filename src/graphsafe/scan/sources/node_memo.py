@@ -14,7 +14,7 @@ Node = TypeVar("Node", bound=ast.AST)
 def memoize_on_node(question: Question) -> Question:
     """Memoise a pure function of a node and further arguments, in the node itself.
 
-    An answer must not refer to the node or a node around it: garbage collection is off, so the cycle would never be
+    An answer must not refer to the node, or to a node around it: garbage collection is off, so the cycle would never be
     freed.
     """
     name = f"{question.__module__}.{question.__qualname__}"
@@ -45,7 +45,7 @@ def _of_node_alone(question: Question, name: str) -> Question:
 
 
 def inside(node: ast.AST, kind: type[Node]) -> Sequence[Node]:
-    """Return the nodes of one kind that `ast.walk` meets, in its order. All kinds share one walk."""
+    """Return the nodes of one kind that `ast.walk` visits, in the same order. All kinds share one walk."""
     found: Sequence[Any] = _by_kind(node).get(kind, ())
     return (node, *found) if type(node) is kind else found
 
@@ -86,7 +86,7 @@ source_text = memoize_on_node(ast.unparse)
 
 
 _MOST_SHOWN = 60
-"The most characters of an expression that a message shows."
+"The largest number of characters of an expression that a message shows."
 
 
 @memoize_on_node

@@ -134,7 +134,7 @@ def _with_line_feeds(text: str) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read a file. Raises Unreadable, also if it is no regular file or too large."""
+    """Read a file. Raises Unreadable; this also happens if it is no regular file or too large."""
     try:
         return read_regular(path, MAX_BYTES)
     except OSError as error:

@@ -14,7 +14,7 @@ _COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\]]*\w[^\]]*)
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
 """The comment form of other linters, which is read but never written.
 
-Without codes the comment suppresses nothing, because it would hide too much.
+A comment without codes suppresses nothing, because it would hide too much.
 """
 _MEANT = re.compile(r"#\s*graphsafe\s*:?\s*(?:ign\w*|noqa|disable\w*|skip|suppress\w*|off)\b.*$", re.I)
 "Matches a comment that was meant as a suppression and is malformed."
@@ -39,7 +39,8 @@ class Comment:
     understood: bool = True
     "False if the comment does not have the form `ignore[...]`; it then suppresses nothing."
     first: int = 0
-    "The first of the lines up to its own that can hold no comment: they are in a string, or end in a backslash."
+    """The first of the lines, up to the comment's own, that cannot hold a comment because they are in a string or end
+    in a backslash."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -48,11 +49,12 @@ class Comment:
         return self.codes or ("",)
 
     def covering(self, code: str) -> Iterator[tuple[int, str]]:
-        """Return the comment's line, with each of its names that is the beginning of `code`."""
+        """Return the comment's line, once for each of its names that is the beginning of `code`."""
         return ((self.line, name) for name in self.names if self.understood and code.upper().startswith(name))
 
     def stands_for(self, first: int, last: int) -> bool:
-        """Return whether the comment is on one of these lines, or if none of them can hold one, next after them."""
+        """Return whether the comment is on one of these lines or, if none of them can hold a comment, on the next line
+        that can."""
         return first <= self.line <= last or (self.first <= first and last <= self.line)
 
     def covers(self, code: str) -> bool:
@@ -60,7 +62,8 @@ class Comment:
 
 
 def comments(source: Source) -> list[Comment]:
-    """Return the suppressions of a file. A string that looks like one does not count, nor does code in a comment."""
+    """Return the suppressions of a file. A string that looks like a suppression does not count; neither does code in a
+    comment."""
     if _PERHAPS.search(source.text) is None:
         return []
     candidates = {number for number, line in enumerate(source.lines, 1) if _PERHAPS.search(line) is not None}
@@ -99,7 +102,8 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
 
 
 def _comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
-    """Return the row, column and text of each comment, and the first of the lines up to its own that can hold none."""
+    """Return the row, column and text of each comment, and the first of the lines, up to its own, that cannot hold a
+    comment."""
     found = []
     before = 0
     try:
@@ -113,7 +117,8 @@ def _comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
 
 
 def line_ends(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tokenize.TokenInfo]:
-    """Yield the comments and ends of the lines that can hold a comment: not in a string, nor before a backslash."""
+    """Yield the comments and ends of the lines that can hold a comment: lines that end neither in a string nor in a
+    backslash."""
     depth = 0
     for token in tokens:
         name = tokenize.tok_name[token.type]

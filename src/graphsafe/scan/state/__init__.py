@@ -1,2 +1,2 @@
-"""State that one step leaves to the next: its writes, the values that only a first step fills, and the changes that a
-replay misses."""
+"""State that one step leaves to the next: its writes, values that only a first step fills, and changes that a replay
+misses."""

@@ -1,6 +1,6 @@
 """Events of state that one step leaves to the next and a replay does not repeat.
 
-These are pure functions of the state log. Each event is on the line that writes.
+These are pure functions of the state log. Each event is at the line that writes the state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Change(NamedTuple):
 def events(log: StateLog) -> Iterator[Change]:
     """Yield at most one event per place.
 
-    Of several causes the most precise counts, of several calls the most certain.
+    If there are several causes, the most precise one counts; if there are several calls, the most certain one.
     """
     lazy = {write.key for writes in log.writes.values() for write in writes if write.lazy}
     flow = StateFlow(log)
@@ -96,11 +96,11 @@ class StateFlow:
                     self.emptied.add(write.key)
 
     def uses(self, key: str) -> Collection[Use]:
-        """Return the places where a number decides what the device does, directly or through other state."""
+        """Return the places where a number decides the device's work, directly or through other state."""
         return [use for fed in self._reached(key) for use in self._uses.get(fed, ())]
 
     def feeds_itself(self, write: Write) -> bool:
-        """Return whether the new value was computed from the old one, perhaps by way of other state."""
+        """Return whether the new value was computed from the old one, possibly through other state."""
         if write.reads_self or write.augmented:
             return True
         return not frozenset(self._reached(write.key)).isdisjoint(state_of(write.value))
@@ -132,7 +132,8 @@ def growing(write: Write, flow: StateFlow) -> Event | None:
 
 
 def lazy_init(write: Write, log: StateLog) -> Event | None:
-    """Return the event of a value that only the first step computes: a graph captured after a warm-up lacks it."""
+    """Return the event of a value that only the first step computes: a graph that is captured after a warm-up does not
+    contain that computation."""
     if not write.lazy or not holds_anything(write.value) or write.key in log.inputs or _is_view(write.value):
         return None
     if depends_on_step(write.value):
@@ -167,7 +168,7 @@ def cached(write: Write) -> Event | None:
     dropped = write.lazy and write.keyed and not write.grows and write.dropped
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
-    # An entry may be several tensors, with its own key beside them: `self.cast[dtype] = (version, weight)`.
+    # An entry may be several tensors, with the key beside them: `self.cast[dtype] = (version, weight)`.
     value = write.value
     parts = value.items if type(value) is SequenceValue and value.kind == "tuple" else (value,)
     for part in parts or ():
@@ -178,7 +179,7 @@ def cached(write: Write) -> Event | None:
 
 
 def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of a changing host number that decides what the device does: a graph keeps the value of its
+    """Return the event of a changing host number that decides the device's work: a graph keeps the value of its
     capture."""
     if not is_number(write.value) or write.borrowed or write.lazy or write.rare or write.settled:
         return None
@@ -199,13 +200,14 @@ def host_state(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
 
 
 def _is_cleared_flag(write: Write) -> bool:
-    """Return whether a write is `self.first = False` after the constructor's True, outside any test of the flag
+    """Return whether a write is `self.first = False` after the constructor's True, outside of any test of the flag
     itself."""
     return const_of(write.value) is False and const_of(write.before) is True
 
 
 def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
-    """Return the event of an attribute that gets a new tensor each step: the graph keeps the old one's address."""
+    """Return the event of an attribute that gets a new tensor in each step; the graph keeps the address of the old
+    tensor."""
     if (write.keyed and not write.reads_self) or write.lazy or write.borrowed or write.rare or write.settled:
         return None
     if _replaces_object(write) and write.place in log.read_before:

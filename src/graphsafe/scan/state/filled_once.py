@@ -28,7 +28,7 @@ def first_step_only(frame: Frame) -> bool:
 
 
 def _missing(frame: Frame, test: LazyTest) -> str:
-    """Return the state that a test finds missing: `self.plan`, also if the test names a local `plan = self.plan`.
+    """Return the state that a test finds missing: `self.plan`, even if the test names a local `plan = self.plan`.
 
     After `plan = self.plans.get(key)` the state is the table.
     """
@@ -43,8 +43,8 @@ def _missing(frame: Frame, test: LazyTest) -> str:
 
 
 def is_filled_here(frame: Frame) -> bool:
-    """Return whether the current line runs only if an attribute is missing or not ready, and the attribute is then
-    filled."""
+    """Return whether the current line runs only if an attribute is missing or not ready, and whether the attribute is
+    then filled."""
     return any(test.alone and _is_filled(frame, test) for test in frame.lazy)
 
 
@@ -77,14 +77,14 @@ def _is_filled(frame: Frame, test: LazyTest) -> bool:
 
 
 def _fills_in_place(frame: Frame, method: str, flag: str) -> bool:
-    """Return whether a method of the own class sets a flag that is a buffer: `self.ready.data.fill_(True)`."""
+    """Return whether a method of the same class sets a flag that is a buffer: `self.ready.data.fill_(True)`."""
     node = frame.project.method_node(frame.owner, method)
     calls = inside(node, ast.Call) if node is not None else ()
     return any(_FILLS.sub("", name) == flag for call in calls if _FILLS.search(name := dotted(call.func) or ""))
 
 
 def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
-    """Return whether a step fills a table that is too small by the method with which the constructor has filled it.
+    """Return whether a step fills a table that is too small, with the same method with which the constructor filled it.
 
     The constructor makes tables of rotary embeddings and the like for the longest input.
     """
@@ -95,10 +95,10 @@ def _is_filled_again(frame: Frame, test: LazyTest) -> bool:
 
 
 def is_past_maximum(frame: Frame) -> bool:
-    """Return whether the current line runs only if a step needs more than the maximum that the constructor has stated.
+    """Return whether the current line runs only if a step needs more than the maximum that the constructor stated.
 
-    A model is not run beyond its maximum in general. A workspace whose size the constructor only begins with is another
-    matter.
+    In general, a model is not run beyond its maximum. A size that the constructor only chooses as a start, for a
+    workspace, is no such maximum.
     """
     if frame.node is None or frame.owner is None:
         return False
@@ -122,7 +122,7 @@ def _states_maximum(constructor: ast.AST, names: set[str]) -> bool:
 
 
 def _read_by_property(frame: Frame, name: str) -> str:
-    """Return the attribute behind a property: `_turn`, if `turn` only returns `self._turn`."""
+    """Return the attribute behind a property: `_turn` is behind `turn` if `turn` only returns `self._turn`."""
     node = frame.project.method_node(frame.owner, name)
     last = node.body[-1] if node is not None and "property" in map(dotted, node.decorator_list) else None
     kept = dotted(last.value) if isinstance(last, ast.Return) and last.value is not None else None
@@ -132,7 +132,7 @@ def _read_by_property(frame: Frame, name: str) -> str:
 def _is_advanced(frame: Frame, name: str, writers: set[str]) -> bool:
     """Return whether an attribute is a position that steps advance: `self._turn += 1`.
 
-    The first step of a series computes the start. Code that starts another series sets it to None.
+    The first step of a series computes the starting position, and code that starts another series sets it to None.
     """
     nodes = filter(None, (frame.project.method_node(frame.owner, writer) for writer in sorted(writers)))
     return any(
@@ -194,7 +194,7 @@ def _fills_table(frame: Frame, test: LazyTest) -> bool:
 
 
 def _is_new_in_step(frame: Frame, name: str) -> bool:
-    """Return whether a name is a local one, and not for a table that an attribute or global holds.
+    """Return whether a name is local, and does not refer to a table that an attribute or a global holds.
 
     `state = self.state[p]` and `for group in self.param_groups` name tables that outlive the step.
     """
@@ -204,13 +204,13 @@ def _is_new_in_step(frame: Frame, name: str) -> bool:
 
 
 def _outlives_steps(frame: Frame, name: str) -> bool:
-    """Return whether a name means a table that an attribute holds: `state` after `state = self.state[p]`."""
+    """Return whether a name refers to a table that an attribute holds: `state` after `state = self.state[p]`."""
     found = options(frame.env[name]) if name in frame.env else ()
     return any(type(option) is Dict and option.held_by is not None for option in found)
 
 
 def _is_of_a_step(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key such as `id(x)` stands for an object of which each step may make a new one."""
+    """Return whether a key such as `id(x)` stands for an object that each step may make anew."""
     for identified in identified_by(frame, key):
         root = (dotted(identified) or "").partition(".")[0]
         value = frame.evaluate_quietly(identified) if root in frame.env else None
@@ -246,7 +246,7 @@ def _entries(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Sequence[tuple
 
 
 def _writers(frame: Frame, attribute: str) -> set[str]:
-    """Return the methods that assign an attribute of the frame's own class, those that reset it included."""
+    """Return the methods that assign an attribute of the frame's own class, including methods that reset it."""
     if frame.owner is None:
         return set()
     known = (frame.project.class_facts(base) for base in frame.project.mro(frame.owner) if "::" in base)

@@ -13,14 +13,15 @@ from graphsafe.scan.symbols.index import dotted, is_none
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
-'Begins the name of a table with a flag that says whether its entries are ready: `if not cache["is_init"]:`.'
+'Prefix of the name of a table with a flag that says whether its entries are ready: `if not cache["is_init"]:`.'
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )
 KEPT_KEY = "key of "
-"Begins the name of a kept entry that a test compares with the key that is needed: `if entry[0] == key: return entry`."
+"""The prefix of the name of a kept entry whose key a test compares with the key that is needed: `if entry[0] == key:
+return entry`."""
 EMPTY = "len:"
-"Begins the target of a test for a table that nothing has filled yet."
+"The prefix of the target of a test for a table that nothing has filled yet."
 _FIRST_FLAG = re.compile(r"(^|[._])(is_)?(first|needs?_init|fresh)\w*$")
 
 
@@ -111,7 +112,7 @@ def _is_false(assignment: ast.Assign) -> bool:
 def empty_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
     """Return the table of `if len(state) == 0:`, and of the other branch of `if len(state) != 0:` and `> 0`.
 
-    It is empty before the first step only."""
+    The table is empty only before the first step."""
     if not isinstance(test, ast.Compare) or not isinstance(test.left, ast.Call):
         return ()
     call, asked, is_empty = test.left, test.comparators[0], isinstance(test.ops[0], ast.Eq)
@@ -142,7 +143,7 @@ def size_tests(test: ast.expr, branch: bool) -> tuple[str, ...]:
                 found.append(text)
     while isinstance(side, ast.Subscript):
         side = side.value
-    # A number that is compared with a literal is a counter and not a buffer's size: `self.warmups <= 0`.
+    # A number that is compared with a literal is a counter, not the size of a buffer: `self.warmups <= 0`.
     counts = found or isinstance(asked, ast.Constant)
     if not counts and isinstance(side, ast.Attribute) and (owner := dotted(side.value)) is not None:
         # `if length > self.cached:`, `if height > self.sizes[0]:`: the object's own numbers say that its buffers are

@@ -23,15 +23,15 @@ _SELDOM = re.compile(
 )
 "Names of tests that few iterations of a loop pass: `every_n_steps(…)`, `self.should_log`."
 _INTERVAL = re.compile(r"(^|_)(interval|every|freq|frequency|period)(_|$)")
-"Names of what a test of a loop compares with: `step - last >= config.interval`."
+"Names of the values with which a test in a loop compares: `step - last >= config.interval`."
 _COUNTER = re.compile(r"(^|_)(steps?|iter(ation)?s?|updates?|epochs?|counter|batch_idx)(_|$)")
-"Names of what counts steps: `self.step % 100 == 0`, `batch_idx == 0`."
+"Names of counters of steps: `self.step % 100 == 0`, `batch_idx == 0`."
 _BEGINS_AGAIN = re.compile(r"acc|micro|sub")
 "Names of counters that return to 0, in every step of the optimizer: `acc_step == 0`."
 _ROUND = re.compile(r"^(i|t|it|idx|token)$")
-"Names of what counts the rounds of a loop: `token == 0`."
+"Names of counters of the rounds of a loop: `token == 0`."
 _LONG = 10
-"The least interval of something that is done from time to time."
+"The smallest interval of an action that is done from time to time."
 _CALLED_SELDOM = re.compile(
     r"(^|[._])(eval|evaluate|evaluation|validate|validation|validate_epoch|evaluate_\w*(model|policy|set)|\w+_evaluation"
     r"|(val|valid|validation|eval|evaluation)_(step|epoch|loop|batch)"
@@ -83,7 +83,7 @@ def asked_for_tensor(test: ast.expr) -> ast.expr | None:
 
 
 def _finds_no_number(test: ast.expr) -> bool:
-    """Return whether a test is true of results that are no numbers, as those of few steps are: `isnan(loss).any()`,
+    """Return whether a test is true for results that are not finite numbers, which few steps have: `isnan(loss).any()`,
     `(~torch.isfinite(loss)).any()`, `not torch.isfinite(loss)`."""
     while isinstance(test, ast.Call) and isinstance(test.func, ast.Attribute) and not test.args:
         test = test.func.value  # .any(), .all(), .item()
@@ -101,8 +101,8 @@ def _asks(test: ast.expr, name: str) -> bool:
 
 @memoize_on_node
 def asks_by_name(test: ast.expr) -> bool:
-    """Return whether a test asks, by its name, for a step that logs, saves or evaluates, for the first one, or for one
-    that fails: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
+    """Return whether a test asks, by its name, for a step that logs, saves or evaluates, for the first step, or for a
+    step that fails: `every_n_steps(state, 10)`, `batch_idx == 0`, `isnan(loss)`."""
     if isinstance(test, ast.BoolOp):
         return (any if isinstance(test.op, ast.And) else all)(map(asks_by_name, test.values))
     if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):

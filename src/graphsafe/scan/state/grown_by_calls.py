@@ -14,10 +14,9 @@ from graphsafe.scan.symbols.index import dotted
 
 
 def note(frame: Frame, call: ast.Call, since: int) -> None:
-    """Record that attributes grow if the called method writes them and the call is under a test that they are too
-    small.
+    """Record that attributes grow if the called method writes them and the call runs only if they are too small.
 
-    `since` is the number of items that had been noted before the call.
+    `since` is the number of items that were recorded before the call.
     """
     if not frame.hot or not frame.lazy or not isinstance(call.func, ast.Attribute):
         return

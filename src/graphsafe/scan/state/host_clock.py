@@ -15,7 +15,7 @@ VERSION = "version"
 
 
 def read(frame: Frame, node: ast.expr, kind: str = KEY) -> Number:
-    """Return the number of a clock, marked as state. Its uses are noted, since most clocks only time the step.
+    """Return the number of a clock, marked as state. Its uses are recorded, since most clocks only time the step.
 
     The version of a tensor, `x._version`, is such a number too: each write in place advances it.
     """

@@ -21,7 +21,7 @@ def own_change(
     keyed: bool = True,
     grows: bool = False,
 ) -> Write:
-    """Return a write: `node` changes the state spelled `text`, as an assignment of `value` would."""
+    """Return a write: `node` changes the state that the code calls `text`, as an assignment of `value` would."""
     return Write(
         key=key,
         text=text,

@@ -48,7 +48,7 @@ def _assignments(
 
 
 def identifies_object(frame: Frame, key: ast.expr) -> bool:
-    """Return whether a key stands for one object, not for its value: `id(weight)`, `(weight.data_ptr(),
+    """Return whether a key stands for one object rather than for its value: `id(weight)`, `(weight.data_ptr(),
     weight.dtype)`."""
     return next(identified_by(frame, key), None) is not None
 
@@ -88,7 +88,7 @@ def is_handed_on(frame: Frame, name: str) -> bool:
 
 
 def is_table_of_flag(frame: Frame, name: str) -> bool:
-    """Return whether a name is a table of the caller that says by an entry of its own that it is not filled yet."""
+    """Return whether a name is a table of the caller that has an entry which says that the table is not filled yet."""
     flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
     return flagged and frame.node is not None and name not in _assignments(frame.node)
 
@@ -121,7 +121,8 @@ def _put_back(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[str
 def is_lazy(frame: Frame, text: str, item: ast.expr | None) -> bool:
     """Return whether a write runs only if a test finds its target missing.
 
-    `item` is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy as well.
+    `item` is a value that is put into a container: `if table is None: table = make(); self.tables[n] = table` is lazy
+    as well.
     """
     base = text.partition("[")[0]
     owner, _, name = base.rpartition(".")
@@ -154,7 +155,7 @@ def _owner_asked(node: ast.expr) -> str:
 
 
 def bound_to(frame: Frame, test: LazyTest) -> ast.expr | None:
-    """Return the expression that a tested local name was bound to: `ready = hasattr(self, "table") and …`."""
+    """Return the expression that a tested local name was assigned from: `ready = hasattr(self, "table") and …`."""
     name = ast.Name(test.target, ast.Load())
     name.lineno = test.line
     bound = bound_expression(frame, name)
@@ -192,7 +193,7 @@ def _asks_place(test: ast.expr) -> bool:
 
 @memoize_on_node
 def capacity_tests(test: ast.expr) -> tuple[str, ...]:
-    """Return the attributes that a condition compares, as code does before it makes a value of a new size."""
+    """Return the attributes that a condition compares, as in code that then makes a value of a new size."""
     return tuple(
         f"{CAPACITY}{text}"
         for part in (test.values if isinstance(test, ast.BoolOp) else [test])
@@ -203,14 +204,13 @@ def capacity_tests(test: ast.expr) -> tuple[str, ...]:
 
 
 def is_rare(frame: Frame) -> bool:
-    """Return whether the current line runs only after a comparison of capacities, so that most steps do not reach
-    it."""
+    """Return whether the current line runs only after a comparison of sizes, so that most steps do not reach it."""
     return any(test.target.startswith(CAPACITY) for test in frame.lazy)
 
 
 def is_remade(frame: Frame, text: str) -> bool:
-    """Return whether the current line runs only if the tensor `text` has another shape than is needed, or the entry
-    `text` another key: `if self.grid.shape != x.shape:`."""
+    """Return whether the current line runs only if the tensor `text` has a different shape than is needed, or the entry
+    `text` a different key: `if self.grid.shape != x.shape:`."""
     return any(
         test.target.startswith(f"{CAPACITY}{text}.shape") or _holds_other_key(frame, test, text) for test in frame.lazy
     )
@@ -240,7 +240,7 @@ def sources(frame: Frame, node: ast.expr | None) -> frozenset[str]:
 
 
 def _read_for_values(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression except for tensors whose shape or dtype alone is read: `x` in `x.shape[0]`."""
+    """Yield the nodes of an expression except tensors of which only the shape or dtype is read: `x` in `x.shape[0]`."""
     if isinstance(node, ast.Attribute) and node.attr in FORM:
         return
     yield node

@@ -25,8 +25,8 @@ def mentions(node: ast.expr, text: str) -> bool:
 
 
 def reads_old(frame: Frame, node: ast.expr, text: str) -> bool:
-    """Return whether an expression is computed from the value it replaces, by name, by a lookup or through a local
-    name."""
+    """Return whether an expression is computed from the value that it replaces. It may read that value by its name,
+    with a lookup, or through a local name."""
     return any(mentions(part, text) or _looks_up(part, text) for part in _with_locals(frame, node))
 
 
@@ -42,7 +42,7 @@ def _with_locals(frame: Frame, node: ast.expr) -> Iterator[ast.expr]:
 
 @memoize_on_node
 def _looks_up(node: ast.expr, text: str) -> bool:
-    """Return whether an expression has `table.get(key)` in it, where `text` is `table[key]`."""
+    """Return whether an expression contains `table.get(key)`, for a `text` of `table[key]`."""
     return any(
         isinstance(inner.func, ast.Attribute)
         and inner.func.attr == "get"
@@ -66,7 +66,7 @@ def keeps_what_is_there(node: ast.expr | None, text: str) -> bool:
 
 
 def fills_if_missing(frame: Frame, node: ast.expr | None, text: str) -> bool:
-    """Return whether a function gets the old value and makes another one only where it is None: `self.buf =
+    """Return whether a function receives the old value and makes another one only if the old value is None: `self.buf =
     filled(self.buf, n)`."""
     called = frame.evaluate_quietly(node.func) if isinstance(node, ast.Call) else None
     function = frame.project.function_node(called.ref) if type(called) is Function else None
@@ -87,7 +87,7 @@ def keeps_largest(node: ast.expr | None, text: str) -> bool:
 
 
 def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
-    """Return whether an expression has `getattr(owner, name)` in it."""
+    """Return whether an expression contains `getattr(owner, name)`."""
     wanted = source_text(owner), source_text(name)
     return any(
         dotted(inner.func) == "getattr"
@@ -98,7 +98,7 @@ def reads_by_name(node: ast.expr, owner: ast.expr, name: ast.expr) -> bool:
 
 
 def grows(frame: Frame, node: ast.expr | None, text: str) -> bool:
-    """Return whether the new value holds all of the old one and more, as in `torch.cat([self.kv, k])`."""
+    """Return whether the new value contains the whole old value and more, as in `torch.cat([self.kv, k])`."""
     if isinstance(node, ast.IfExp):
         return grows(frame, node.body, text) or grows(frame, node.orelse, text)
     if not isinstance(node, ast.Call) or (dotted(node.func) or "").rpartition(".")[2] not in JOINING:
@@ -118,8 +118,8 @@ def puts_back(node: ast.expr | None, text: str) -> bool:
 
 
 def converts(node: ast.expr | None, text: str) -> bool:
-    """Return whether an expression only converts: `self.sinks.to(dtype)`, also of each element. Later steps change
-    nothing."""
+    """Return whether an expression only converts: `self.sinks.to(dtype)`, also if it does so for each element. Later
+    steps then change nothing."""
     if isinstance(node, ast.ListComp):
         loop = node.generators[0]
         return source_text(loop.iter) == text and converts(node.elt, source_text(loop.target))

@@ -1,8 +1,8 @@
-"""Changes that code around a graph makes to state which the captured code has read: replays still use the captured
+"""Finds changes by code around a graph to state that the captured code has read, since replays still use the captured
 values.
 
-The abstract values tell which object a line of any class or file means. A graph keeps its old value even if the code
-changes the state only occasionally, and from any source.
+The abstract values show which object a line of any class or file refers to. A graph keeps its old value even if the
+code changes the state only occasionally, and from any source.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from graphsafe.scan.state.across_steps import Change, event_of, is_number, one_o
 
 
 class Graphs(Protocol):
-    """The functions that graphs hold, and the functions around the graphs."""
+    """The functions that graphs contain, and the functions around the graphs."""
 
     def is_held(self, ref: str, line: int | None = None) -> bool: ...
     def is_around(self, ref: str, line: int) -> bool: ...
@@ -57,7 +57,7 @@ def _begins_anew(write: Write, log: StateLog) -> bool:
 
 
 def _counts(write: Write) -> bool:
-    """Return whether a write computes an object's number from the old one, under no condition."""
+    """Return whether a write computes an object's number from the old number, unconditionally."""
     unusual = write.lazy or write.borrowed or write.settled or write.rare or write.keyed or write.between
     return write.reads_self and is_number(write.value) and not (unusual or write.guard)
 
@@ -76,7 +76,7 @@ def _outlasts_steps(write: Write) -> bool:
 def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Graphs) -> Event | None:
     """Return the event of a changed number, if captured code has computed with the old number."""
     value = write.value
-    # A value that replaces a number counts as a number unless something contradicts.
+    # A value that replaces a number counts as a number unless there is evidence against it.
     is_alike = type(value) is Unknown and not value.device and write.before is not None and is_number(write.before)
     if not (is_number(value) or is_alike) or graphs.is_set_for_captures(write.key):
         return None
@@ -90,7 +90,7 @@ def _number(write: Write, uses: list[Use] | tuple[()], log: StateLog, graphs: Gr
     seen = [use for use in uses if use.kind != "branch" or not chooses]
     if graphs.recaptures(write.ref, write.span[0]) or not any(graphs.is_held(use.ref, use.line) for use in seen):
         return None
-    # A captured function that takes the number as an argument may be called with another one when it is captured.
+    # A captured function that takes the number as an argument may be called with another number when it is captured.
     if not any(read.captured or graphs.is_held(read.ref) or graphs.captures_after(read.ref, 0) for read in reads):
         return None
     return event_of(write, "AttrWrite", "number-changed", "likely")

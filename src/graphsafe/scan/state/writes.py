@@ -68,7 +68,7 @@ def set_attribute(frame: Frame, node: ast.Call, owner: Value, name: str | None, 
 
 
 def _is_passing(owner: Instance) -> bool:
-    """Return whether the next step has another object, because each step receives or creates it."""
+    """Return whether the next step has another object, because each step receives or creates its own."""
     return owner.step or owner.made
 
 
@@ -114,7 +114,7 @@ def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, writ
     for keyword in call.keywords if isinstance(call, ast.Call) else ():
         key = frame.attributes.key(made.ref, keyword.arg or "")
         value = frame.evaluate_quietly(keyword.value)
-        # A plain `scale=old.scale` takes the number over as it is.
+        # A plain `scale=old.scale` passes the number on unchanged.
         if type(value) is Number and key in value.state and dotted(keyword.value) is None:
             write(frame, key, f"{text}.{keyword.arg}", value, None, node, keyword.value, augmented=True)
 
@@ -178,7 +178,7 @@ def write_global(
     written: ast.expr | None,
     augmented: bool,
 ) -> None:
-    """Bind a name that the function declares `global`, and note the write."""
+    """Bind a name that the function declares `global`, and record the write."""
     frame.env[target.id] = named(value, target.id)
     if frame.hot:
         before = frame.engine.globals.value(frame.file, target.id)

@@ -51,7 +51,7 @@ def first_line(node: ast.stmt) -> int:
 
 
 def statements_within(node: ast.stmt) -> Iterator[ast.stmt]:
-    """Yield all statements inside another one. A walk of all nodes would visit ten times as many."""
+    """Yield all statements inside another one. A walk over all nodes would visit ten times as many nodes."""
     blocks = [*blocks_of(node)]
     for block in blocks:
         for statement in block:
@@ -102,7 +102,8 @@ def bound_value(node: ast.stmt, name: str) -> ast.expr | None:
 
 @memoize_on_node
 def kept_names(constructor: Definition) -> Mapping[str, str]:
-    """Map attributes of `self` to the names, mostly of parameters, that statements outside blocks set them to."""
+    """Map attributes of `self` to the names, mostly of parameters, that are assigned to them in statements outside of
+    blocks."""
     receiver = constructor.args.args[0].arg if constructor.args.args else ""
     found: dict[str, str] = {}
     for statement in constructor.body:

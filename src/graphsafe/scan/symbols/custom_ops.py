@@ -18,7 +18,8 @@ class CustomOps:
         self._project = project
 
     def function(self, name: str) -> str | None:
-        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), by the text of files."""
+        """Return the function behind `torch.ops.NAMESPACE.NAME` (an overload may follow), found in the text of
+        files."""
         parts = name.split(".")
         if len(parts) < 4:
             return None

@@ -12,7 +12,7 @@ from graphsafe.scan.symbols.index import FileIndex, dotted
 from graphsafe.scan.symbols.project import Project
 
 KEPT = re.compile(r"_on_(?<=\bkeep_on_|\bstay_on_)(?:cpu|host)\b")
-"A search that begins with plain text is twenty times as fast."
+"Since the pattern begins with plain text, the search is twenty times as fast."
 KEPT_NAMES = frozenset(("keep_on_cpu", "keep_on_host", "stay_on_cpu", "stay_on_host"))
 _SAID = re.compile(r"#(?!.*\b(gpu|cuda|device)\b).*\b(cpu|host)\b", re.I)
 
@@ -27,8 +27,8 @@ class Declared:
 
 
 def declared_on_host(project: Project, path: str) -> frozenset[str]:
-    """Return the fields that a file declares to stay on the host; if it declares none, those of the files that it
-    imports."""
+    """Return the fields that a file declares to stay on the host; if it declares none, return the fields of the files
+    that it imports."""
     own = declared_in(project, path).on_host
     if own:
         return own
@@ -45,7 +45,8 @@ def declared_in(project: Project, path: str) -> Declared:
 
 
 def is_said_to_be_on_host(project: Project, path: str, line: int) -> bool:
-    """Return whether the comment on a field's line says so: `lengths: torch.Tensor  # CPU tensor`."""
+    """Return whether the comment on a field's line says that the field is on the host: `lengths: torch.Tensor # CPU
+    tensor`."""
     lines = project.files.source(path).lines
     return line <= len(lines) and _SAID.search(lines[line - 1]) is not None
 

@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.imports import import_targets
 
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
-"Text on the lines that give a function to torch, which calls it in every step."
+"Text on lines that pass a function to torch, which then calls it in every step."
 GRAPHED = ("make_graphed_callables", "CudaGraphModule")
 "Endings of the names of functions and classes that capture a callable: PyTorch's, and tensordict's."
 CAPTURE_WORDS = (
@@ -30,7 +30,7 @@ GRAPH_ENDS = ("CUDAGraph", "XPUGraph", "NPUGraph")
 "Endings of the names of graph classes."
 
 PUTS = frozenset(("append", "appendleft", "extend", "insert", "add", "update"))
-"Methods that put something into a container."
+"Methods that put values into a container."
 
 
 @dataclass(slots=True)
@@ -67,10 +67,10 @@ class ClassFacts:
     bases: tuple[str, ...]
     decorators: tuple[str, ...] = ()
     methods: dict[str, str] = field(default_factory=dict)
-    "Name -> qualified name; the last one of overloads."
+    "Name -> qualified name; the last one if there are overloads."
     writers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put something into
-    the attribute's container."""
+    """Attribute of `self` -> the methods that assign it, or, under the name `items_of(attribute)`, put values into the
+    attribute's container."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     "Names bound in the class body -> first and last line of the statement."
 
@@ -78,11 +78,11 @@ class ClassFacts:
 @dataclass(slots=True)
 class FileIndex:
     path: str
-    "Absolute, as the file system has it."
+    "The absolute path, as in the file system."
     module: str
     is_package: bool
     imports: dict[str, str] = field(default_factory=dict)
-    "Local name -> dotted target, absolute."
+    "Local name -> absolute dotted target."
     stars: list[str] = field(default_factory=list)
     functions: dict[str, FunctionFacts] = field(default_factory=dict)
     classes: dict[str, ClassFacts] = field(default_factory=dict)
@@ -197,7 +197,7 @@ class _Builder:
         )
         self.index.functions[facts.name] = facts
         if not node.name.startswith("test"):
-            # A class inside a test's function does not belong to an engine.
+            # A class inside a function of a test does not belong to an engine.
             for statement in flat(node.body):
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
@@ -224,7 +224,7 @@ def is_none(node: ast.AST) -> bool:
 
 
 def takes_slice(target: ast.expr) -> bool:
-    """Return whether an expression is a part of a tensor, by a slice, and no entry of a table."""
+    """Return whether an expression is a slice of a tensor rather than an entry of a table."""
     return isinstance(target, ast.Subscript) and any(isinstance(part, ast.Slice) for part in elements(target.slice))
 
 
@@ -283,7 +283,7 @@ def _written_attributes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Ite
 
 
 def _put_into(call: ast.Call, owner: str) -> Iterator[str]:
-    """Yield the items of the attribute whose container a call puts something into: `self.outputs.append(out)`."""
+    """Yield the items of the attribute whose container a call puts values into: `self.outputs.append(out)`."""
     function = call.func
     if isinstance(function, ast.Attribute) and function.attr in PUTS and isinstance(function.value, ast.Attribute):
         holder = function.value
@@ -311,7 +311,7 @@ def _registered(call: ast.Call, owner: str) -> Iterator[str]:
 
 
 def captures(node: ast.AST) -> bool:
-    """Return whether the statement opens a graph capture or passes a callable to a function that does."""
+    """Return whether the statement opens a graph capture or passes a callable to a function that captures it."""
     for inner in ast.walk(node):
         if isinstance(inner, (ast.With, ast.AsyncWith)):
             for item in inner.items:

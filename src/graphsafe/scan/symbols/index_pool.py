@@ -1,4 +1,4 @@
-"""Indexes files in several processes, with the result of one process."""
+"""Indexes files in several processes, with the same result as one process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def build_indexes(work: Mapping[str, tuple[str, bool]], count: int) -> dict[str,
     """Return the indexes of the files that Python can parse, by path. Empty if one process is as fast."""
     if count <= 1 or not work:
         return {}
-    # Forking is safe here: graphsafe has started no thread yet. On other systems a fresh process imports its modules.
+    # Forking is safe here: graphsafe has started no thread yet. On other systems, a fresh process would have to import
+    # its modules.
     can_fork = sys.platform == "linux"
     if not (can_fork or can_spawn_safely()):
         return {}

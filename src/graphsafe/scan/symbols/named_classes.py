@@ -1,8 +1,8 @@
-"""Classes that parameters without an annotation mean by their name: `mailbox` means `Mailbox`, `registry` means
-`TableRegistry`.
+"""Finds the classes of parameters without an annotation from their names: `mailbox` stands for `Mailbox`, `registry`
+for `TableRegistry`.
 
-The class is in the same folder, no other class there has a matching name, and it defines every attribute that the code
-uses of the parameter.
+The class must be in the same folder, it must be the only class there with a matching name, and it must define every
+attribute of the parameter that the code uses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class NamedClasses:
         self._known: dict[tuple[str, str], str | None] = {}
 
     def of(self, ref: str, facts: FunctionFacts, name: str) -> str | None:
-        """Return the class that a parameter of a function means, or None."""
+        """Return the class that a parameter of a function stands for, or None."""
         key = ref, name
         if key not in self._known:
             self._known[key] = self._find(ref.partition("::")[0], facts, name)
@@ -75,7 +75,8 @@ class NamedClasses:
         return asked
 
     def _answers(self, ref: str, asked: set[str]) -> bool:
-        """Return whether a class defines all that is asked of its objects; modules of torch have more attributes."""
+        """Return whether a class defines all attributes that are used of its objects; torch's modules have further
+        attributes."""
         defined: set[str] = set()
         is_open = False
         for base in self._project.mro(ref):

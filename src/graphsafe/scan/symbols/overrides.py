@@ -10,14 +10,14 @@ from graphsafe.scan.symbols.project import Project
 from graphsafe.scan.symbols.project_files import Files
 
 _CLASS = re.compile(rb"class[ \t]+(\w+)[ \t]*(?:\[[^\]]*\])?\(([^)]*)\)")
-"""The pattern has no anchor, so the search looks for the word first, which is ten times as fast.
+"""The pattern has no anchor, so that the search looks for the word first, which is ten times as fast.
 
-Prose that matches is no class.
+Text in prose may match, but is no class.
 """
 _NAME = re.compile(rb"(\w+)[ \t]*(?:\[[^\]]*\])?[ \t]*(?:,|$|\n)")
 
 _TESTS = re.compile(r"/(unit_?)?tests?/([^:]*/)?[^:/]*\.py::|/(test_\w+|\w+_test|conftest)\.py::")
-"Matches what a file of tests defines."
+"Matches the definitions in files of tests."
 
 
 class Overrides:
@@ -26,7 +26,7 @@ class Overrides:
     def __init__(self, project: Project, in_scope: Callable[[str], bool]) -> None:
         self._project = project
         self._in_scope = in_scope
-        "Files for which this returns false are left out."
+        "A file is left out if this returns false for it."
         self._methods: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
         self._with_attribute: dict[tuple[str, str], tuple[str, ...]] = {}
 
@@ -53,7 +53,7 @@ class Overrides:
         found: list[tuple[str, str]] = []
         for subclass in sorted(self._below(ref)):
             if is_of_tests(subclass) and not is_of_tests(ref):
-                continue  # Only the tests make such an object.
+                continue  # Only tests make such an object.
             facts = self._project.class_facts(subclass)
             if facts is not None and name in facts.methods and ref in self._project.mro(subclass):
                 found.append((subclass, f"{subclass.partition('::')[0]}::{facts.methods[name]}"))
@@ -62,7 +62,7 @@ class Overrides:
     def _below(self, ref: str) -> set[str]:
         """Return subclasses of `ref`, by the names of their bases.
 
-        If a class name is not unique, the result contains too many.
+        If a class name is not unique, the result contains too many classes.
         """
         files = self._project.files
         subclasses = subclasses_by_base(files)
@@ -113,7 +113,8 @@ def subclasses_in(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def is_abstract(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a method only says that subclasses have it: `...`, `pass`, a docstring, NotImplementedError."""
+    """Return whether a method only states that subclasses define it: `...`, `pass`, a docstring,
+    NotImplementedError."""
     for statement in node.body:
         if isinstance(statement, ast.Pass):
             continue

@@ -1,4 +1,4 @@
-"""A project as Python would import it: modules, what their names mean, classes and their bases."""
+"""A project as Python would import it: modules, the meaning of their names, classes and their bases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Binding:
 
 
 def ref_of(binding: Binding | None, kind: Kind) -> str | None:
-    """Return the class or function of the project that a name means, or None if it means something else."""
+    """Return the class or function of the project that a name refers to, or None if it refers to something else."""
     return binding.ref if binding is not None and binding.kind == kind else None
 
 
@@ -54,7 +54,7 @@ class Project:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.asked_bytes = 0
-        "The size of all modules that were parsed, as far as they are in memory."
+        "The total size of the parsed modules that are in memory."
         self._asked: set[str] = set()
         self._modules = files.modules
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
@@ -70,7 +70,8 @@ class Project:
     # names
 
     def module(self, name: str, importer: str) -> FileIndex | None:
-        """Return the file that `import name` in `importer` means; of several, the file nearest to the importer."""
+        """Return the file that `import name` in `importer` imports; if there are several, the file nearest to the
+        importer."""
         candidates = self._modules.get(name)
         if candidates is None:
             return None
@@ -83,10 +84,10 @@ class Project:
         return self.files.index(path)
 
     def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:
-        """Return what the global `name` means in `file`; None for a builtin or a name bound nowhere."""
+        """Return the meaning of the global `name` in `file`; None for a builtin or a name that is bound nowhere."""
         key = (file.path, name)
         if key not in self._bindings:
-            # Stored first, as the answer for a name that refers to itself through other files.
+            # This is stored first, as the answer for a name that refers to itself through other files.
             self._bindings[key] = None
             self._bindings[key] = self._resolve(file.path, name, depth)
         return self._bindings[key]
@@ -112,7 +113,7 @@ class Project:
         return None
 
     def resolve_dotted(self, dotted: str, importer: str, depth: int = 0) -> Binding:
-        """Return what an absolute dotted path means: a project's module, something in it, or a library's name."""
+        """Return the meaning of an absolute dotted path: a project's module, something in it, or a library's name."""
         parts = dotted.split(".")
         if parts[0] not in self._packages:
             folder = self._script_folder(importer)
@@ -224,14 +225,14 @@ class Project:
         return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
     def method_node(self, ref: str | None, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-        """Return the definition of the method that `name` means on an instance of a class."""
+        """Return the definition of the method that `name` refers to on an instance of a class."""
         method = self.find_method(ref, name) if ref is not None else None
         return self.function_node(method) if method is not None else None
 
     def mro(self, ref: str) -> tuple[str, ...]:
         """Return the class and its nearest bases: project classes as refs, others as dotted names."""
         if ref not in self._mros:
-            # Stored first, as the answer for a class that is indirectly its own base.
+            # This is stored first, as the answer for a class that is indirectly its own base.
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
@@ -258,8 +259,8 @@ class Project:
                 order.extend(self.mro(binding.ref))
             else:
                 order.append(binding.name if binding.kind == "lib" else base)
-        # Depth first, keeping the last of repeated bases: this is C3's order wherever C3 differs from plain depth
-        # first.
+        # The order is depth first, and keeps only the last of repeated bases. Wherever C3 differs from a plain
+        # depth-first order, this is C3's order.
         unique = dict.fromkeys(reversed(order))
         if len(unique) > MAX_BASES:
             self._cut[ref] = next((self._cut[base] for base in order if base in self._cut), ref)
@@ -270,7 +271,7 @@ class Project:
         return sorted({*self._cut.values()})
 
     def find_method(self, ref: str, name: str, after: str | None = None) -> str | None:
-        """Return the function that `name` means on an instance of class `ref`, or on `super()` of class `after`."""
+        """Return the function that `name` refers to on an instance of class `ref`, or on `super()` of class `after`."""
         methods = self._methods.setdefault(ref if after is None else (ref, after), {})
         if name not in methods:
             methods[intern(name)] = self._find_method(self.mro(ref), name, after)

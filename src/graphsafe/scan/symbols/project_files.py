@@ -27,7 +27,7 @@ MAX_SOURCES = 64
 MAX_NODE_LINES = 30_000
 "The largest number of lines of recently used statements in memory; a line of syntax takes about 1.2 KB."
 MAX_TREE_LINES = 40_000
-"The largest number of lines of whole files whose trees stay in memory, so that their functions are parsed once."
+"The largest number of lines of whole files whose trees stay in memory, so that their functions are parsed only once."
 
 
 _Tree = tuple[int, Mapping[tuple[int, int], ast.stmt]]
@@ -70,7 +70,7 @@ class Files:
 
     @property
     def modules(self) -> Mapping[str, Sequence[str]]:
-        """Dotted name -> the files that have it."""
+        """Dotted name -> the files that have that name."""
         return self._modules
 
     def table(self, name: str, make: Callable[[], Table]) -> Table:
@@ -107,7 +107,7 @@ class Files:
             self._tree_lines -= self._trees.popitem(last=False)[1][0]
 
     def check(self, path: str) -> None:
-        """Note a problem if a file is not legal Python, at a fraction of the cost of an index."""
+        """Record a problem if a file is not legal Python, at a fraction of the cost of an index."""
         if path in self.indexes:
             return
         try:
@@ -120,7 +120,7 @@ class Files:
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
-        """Return the bytes of a file; None, with a problem noted, if it cannot be opened."""
+        """Return the bytes of a file; None if it cannot be opened; the problem is then recorded."""
         if path in self.held:
             return self.held[path]
         if path in self._buffers:
@@ -206,7 +206,8 @@ def module_name(path: Path, packages: dict[Path, Path | None]) -> tuple[str, boo
 def outermost_package(folder: Path, known: dict[Path, Path | None]) -> Path | None:
     """Return the outermost package around a folder, or None. `known` keeps the answers.
 
-    Inside a package each folder is a package, also without `__init__.py`; at the top of a project it is only a folder.
+    Inside a package, each folder is a package, even without an `__init__.py`; at the top of a project, a folder without
+    one is only a folder.
     """
     unknown: list[Path] = []
     while folder not in known and folder not in unknown[-1:]:

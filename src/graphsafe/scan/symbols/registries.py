@@ -10,7 +10,7 @@ from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.project import Binding, Project
 
 MAX_ENTRIES = 40
-"A table with more entries does not say which one a step uses."
+"A table with more entries does not show which entry a step uses."
 
 
 def entries_of(project: Project, path: str, table: str) -> list[Binding]:

@@ -115,7 +115,8 @@ def _level(value: Any) -> str | None:
 
 
 def _place(kind: type, owner: type, name: str) -> tuple[str | None, int | None]:
-    """Return the line that declares the attribute, or that of the first class of the user which inherits it."""
+    """Return the line that declares the attribute, or the line of the first class in the user's code that inherits
+    it."""
     for base in (owner, *bases_of(kind)):
         module = sys.modules.get(base.__module__)
         file = file_of(module) if variables_of(module) is not None else None

@@ -59,10 +59,10 @@ class Member:
     fresh: Values | None = None
     "The outputs of replay 1 in the reference, which built this bucket alone in its own process."
     built_alike: bool = False
-    "Whether construction left the same state here as in the reference."
+    "Whether the state after construction is the same here as in the reference."
     hosts: Mapping[str, Any] = field(default_factory=dict)
     inherits: bool = False
-    "Whether the bucket found state of other buckets that its own steps do not change (`Found`)."
+    "Whether the bucket found state that other buckets left and that its own steps do not change (`Found`)."
 
     @staticmethod
     def of(session: Session, axes: Mapping[str, Any], folder: Path) -> Member:
@@ -111,7 +111,7 @@ class Member:
         return host_values(self.session.device, outputs.tensors)
 
     def apart(self, ours: Values, theirs: Values, noise: Spread | None = None) -> list[str]:
-        """Return the outputs that differ by more than `noise`, by default the bucket's own, and that repeat."""
+        """Return the outputs that are repeatable and that differ by more than `noise` (by default the bucket's own)."""
         differing = []
         for name, value in theirs.items():
             floor = None if name in self.noise.unbounded else (noise or self.noise).bound(name, value)
@@ -133,7 +133,8 @@ class Found:
 
     @staticmethod
     def before_steps(member: Member) -> Found | None:
-        """Return the state that a bucket finds; None if others changed tensors that it shares by design."""
+        """Return the state that a bucket finds; None if other buckets changed tensors that they share with it by
+        design."""
         made, reach = _state(member)
         if any(made.get(path) != digest for path, digest in member.built.items()):
             return None
@@ -144,7 +145,8 @@ class Found:
         )
 
     def decides(self, member: Member) -> bool:
-        """Return whether the bucket's own warm-up leaves some of this state, which decides like a plan."""
+        """Return whether the bucket's own warm-up leaves some of this state behind; such state decides what a step
+        does, as a plan does."""
         now, reach = _state(member)
         stayed = any(now.get(path) == value for path, value in self.born.items())
         hit = any(path in reach.caches and reach.caches[path][1] == size for path, size in self.caches.items())

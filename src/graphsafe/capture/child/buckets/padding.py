@@ -57,7 +57,7 @@ def rows_by_name(ours: Shapes, theirs: Shapes, batch: int, other_batch: int) -> 
 
 
 def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the fewest requests for which an engine uses this bucket; None if no row is then padding."""
+    """Return the smallest number of requests for which an engine uses this bucket; None if no row is then padding."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -67,7 +67,7 @@ def live_requests(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) 
 
 
 def neighbour(axes: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> int | None:
-    """Return the index of a bucket that differs from this one only in the number of requests, or None."""
+    """Return the index of a bucket that differs from this one only in the number of requests; None if there is none."""
     name = batch_axis(axes)
     if name is None:
         return None
@@ -81,7 +81,7 @@ def _beside(axes: Mapping[str, Any], other: Mapping[str, Any], name: str) -> boo
 
 STALE, ZEROS, DUMMY, NAN = "stale", "zeros", "dummy", "nan"
 FILLS = (ZEROS, DUMMY, STALE, NAN)
-"The fillings in the order of trial: a filling whose index or NaN may break the process comes late."
+"The fillings in the order of trial: a filling with an index or a NaN that may break the process comes late."
 _ROUNDING = Spread(units=64.0)
 "Tolerance: a step on fewer rows may use other kernels than a step on all rows."
 
@@ -139,7 +139,7 @@ class _Rows:
     def answer(self) -> Padded:
         """Return the results so far."""
         nan = self._results.get(NAN)
-        # For example an index that no live row has
+        # The cause may be, for example, an index that no live row has
         breaks_with_others = self.error is not None and DUMMY in self._results
         return Padded(
             self.member.axes,

@@ -65,7 +65,8 @@ def _built(first: Session, job: Job) -> list[Member]:
 
 
 def _captured(members: Sequence[Member], channel: Channel) -> bool:
-    """Capture all buckets, and return whether that worked. After a failed capture this process can make no other."""
+    """Capture all buckets, and return whether that worked. After a failed capture, this process cannot capture
+    again."""
     device = members[0].session.device
     pool, total = device.shared_pool(), 0
     captured: tuple[CapturedBucket, ...] = ()
@@ -162,7 +163,7 @@ def _mixed(members: Sequence[Member], held: Sequence[Held]) -> Mixed:
         if as_alone and not as_eager:
             changing.add(member.name)
         if as_alone and as_eager:
-            # Before the first replay, the capture of the last bucket was the last step.
+            # The step before the first replay is the capture of the last bucket.
             ran = [len(members) - 1, *(other for other, _ in order[:number])]
             after = next((other for other in reversed(ran) if other != at), at)
             found_here = Different(member.axes, members[after].axes, tuple(as_eager[:4]))

@@ -1,4 +1,4 @@
-"""Follows the values of inputs into memory that a step makes, and sees which of this memory a later step still reads.
+"""Follows the values of inputs into memory that a step makes, and notes which of this memory a later step still reads.
 
 The mark sits on the Python object of a tensor's storage, so that views share it and it dies with the memory.
 """
@@ -67,7 +67,8 @@ class StillRead(_Watching):
         self._read.update((key, storage) for key, storage in given.items() if getattr(storage, _MARK, False))
 
     def is_carried(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor lies in memory that an earlier step made from its inputs and this one only reads."""
+        """Return whether a tensor lies in memory that an earlier step computed from its inputs, and that this step only
+        reads."""
         return not self.carried.isdisjoint(_storages(tensor))
 
     @property
@@ -76,7 +77,7 @@ class StillRead(_Watching):
 
 
 def _takes_form_alone(func: Any) -> bool:
-    """Return whether an operation takes the shape and dtype of its tensor and no values, such as `zeros_like`."""
+    """Return whether an operation, such as `zeros_like`, uses the shape and dtype of its tensor but not its values."""
     name = func._schema.name.removeprefix("aten::")
     return bool(name.endswith("_like") or name.startswith("new_"))
 

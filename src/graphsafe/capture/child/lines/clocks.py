@@ -78,11 +78,11 @@ def _usages() -> Iterator[Callable[..., Any]]:
 
 
 def _end_timers() -> None:
-    """Call what timers of the user would call in time, since they would have run out."""
+    """Call the functions of the user's pending timers, which would have fired by the new time."""
     for timer in threading.enumerate():
         if isinstance(timer, threading.Timer):
             timer.cancel()
-            with suppress(Exception):  # it would have ended the timer's thread only
+            with suppress(Exception):  # in the program, the error would only have ended the timer's thread
                 timer.function(*timer.args, **timer.kwargs)
 
 
@@ -100,7 +100,8 @@ def _date_classes() -> tuple[type, ...]:
 
 
 class _Clock:
-    """A clock that runs ahead. It is no function, because a function in a class variable becomes a method."""
+    """A clock that runs ahead. It is not a function, because Python binds a function in a class variable as a
+    method."""
 
     def __init__(self, original: Callable[..., Any], ahead: float) -> None:
         self._read = (original,)  # kept inside a tuple, so that this reference is not replaced
@@ -111,7 +112,7 @@ class _Clock:
 
 
 class _Calendar:
-    """The present time in another form, ahead."""
+    """A clock that returns the present time in another form, set ahead."""
 
     def __init__(self, original: Callable[..., Any], now: Callable[[], float], ahead: float) -> None:
         self._read = (original, now)
@@ -151,7 +152,7 @@ _TIME = (datetime.datetime,)
 
 
 class _OfBase(type):
-    """The class of a class that counts the instances of its base as its own."""
+    """A metaclass: its classes count the instances of their base as their own."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.__base__ or object)

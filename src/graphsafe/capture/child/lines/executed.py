@@ -83,7 +83,8 @@ def _split(path: str) -> tuple[str, str | None]:
 
 
 def _may_be(wanted: str | None, stored: str | None, exact: bool) -> bool:
-    """Return whether a store to `stored` may be a store to `wanted`. Unless `exact`, an unknown key matches any key."""
+    """Return whether a store to `stored` may be a store to `wanted`. An unknown key matches any key, unless `exact` is
+    set."""
     return wanted == stored or (not exact and None in (wanted, stored))
 
 
@@ -106,7 +107,7 @@ def lines_traced(ran: Executed) -> Iterator[None]:
 
 
 def _lines_of(filename: str, ran: Executed) -> Callable[[FrameType, str, Any], Any]:
-    """Return the function to call at each line of a file; it has all at hand that it needs."""
+    """Return the function to call at each line of a file; it is a closure that has everything it needs."""
     file = absolute(filename)
     stores, lines = stores_of(file), ran.lines.setdefault(file, set())
 
@@ -167,7 +168,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _is_data(target: ast.expr) -> bool:
-    """Return whether the target is `tensor.data`; such a store counts as one to the tensor itself."""
+    """Return whether the target is `tensor.data`; such a store counts as a store to the tensor itself."""
     return isinstance(target, ast.Attribute) and target.attr == "data" and isinstance(target.value, ast.Attribute)
 
 

@@ -1,4 +1,4 @@
-"""Finds calls of a step that return something else every time: the host's clocks and sources of random numbers.
+"""Finds calls of a step that return a different value each time: the host's clocks and sources of random numbers.
 
 A profile function is given the called C function itself, so the name under which the user imported it does not matter.
 It does not see NumPy's own functions, so the functions of `numpy.random` are wrapped. The calls explain a finding;
@@ -71,7 +71,7 @@ def _numpy_wrapped(sink: Callable[[HostCall], None]) -> AbstractContextManager[N
 
 
 def _kind(function: Any) -> Literal["clock", "random"] | None:
-    # Only the object to which a builtin is bound is read, because reading attributes of the user's objects could run
+    # Only the object that a builtin is bound to is read, because reading attributes of the user's objects could run
     # their code.
     owner = getattr(function, "__self__", None)
     if isinstance(owner, random.Random) or type(owner).__module__.startswith("numpy.random"):

@@ -1,7 +1,7 @@
 """Reads the settings of PyTorch that choose the kernel of an operation: a graph keeps the kernel of its capture.
 
-TF32 in place of float32 changes the results of matrix products by a thousandth (an H100, torch 2.11), and shows neither
-in the operation nor in its arguments.
+TF32 in place of float32 changes the results of matrix products by a thousandth (an H100, torch 2.11), but neither the
+operation nor its arguments show it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _settings(operation: str) -> tuple[str, ...]:
     if _PRODUCTS.match(operation):
         of_all = "torch.backends.cuda.matmul"
         half = [f"{of_all}.allow_{kind}_reduced_precision_reduction" for kind in ("fp16", "bf16")]
-        # Torch 2.7 and later can sum products in half precision, which is 0.0008 off (an H100).
+        # Torch 2.7 and later can sum products in half precision, with an error of 0.0008 on an H100.
         summed = f"{of_all}.allow_fp16_accumulation"
         return (_precision(of_all, of_all), *half, *([summed] if _exists(summed) else []))
     if _CONVOLUTIONS.match(operation):

@@ -30,8 +30,8 @@ class Operation:
     kernel."""
     shapes: tuple[str, ...]
     memory: tuple[str, ...]
-    """For a tensor over memory from before the steps: its path, and its offset in that memory. Of memory on the host
-    only the source of a copy counts, since a replay reads it again."""
+    """For a tensor over memory from before the steps: its path, and its offset in that memory. For host memory, only
+    the source of a copy has an entry, since a replay reads it again."""
     view: tuple[str, ...] = ()
     "For a view, which runs nothing on the device: the layout and memory of its results, on which later calls depend."
 
@@ -61,7 +61,7 @@ class Operation:
 
 @dataclass(slots=True)
 class _Arguments:
-    """The arguments of one call, as far as they were looked at."""
+    """The arguments of one call, as far as they were read."""
 
     on_device: bool = False
     addresses: set[int] = field(default_factory=set)
@@ -105,8 +105,8 @@ def address_of(tensor: torch.Tensor) -> int:
 
 @dataclass(slots=True)
 class Unnamed:
-    """Memory of the device that a recorded step used, that it did not make, and that no path of state names: of a
-    tensor in a queue, a frame or C++, or one that autocast caches."""
+    """Memory of the device that a recorded step used, that it did not make, and that no path of state names: it belongs
+    to a tensor in a queue, in a frame or in C++, or to one that autocast caches."""
 
     is_recording: bool = True
     _names: dict[int, str] = field(default_factory=dict)

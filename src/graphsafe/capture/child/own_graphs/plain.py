@@ -71,12 +71,12 @@ def eager_marks() -> tuple[Mark, ...]:
 
 
 graphed: list[Any] = []
-"Callables that the target gave to `make_graphed_callables` or `torch.compile` since `left_out` was entered."
+"Callables that the target gave to `make_graphed_callables` or `torch.compile` since the block of `left_out` began."
 
 
 def left_out() -> AbstractContextManager[None]:
-    """Leave out graphs while the target is built. The functions' own code is changed, because the target's module may
-    already have imported them by name."""
+    """Build the target inside this block without its graphs. The functions' own code is changed, because the target's
+    module may already have imported them by name."""
     graphed.clear()
     return replaced((torch.cuda.make_graphed_callables, "__code__", _as_they_are.__code__))
 

@@ -33,7 +33,7 @@ def _skips() -> int:
 
 @dataclass
 class _Steps:
-    """Steps of the target as it is, in the form that `Replays` needs."""
+    """Steps of the target with its own graphs, in the form that `Replays` needs."""
 
     session: Session
     outputs: Any = None

@@ -64,7 +64,7 @@ def run(job: Job, channel: Channel) -> None:
         _replay(session, answer, unmatched, built)
         channel.tell(Twin("crashed", "the process died while capturing the step again"))
         channel.tell(compare_captures(session, answer, constants))
-        channel.tell(Order("crashed", "the process died while the order of nodes was looked at"))
+        channel.tell(Order("crashed", "the process died while the order of nodes was checked"))
         channel.tell(_order(session, answer))
 
 
@@ -128,8 +128,9 @@ def given_reference(session: Session) -> tuple[Mapping[str, torch.Tensor], Expec
 
 
 def replayed(session: Session) -> Replays | None:
-    """Capture the step and replay it as the capture child does, up to a first step put back; None without a usable
-    reference or a recording. Nothing holds the tensors of construction afterwards, which the target may free."""
+    """Capture the step and replay it as the capture child does, up to and including the state put back before the first
+    step; None without a usable reference or recording. Nothing holds the tensors of construction afterwards, which the
+    target may free."""
     given = given_reference(session)
     if given is None:
         return None
@@ -172,9 +173,10 @@ class Replays:
     recording: Replayable
     reference: Expected
     restart: Callable[[], None] = lambda: None
-    """Puts back state of construction besides memory that a replay may read; a plain graph reads only memory."""
+    """Puts back the state of construction that is not memory and that a replay may read; a plain graph reads nothing
+    but memory."""
     tell: Callable[[Replay], None] = lambda replay: None
-    "Called with the probe each time that it has grown."
+    "Called with the probe whenever it has a new result."
     result: Replay = field(default_factory=Replay)
     "The probe `replay`, once replays were run."
     error: Exception | None = None
@@ -182,7 +184,7 @@ class Replays:
 
     def __post_init__(self) -> None:
         self._plain = bool(self.reference.refused)
-        "Whether the reference consists of plain eager steps: then rounding differences are allowed."
+        "Whether the reference consists of plain eager steps: if so, rounding differences are allowed."
 
     def against(self, what: str) -> str | None:
         """Return the reason why replays differ from eager steps, or None. `what` is their name in that reason."""
@@ -320,7 +322,8 @@ class Replays:
         return tuple(reported)
 
     def _rng_law(self, pair: list[tuple[int | None, dict[str, str]]]) -> tuple[Law, Advances]:
-        """Check that replays move the generator as eager steps do, and that two in a row differ as theirs do."""
+        """Check that replays move the generator as eager steps do, and that two replays in a row differ as two eager
+        steps in a row do."""
         steps = self.reference.steps[PAIR - 1 :]
         eager = [step.advance for step in steps]
         ours = [advance for advance, _ in pair]

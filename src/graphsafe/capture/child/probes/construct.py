@@ -27,7 +27,8 @@ from graphsafe.report.probes.construct import RandomState as Generator
 
 
 def run(job: Job, channel: Channel) -> None:
-    """Examine the state that construction left, then find inputs that can be varied; first and alone."""
+    """Examine the state that construction left, then find inputs that can be varied. This child runs first and
+    alone."""
     attempts: list[Attempt] = []
     threads = set(threading.enumerate())
     try:

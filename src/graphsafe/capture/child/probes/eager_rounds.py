@@ -26,9 +26,9 @@ from graphsafe.capture.child.time_left import TimeLeft, power_of_two
 from graphsafe.capture.shared.job import Channel, Job
 
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
-"No further round begins after this much CPU time of the process, or this much time in all."
+"No further round begins after this much CPU time of the process, or this much time in total."
 _MOST_BYTES = 256 * 2**20
-"Number of bytes of outputs and state that all rounds together may hand over."
+"Number of bytes of outputs and state that may be passed on for all rounds together."
 _STATE_BYTES = 2**20
 "Number of bytes of state that are compared, the small tensors first. Larger ones show in the outputs."
 
@@ -52,7 +52,7 @@ def run(job: Job, channel: Channel) -> None:
         changed = {path for step in reference.steps for path in step.values}
         channel.phase("further rounds")
         session.generators = generators_of(session.subject)
-        # A step that binds a name to a new tensor leaves the old one to nobody.
+        # A step that binds a name to a new tensor leaves the old tensor without a user.
         rounds = Rounds(sorted(path for path in changed & after.keys() if after[path] is before.get(path)))
         kept = Kept(session, rounds.put_back)
         rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))

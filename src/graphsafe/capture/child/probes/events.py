@@ -1,6 +1,6 @@
 """Fires the events that happen between replays in an engine (a reload, a sleep, a collection), and replays after each.
 
-It runs in a child of its own, because an event may change anything for good. The step is captured and replayed as
+It runs in a child of its own, because an event may change anything permanently. The step is captured and replayed as
 usual. After each event the step is replayed once, and the replay is compared with the reference's eager step after the
 same event.
 """

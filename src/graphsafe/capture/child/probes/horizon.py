@@ -1,8 +1,8 @@
 """Runs many more eager steps, to see whether Python still launches the operations that a capture fixed.
 
-A counter, a schedule, an iterator or a clock may decide differently a hundred steps later. Values are not compared, so
-each step runs once: steps are compared by their operations, with shapes and numbers. State on the device is put back
-after each step, so that positions do not run out of their buffers; host state keeps changing.
+A counter, a schedule, an iterator or a clock may make Python decide differently a hundred steps later. Values are not
+compared, so each step runs once: steps are compared by their operations, with shapes and numbers. State on the device
+is put back after each step, so that positions do not run out of their buffers; host state keeps changing.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from graphsafe.report.model import CallSite, Span
 from graphsafe.report.probes.horizon import Aspect, Departure, Horizon, Under
 
 STEPS, LATER_STEPS = 256, 1024
-"Number of further steps, if there is time for them; the larger one if a refresh or host state may decide later."
+"""Number of further steps, if there is time for them; the larger number if a refresh or host state may change a
+decision later."""
 _CPU_SECONDS, _SECONDS = 3.0, 20.0
-"No further step begins after this much CPU time of the process, or this much time in all; see `_go_on`."
+"No further step begins after this much CPU time of the process, or this much time in total; see `_go_on`."
 _EARLY = 3
 "Number of first steps whose changes are left to twin captures, which also check whether a change has an effect."
 _SEED = 50_000
 _CLOCK_STEPS = 2
 _MOST_PROPOSALS = 8
 _MOST_BYTES = 64 * 2**20
-"Number of bytes of host memory up to which a copy's source is compared; larger ones are weights."
+"The largest size, in bytes, of host memory that is compared as the source of a copy; larger memory holds weights."
 Place = tuple[tuple[CallSite, ...], "Span | None"]
 _LEFT_ALONE, _WRITTEN = "host memory that the step leaves as it is", "host memory that the step itself writes"
 "A replay copies from host memory, but does not run the Python code that writes it."
@@ -81,7 +82,7 @@ class _Ahead:
         self._under: Under = "further steps"
         self._put_back: dict[str, torch.Tensor] = {}
         self._given: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
-        "Host memory, and the values that it gets before a step."
+        "Host memory, and the values that are put into it before a step."
         self._unnamed = Unnamed()
         self._random_source = session.device.random_source()
         "The state that a capture registers."
@@ -131,7 +132,7 @@ class _Ahead:
             try:
                 self._compared_step()
             except TargetError as error:
-                # An index on the host ran beyond its buffer. A real program would have reset it before.
+                # An index on the host ran beyond its buffer; a real program would have reset it earlier.
                 return Horizon("pass", f"step {number} ahead failed: {error.line}", steps=held)
             if session.ranks.any(self._departure is not None):
                 return self._departed(held)
@@ -150,7 +151,7 @@ class _Ahead:
             self._change_host_values()
         if self._departure is not None:
             return self._departed(held)
-        # The number of steps for which there was time differs from run to run, but the report must be the same.
+        # The number of steps that there was time for differs from run to run, but the report must be the same.
         return Horizon("pass", steps=power_of_two(held))
 
     def _departed(self, held: int) -> Horizon:
@@ -194,7 +195,8 @@ class _Ahead:
             self._session.device.store(tensor, original)
 
     def _works(self) -> bool:
-        """Return whether the device still works, since a failed assertion in a kernel (of an index) ends its use."""
+        """Return whether the device still works: after a failed assertion in a kernel, such as that of an index, it
+        cannot be used."""
         try:
             self._session.device.synchronize()
         except RuntimeError:
@@ -214,7 +216,7 @@ class _Ahead:
                 self._depart("memory", op, _LEFT_ALONE, _WRITTEN, place)
 
     def _step(self, sink: Callable[[Operation], None]) -> Mapping[int, torch.Tensor]:
-        """Run a step, and return the values that the sources of its copies had before it."""
+        """Run a step, and return the values that the sources of its copies had before the step."""
         session = self._session
         # Only a refresh may act differently in a later round; without one, new values of inputs would decide nothing
         # here.

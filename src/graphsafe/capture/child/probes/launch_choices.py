@@ -1,10 +1,11 @@
 """Captures the step again after each event, to find launch choices that the first graph froze.
 
-A step may choose a kernel, a grid or a number of parts by a length that only the host knows. Replays then give the
-right values at every length, and only their time shows that the choice was made for another one (vllm#51119). So both
-graphs are replayed in turn on the same state. Without a clock, another choice is reported, but not what it costs.
+A length that only the host knows may decide which kernel, grid or number of parts a step uses. Replays then give the
+right values at every length, and only their time shows that the choice was made for another length (vllm#51119). So
+both graphs are replayed in turn on the same state. Without a clock, another choice is reported, but not what it costs.
 
-It runs in a child of its own, after all replays were found to be right: no capture of it may disturb their comparison.
+This probe runs in a child of its own, after all replays were found to be right, so that its captures cannot disturb
+their comparison.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures what a graph costs and gains: its pool, the peak of a step, and the time of an eager step and of a replay.
 
-It runs in a separate process. While it measures, no other process uses the device.
+It runs in a separate process, and no other process uses the device meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from graphsafe.report.probes.timing import Timing
 _ROUNDS = 20
 _LEAST_ROUNDS = 5
 _SECONDS = 4.0
-"After the least number of rounds, no round begins later than this many seconds."
+"Once the minimum number of rounds has run, no round begins after this many seconds."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """The eager twin with which replays are compared, built in a separate process and stepped like the captured target.
 
 It runs the step along the path that a capture takes: `torch.cuda.is_current_stream_capturing()` returns True, because
-code that asks may choose another kernel (for masks, for example), and only results of the same kernels can be compared
-bit for bit. If the step asks, the same steps also run as plain eager ones, and the two have to agree within rounding.
+code that asks may choose another kernel, for masks for example. Only results of the same kernels can be compared bit
+for bit. If the step asks, the same steps also run as plain eager steps, and both series have to agree within rounding.
 
 Two files are shared with the capture child: `given.pt` (values after construction that differ between builds) and
 `reference.pt` (outputs and state of every step, the spread of eager runs, the first step on new inputs).
@@ -34,7 +34,7 @@ from graphsafe.report.probes.replay import Check
 _GIVEN_BYTES = 256 << 20
 """Up to this size all values after construction are shared; above it, only values that differ between builds."""
 _AGAIN = 3
-"Number of further runs of the same steps: over so many, float atomics do not agree everywhere by chance."
+"Number of further runs of the same steps: over so many runs, the results of float atomics do not all agree by chance."
 _SLOW_RUN = 10.0
 "If one run takes more than this many seconds, only one further run is made."
 _NUDGES = 2
@@ -122,10 +122,11 @@ class _Runs:
         )
 
     def _host_counts(self, control: Series) -> frozenset[str]:
-        """Return the state that is a count on the host: tensors that the device cannot write, that steps change, and
-        whose values are the same for other inputs.
+        """Return the counts that are kept on the host: tensors that the device cannot write, that steps change, and
+        whose values do not depend on the inputs.
 
-        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether one matters.
+        Replays leave them as they are, like counts in Python. The outputs and the horizon show whether such a count
+        matters.
         """
         session, steps = self._session, [*zip(self.first.steps, control.steps, strict=True)]
         return frozenset(
@@ -186,7 +187,8 @@ class _Runs:
             self.checks = compared(self.first, plain, self.noise, self.rounding)
 
     def _events(self) -> list[Stepped]:
-        """Run a step after each event, up to one that fails; last, as a change by an event may be irreversible."""
+        """Run a step after each event, up to one that fails. This comes last, since the change that an event makes may
+        be irreversible."""
         if not self._session.subject.events:
             return []
         series = self._run("before the events")
@@ -205,7 +207,7 @@ class _Runs:
         before = reach_of(session.subject)
         try:
             session.put_inputs(1)
-        except TargetError as error:  # it reads what a step leaves
+        except TargetError as error:  # the step reads what an earlier step leaves
             self.first_step_failed = error.line
             return [], None
         # Use the seed of the first warm-up step, so that random numbers drawn in it do not look as if they depended on

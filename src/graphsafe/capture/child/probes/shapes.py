@@ -34,7 +34,7 @@ from graphsafe.report.probes.timing import Timing
 
 NOT_COMPUTED = "values were not computed"
 _POOL_UNIT = 2 << 20
-"The smallest number of bytes by which the caching allocator asks for memory."
+"The unit, in bytes, in which the caching allocator asks for memory."
 
 
 def run(job: Job, channel: Channel) -> None:
@@ -98,7 +98,7 @@ def _record(session: Session, unfilled: Set[str] = frozenset()) -> None:
 
 
 def _tell_carried(session: Session, still_read: StillRead, unfilled: Set[str]) -> None:
-    """Tell the state that step 1 computed from its inputs, and that the graph reads and does not compute."""
+    """Report the state that step 1 computed from its inputs, and that the graph reads but does not compute."""
     reach = reach_of(session.subject)
     with outside_modes():
         lazy = tuple(path for path, tensor in reach.tensors.items() if still_read.is_carried(tensor))

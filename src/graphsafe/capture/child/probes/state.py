@@ -18,8 +18,8 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
 
     `how` is born (missing or None before step 1), grows, rebound (another storage under the same name after every
     step), host (a Python value that every step changes), changes (one that some step changes), cached (a new entry in
-    step 2 or 3), or opaque (an iterator whose position cannot be seen). State that is born may also count or be rebound
-    later: it then has two entries.
+    step 2 or 3), or opaque (an iterator whose position cannot be seen). State that is born may later also be counted up
+    or rebound; it then has two entries.
     """
     start, one, two, three = census
     grown = {
@@ -54,7 +54,7 @@ def state(census: Sequence[Reach], ran: Executed) -> State:
         if size and path in start.caches and not start.caches[path][1]:
             add(path, "born", 0, size, cache.__wrapped__)
     for path in three.opaque:
-        if ran.writer_of(path):  # only positions that a step moved count
+        if ran.writer_of(path):  # only a position that a step moved is reported
             add(path, "opaque")
     return State("fail" if found else "pass", changed=tuple(found.values()))
 

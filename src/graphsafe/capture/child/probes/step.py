@@ -40,10 +40,10 @@ class Seen:
     captured: list[StepEvent] | None = None
     "The events along the path of captures; None if the step never asks whether it is captured."
     changes_host: bool = False
-    "Whether host state changes from step to step, as far as it can be read."
+    "Whether host state that can be read changes from step to step."
 
     def tell(self, session: Session) -> None:
-        """Tell the probe `step`, and the events."""
+        """Report the probe `step`, and the events."""
         syncs, copies = _count(self.warm, _SYNCS), _count(self.warm, _COPIES)
         allocations, unknown = _count(self.warm, {"allocation"}), tuple(session.device.unknown_operations())
         step = Step("fail" if syncs or copies else "pass", ran=True, syncs=syncs, copies=copies)
@@ -139,7 +139,8 @@ def _marks(ran: Executed) -> tuple[CallSite, ...]:
 
 
 def _reached(session: Session) -> Reach:
-    """Return what the step reaches. Views stay with their memory, even if a tensor gets other (`.data =`)."""
+    """Return what the step reaches. Views keep their memory, even if their base tensor gets other memory (`.data
+    =`)."""
     reach = reach_of(session.subject)
     with outside_modes():
         reach.tensors = {path: tensor.detach() for path, tensor in reach.tensors.items()}

@@ -36,9 +36,9 @@ from graphsafe.report.probes.twin import Cause, Difference, Twin
 
 _LEAST_CAPTURES = 3
 _MOST_CAPTURES = 7
-"The largest number of captures, enough to meet Python code that does something else in one of eight steps."
+"The largest number of captures, enough to notice Python code that acts differently in one of eight steps."
 _SECONDS = 2.0
-"After the least number of captures, none begins later than this many seconds."
+"Once the minimum number of captures is made, no capture begins after this many seconds."
 MAY_BE_CHANCE = ("scalar", "address")
 """Kinds of differences that unwritten bytes between arguments, which keep old contents, may cause."""
 _REPEATS = 3
@@ -65,7 +65,7 @@ def compare_captures(session: Session, decisive: Recording, constants: Constants
     Of the state before the decisive capture only the `constants` of the host are kept, such as numbers: memory that the
     graph reads and nobody owns must be free for others to overwrite.
     """
-    # Collecting garbage before each capture is cheap if existing objects are left out.
+    # Garbage is collected before each capture, which is cheap if the objects that exist now are left out.
     gc.collect()
     gc.freeze()
     try:
@@ -83,8 +83,8 @@ class Twins:
         self._before = Before(session)
         self._decisive = decisive
         self._first: Recording = decisive
-        """The recording with which later captures are compared: the one after the decisive recording, with known state
-        and seed."""
+        """The recording with which later captures are compared: the first one after the decisive recording, made with
+        known state and seed."""
         self._seed = CAPTURE_SEED
 
     def run(self) -> Twin:
@@ -137,7 +137,7 @@ class Twins:
         return Twin(
             status,
             captures=self._captures,
-            # Nodes that the driver does not show cannot be called equal.
+            # Graphs with nodes that the driver does not show cannot be called equal.
             agree=status == "pass" and not found and not self._opaque,
             differences=tuple(found),
             causes=tuple(one.path for one in causes),
@@ -196,7 +196,7 @@ class Twins:
         return bool(frozenset.intersection(*apart))
 
     def _beyond(self, one: _Result, other: _Result, noise: Spread) -> frozenset[str]:
-        """Return the results of which two replays lie further apart than `noise`."""
+        """Return the results that differ between two replays by more than `noise`."""
         return frozenset(
             name
             for name, (ours, theirs) in self._unlike(one, other).items()
@@ -215,7 +215,7 @@ class Twins:
 
     def _refreshed(self, snapshot: Snapshot, k: int) -> Mapping[str, torch.Tensor]:
         """Return copies of the tensors that the inputs of replay `k` change. They are made once for both graphs: a
-        refresh may read what a replay left, and finds that of the last capture only."""
+        refresh may read what a replay left, and would find only what a replay of the last capture left."""
         snapshot.put_back()
         self._session.put_inputs(k)
         changed = snapshot.changed()
@@ -240,7 +240,8 @@ class Twins:
         return _Result(copies, session.device.digests(copies))
 
     def explained(self, found: list[Difference], start: Before, seed: int) -> Explained:
-        """Return the differences with their places, and their causes: changes of state, or else where to look."""
+        """Return the differences with their places, and their causes: changes of state, or else a hint where to
+        look."""
         session = self._session
         session.channel.phase("find what changed")
         start.bindings.put_back()
@@ -255,7 +256,7 @@ class Twins:
         decided = [one for one in found if _key(one) not in chance]
         if not decided:
             return self._outside_bindings(found, start, seed)
-        # Unwritten bytes differ at random. A difference that is due to state appears each time it is put back.
+        # Unwritten bytes differ at random. A difference that is due to state appears each time the state is put back.
         always = self._differing(lambda: None, start, seed)
         decided = [one for one in decided if always is None or _key(one) in always] or decided
         keys = {_key(one) for one in decided}
@@ -270,7 +271,7 @@ class Twins:
         return decided, [change for change in changes if change.kind == likely][:_MOST_NAMED] or changes[:1], None
 
     def _explained_by_constants(self, unlike: Sequence[Difference]) -> tuple[list[Cause], str | None]:
-        """Return the constants with whose values at the decisive capture the same graph comes out again."""
+        """Return the constants whose values at the decisive capture, if restored, lead to the same graph again."""
         self._first = self._decisive
         start, keys = Before(self._session), {_key(one) for one in unlike}
         if self._gone(keys, lambda: None, start, CAPTURE_SEED):
@@ -324,7 +325,7 @@ class Twins:
             start.reach.tensors[change.path].data = self._before.views[change.path]
 
     def _put_back(self, change: Cause, start: Before) -> None:
-        """Put back only this change, to its state before the first capture."""
+        """Undo only this change: put back the state before the first capture."""
         earlier = self._before.reach
         if change.kind == "attribute":
             put_back_host(start.reach, change.path, earlier.values[change.path])
@@ -339,7 +340,7 @@ class Twins:
         return left is not None and not left & keys
 
     def _differing(self, change: Callable[[], None], start: Before, seed: int) -> set[Key] | None:
-        """Return how a capture from `start` after `change` differs from the first; None if there is none."""
+        """Return how a capture from `start` after `change` differs from the first; None if there is no such capture."""
         start.bindings.put_back()
         try:
             change()

@@ -25,7 +25,7 @@ from graphsafe.capture.shared.job import WAITS_FOR_RANKS, Channel, Job
 from graphsafe.capture.shared.replaced import replaced
 
 _FOR_EVER = timedelta(days=1)
-"The parent ends a rank that waits too long, and reports its line, which a timeout of PyTorch would not."
+"The parent ends a rank that waits too long, and reports its line, which PyTorch's own timeout would not do."
 _INTERFACE = "GLOO_SOCKET_IFNAME"
 _DONE = "done"
 
@@ -125,9 +125,9 @@ _AT_A_PORT = ("tcp://", "env://")
 
 @contextmanager
 def own_port(folder: Path, child: str) -> Iterator[None]:
-    """Give a child its own store if the target makes a process group of one process at a fixed port, which only one of
-    the children that run side by side could have. PyTorch looks the rendezvous up when a group is made, so it may be
-    replaced late."""
+    """Give a child its own store if the target makes a process group of one process at a fixed port; only one of the
+    children that run side by side could use that port. PyTorch looks the rendezvous up when a group is made, so it may
+    be replaced late."""
     if not torch.distributed.is_available():
         yield
         return

@@ -1,5 +1,5 @@
-"""Notes the collectives that each rank issues, in order, with their lines. They are written down before they are
-issued, because a collective that the others do not issue never ends."""
+"""Notes the collectives that each rank issues, in order, with their lines. Each is recorded before it is issued,
+because a collective that the other ranks do not issue never ends."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def suspended_frame(value: Any) -> types.FrameType | None:
 
 
 def count_text(counter: Any) -> str | None:
-    """Return the text of a counter, such as `count(5)`; None if it counts in objects of another library."""
+    """Return the text of a counter, such as `count(5)`; None if its numbers are objects of another library."""
     return repr(counter) if are_scalars(gc.get_referents(counter)) else None
 
 
@@ -88,7 +88,7 @@ class StateError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Some variables as a container: of a module, whose dict `of` is, of a class, or of a TorchScript module."""
+    """Some variables as a container: those of a module (`of` is its dict), of a class, or of a TorchScript module."""
 
     of: Any
     names: tuple[str, ...]
@@ -126,7 +126,7 @@ def cell_slot(cell: types.CellType) -> Slot:
 
 def tensors_kept_by(cache: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors that a `functools.lru_cache` keeps, also in tuples, lists and dicts."""
-    # Python gives no other way to the results than the one by which it collects garbage.
+    # Only the interface of the garbage collector gives access to the results.
     waiting = gc.get_referents(cache)
     seen: set[int] = set()
     while waiting:
@@ -164,7 +164,7 @@ def contents(container: Any) -> Any:
 
 
 def refill(container: Any, before: Any) -> None:
-    """Put back content that `contents` has read. Raises the error by which a container refuses."""
+    """Put back content that `contents` has read. Raises the error with which a container refuses."""
     kind = type(container)
     if kind is Variables:
         for name, value in before.items():
@@ -242,7 +242,8 @@ def held_at(container: Any, key: Any) -> Any:
 
 
 def put_at(container: Any, key: Any, value: Any) -> None:
-    """Store a value where `held_at` reads it; not for tuples. Raises the error by which the place refuses."""
+    """Store a value where `held_at` reads it; tuples are not supported. Raises the error with which the place
+    refuses."""
     kind = type(container)
     if kind is Slot:
         container.put(value)

@@ -91,7 +91,7 @@ def handler_of(kind: type) -> Handler | None:
     """Return the handler of a class, or None if its objects are not walked into."""
     for base, handler in (
         (enum.Enum, _take_value(_member_text)),
-        (SCALARS, _take_value(text_of)),  # of subclasses; values of Python's own classes do not come here
+        (SCALARS, _take_value(text_of)),  # instances of subclasses; values of Python's own classes do not come here
         (torch.Tensor, _take_tensor),
         (type, _take_class),
         (torch._C.Generator, _take_generator),
@@ -129,7 +129,7 @@ def handler_of(kind: type) -> Handler | None:
 
 def _take_value(text: Callable[[Any], str]) -> Handler:
     """Return the handler of small values, written by `text`. One object may have several holders, such as a member of
-    an enumeration, so it is looked at again wherever it is held."""
+    an enumeration, so it is visited again at each holder."""
 
     def take(walk: Walk, path: str, value: Any) -> None:
         walk.reach.hosts[path] = text(value)

@@ -1,5 +1,5 @@
-"""Random generators: those of the host, which are the process's global ones and those that a step holds
-(`random.Random`, numpy's two kinds), and whether two generators of a device share a state."""
+"""Random generators of the host: the process's global generators, and generators that a step holds (`random.Random`,
+numpy's two kinds). Also tells whether two generators of a device share a state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 _APART = 4
-"CUDA takes offsets that are multiples of four."
+"CUDA accepts only offsets that are multiples of four."
 
 
 def seed_host(value: int) -> None:
@@ -59,7 +59,7 @@ def set_state(generator: Any, state: Any) -> None:
 
 
 def share_state(one: torch._C.Generator, other: torch._C.Generator) -> bool:
-    """Return whether two generators of a device have one state: then an offset set in one is the other's, too."""
+    """Return whether two generators of a device have one state: an offset set in one is then set in the other, too."""
     own, theirs = one.get_offset(), other.get_offset()
     one.set_offset(theirs + _APART)
     is_shared: bool = other.get_offset() == theirs + _APART

@@ -86,7 +86,8 @@ def numbers_of(subject: Subject) -> list[str]:
 
 
 def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str, Any]]:
-    """Yield each value inside the arguments, objects only once; `in_objects`: those inside plain objects, too."""
+    """Yield each value inside the arguments, each object only once; with `in_objects`, also those inside plain
+    objects."""
     seen: set[int] = set()
     todo: deque[Item] = deque([("args", subject.args, None, None), ("kwargs", subject.kwargs, None, None)])
     while todo and len(seen) < MOST_OBJECTS:

@@ -52,7 +52,7 @@ def module_name(kind: type) -> str:
 
 
 def is_users_class(kind: type) -> bool:
-    """Return whether a file of the user or of a library defines it, as `is_user_file` decides."""
+    """Return whether a class is defined in a file of the user or of a library, as `is_user_file` decides."""
     if "__module__" not in _NAMESPACE(kind):  # written in C
         return False
     file = file_of(sys.modules.get(module_name(kind)))
@@ -132,7 +132,7 @@ def function_of(item: Any) -> types.FunctionType | None:
 
 
 def code_of(called: Any) -> types.CodeType | None:
-    """Return the code that runs in a call: a function's, behind its decorators; a module's `forward`."""
+    """Return the code that a call runs: that of the function inside its decorators, or that of a module's `forward`."""
     if issubclass(type(called), functools.partial):
         return code_of(functools.partial.func.__get__(called))
     if type(called) is types.MethodType:

@@ -26,7 +26,7 @@ class Reach:
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
     """Tensors whose elements can be read and written one by one. Memory that several elements share (an expanded
-    tensor) is in here once, as an alias."""
+    tensor) is listed once, as an alias."""
     hosts: dict[str, HostValue] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     "The objects of those host values that are small and immutable."
@@ -61,7 +61,7 @@ class Reach:
         return {path: tensor.untyped_storage().data_ptr() for path, tensor in self.tensors.items()}
 
     def seed(self, value: int) -> None:
-        """Seed every generator found, of the device and of the host."""
+        """Seed every generator that was found, on the device and on the host."""
         for generator in self.generators.values():
             generator.manual_seed(value)
         for found in self.host_generators.values():
@@ -69,5 +69,5 @@ class Reach:
 
 
 def moved(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the tensors whose memory lies elsewhere than before; both are places of `Reach.places`."""
+    """Return the tensors whose memory has moved between two results of `Reach.places`."""
     return tuple(path for path, place in before.items() if after.get(path, place) != place)

@@ -46,11 +46,12 @@ def objects_of(subject: Subject) -> list[Any]:
 
 
 def seed_generators(subject: Subject, value: int) -> None:
-    """Seed the generators of a step and its refresh; after a long first walk, those that it found."""
+    """Seed the generators of a step and its refresh; after a long first walk, only seed the generators that this walk
+    found."""
     known = _first_reach.get(id(subject))
     if known is None or known[0] is not subject:
         known = (subject, reach_with_refresh(subject))
-        # keeping the result of a quick walk would keep objects alive that the target drops
+        # The result of a quick walk is not kept, since it would keep objects alive that the target drops
         if len(known[1].containers) > _MANY_CONTAINERS:
             _first_reach[id(subject)] = known
     known[1].seed(value)

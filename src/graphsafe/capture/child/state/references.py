@@ -42,6 +42,6 @@ def referent_of(reference: Any) -> Any:
     if isinstance(reference, weakref.ReferenceType):
         return weakref.ReferenceType.__call__(reference)
     with suppress(ReferenceError, AttributeError):
-        # Python tells a proxy's object to nobody, but a bound method of the proxy is one of the object.
+        # Python has no function for a proxy's object, but a bound method of the proxy is bound to that object.
         return reference.__init__.__self__
     return None

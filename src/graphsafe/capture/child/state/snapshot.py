@@ -116,8 +116,8 @@ class Snapshot:
             self.values[path] = device.to_host(tensor)
 
     def put_back(self, put_back_tensors: Callable[[], None] | None = None) -> None:
-        """Put back containers, tensors and the user's own state. `put_back_tensors` does so for tensors, if given.
-        Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
+        """Put back containers, tensors and the user's own state. If `put_back_tensors` is given, it puts the tensors
+        back. Raises StateError where a container refuses, or a tensor too large to be kept was changed."""
         self._bindings.put_back()
         (put_back_tensors or self.put_back_values)()
         if self._subject.reset is not None:
@@ -125,12 +125,12 @@ class Snapshot:
                 self._subject.reset()
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
-        """Return those of these tensors, or of all, whose values have changed."""
+        """Return the tensors whose values have changed: among these, or among all."""
         now = self._device.digests({path: self.tensors[path] for path in (self.tensors if paths is None else paths)})
         return [path for path, digest in now.items() if digest != self.digests[path]]
 
     def put_back_values(self, paths: Iterable[str] | None = None) -> None:
-        """Put back the values of these tensors only, or of all. Raises StateError."""
+        """Put back the values of these tensors only, or of all tensors. Raises StateError."""
         changed = self.changed(paths)
         for path in changed:
             if path not in self.values:
@@ -143,6 +143,6 @@ class Snapshot:
                 self._device.store(tensor, values)
             except RuntimeError as error:
                 raise StateError(f"{path} cannot be put back: {' '.join(str(error).split())[:200]}") from error
-        # Memory shared with other tensors may already have been put back with them.
+        # If memory is shared with other tensors, it may have been put back together with them.
         for path in self.changed(path for path in changed if path not in self.values):
             raise StateError(f"{path} changed and is too large to be put back")

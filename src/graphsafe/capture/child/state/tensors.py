@@ -57,7 +57,7 @@ def _is_plain(tensor: torch.Tensor) -> bool:
 
 @functools.cache
 def _is_comparable(dtype: torch.dtype) -> bool:
-    """Return whether the dtype can be compared. PyTorch cannot compare raw bits and numbers smaller than a byte."""
+    """Return whether the dtype can be compared. PyTorch cannot compare raw bits, nor numbers smaller than a byte."""
     name = str(dtype).removeprefix("torch.")
     return name in _COMPARABLE or name.startswith("float8")
 

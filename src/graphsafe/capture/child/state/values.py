@@ -1,4 +1,4 @@
-"""Writes numbers, strings and the like as text for comparing, and tells which objects count as such."""
+"""Writes numbers, strings and the like as text for comparison, and tells which objects count as such values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _WRITTEN: dict[type, Callable[[Any], str]] = {
     bytes: _data,
 }
 WRITERS = {id(kind): write for kind, write in _WRITTEN.items()}
-"Looked up by the address of Python's own classes: asking a class for its hash may run code of its metaclass."
+"The keys are the addresses of Python's own classes: asking a class for its hash may run code of its metaclass."
 
 
 def key_text(key: Any) -> str | None:

@@ -47,7 +47,7 @@ class Walk:
         self.todo: deque[Item] = deque()
         self._seen: set[int] = set()
         self.alive: list[Any] = []
-        "The objects that were looked at, in order."
+        "The objects that were visited, in order."
         self._named: set[tuple[int, str]] = set()
 
     def run(self, roots: Mapping[str, Any], handler_of: Callable[[type], Handler | None]) -> Reach:
@@ -70,7 +70,7 @@ class Walk:
         return reach
 
     def forget(self, value: Any) -> None:
-        """Look at an object again wherever it is held: a member of an enumeration has several holders."""
+        """Visit an object again at each of its holders: a member of an enumeration has several."""
         self._seen.discard(id(value))
 
     def take_tensor(self, path: str, tensor: torch.Tensor) -> None:

@@ -158,7 +158,8 @@ class CudaDevice:
         return CudaRecording(graph, outputs, places.places if places is not None else ())
 
     def races(self, recording: Recording, step: Callable[[], Any]) -> tuple[Race, ...]:
-        """Return the races; a graph with branches is captured again under a watch. Raises NotComparable."""
+        """Return the races; a graph with branches is captured again while its operations are watched. Raises
+        NotComparable."""
         assert isinstance(recording, CudaRecording)
         if is_chain(recording.raw):
             return ()

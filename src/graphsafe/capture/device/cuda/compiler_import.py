@@ -1,7 +1,7 @@
 """Looks at memory and kernels without importing torch's compiler.
 
 Memory snapshots and the profiler ask `hasattr(torch, "_inductor")`, which torch answers by importing it: a second in
-each process (H100, torch 2.11). They do without it where nobody has imported it before.
+each process (H100, torch 2.11). They work without the compiler if nothing has imported it before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def memory_segments() -> list[dict[str, Any]]:
 
 @contextmanager
 def profiling(activities: Sequence[ProfilerActivity]) -> Iterator[profile]:
-    """Profile a block, in which the compiler can be imported as usual."""
+    """Profile a block; inside it, the compiler can be imported as usual."""
     with ExitStack() as stack:
         with no_compiler_import():
             profiler = stack.enter_context(profile(activities=activities))

@@ -70,8 +70,8 @@ class _Detective:
 
 def diagnosed(step: Callable[[], Any], stream: torch.cuda.Stream) -> Diagnosis | None:
     if "torch._dynamo" in sys.modules:
-        # Under the modes compiled functions run uncompiled, and may call libraries for the first time. The set-up of
-        # these libraries would be blamed.
+        # Under the modes, compiled functions run uncompiled, and may call libraries for the first time. Without a run
+        # before, the set-up of these libraries would be blamed.
         with suppress(Exception), torch.cuda.stream(stream), traced(Running(lambda event: None)):
             step()
         torch.cuda.synchronize()

@@ -1,10 +1,9 @@
 """PyTorch's GPU trace, which calls back before each wait and allocation, with the live Python stack.
 
-The trace also calls back when memory is freed, and that may be while an exception is on its way: Python then drops the
-temporary tensors of the failing expression. PyTorch runs the callback nevertheless. The exception becomes a
-SystemError, or the process crashes if the same function handles the exception (torch 2.11, Python 3.12, H100). So the
-trace pauses while an exception is on its way. Python tells of exceptions from 3.12 on, but not of those that operators
-such as `+` and `[]` raise.
+The trace also calls back when memory is freed, also while an exception propagates, when Python drops the temporary
+tensors of the failing expression. If the callback runs then, the exception becomes a SystemError, or the process
+crashes if the same function handles the exception (torch 2.11, Python 3.12, H100). So the trace pauses while an
+exception propagates. Python reports exceptions from 3.12 on, except those that operators such as `+` and `[]` raise.
 """
 
 from __future__ import annotations
@@ -68,7 +67,8 @@ def _stop() -> None:
 
 
 def _flag() -> ctypes.c_bool:
-    """Return PyTorch's flag; one that nobody reads if this PyTorch has none, and its trace cannot pause."""
+    """Return PyTorch's flag. If this PyTorch has none, so that its trace cannot pause, return a flag that nobody
+    reads."""
     library = Path(torch.__file__).parent / "lib" / "libc10.so"
     try:
         return ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), _FLAG)
@@ -84,10 +84,10 @@ def _paused_by_exceptions(flag: ctypes.c_bool) -> Monitor:
         flag.value = True
 
     def called(_code: Any, _offset: int, callee: Any, _first: Any) -> Any:
-        # Only calls of compiled code drop their arguments before Python tells of an exception.
+        # Only calls of compiled code drop their arguments before Python reports an exception.
         if issubclass(type(callee), (FunctionType, MethodType, type)) or _is_builtin(callee):
             return disable()
-        flag.value = True  # an exception that compiled code has handled is not told
+        flag.value = True  # Python does not report an exception that compiled code has handled
         return None
 
     heard = {"CALL": called, "C_RAISE": pause, "RAISE": pause, "RERAISE": pause, "EXCEPTION_HANDLED": resume}
@@ -97,7 +97,7 @@ def _paused_by_exceptions(flag: ctypes.c_bool) -> Monitor:
 
 
 def _is_builtin(callee: Any) -> bool:
-    """Return whether Python's own `builtins` have a function, or the type of a method."""
+    """Return whether a function, or the type of a method, is in Python's own `builtins`."""
     module = getattr(callee, "__module__", None)
     if module is None:
         held = getattr(callee, "__self__", None)

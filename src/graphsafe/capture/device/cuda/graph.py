@@ -122,8 +122,8 @@ class CudaPieces:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        """The ended graphs, including empty ones. They are kept because torch refuses a pool that no graph uses any
-        more."""
+        """The ended graphs, including empty ones. They are kept alive because torch refuses a pool that no graph uses
+        any more."""
 
     def begin(self) -> None:
         graph = torch.cuda.CUDAGraph(keep_graph=True)

@@ -1,6 +1,6 @@
-"""Hashes tensors where they are, many at once, because a step's state consists of hundreds of small tensors.
+"""Hashes tensors on their own device, many at once, because a step's state consists of hundreds of small tensors.
 
-A hash is two sums over the 64-bit words of a tensor's bytes, each word weighed by its place. It does not depend on
+A hash is two sums over the 64-bit words of a tensor's bytes, each word weighted by its position. It does not depend on
 which tensors are hashed together.
 """
 

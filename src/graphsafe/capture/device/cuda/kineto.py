@@ -33,14 +33,14 @@ _KINDS: Sequence[tuple[tuple[str, ...], OperationKind]] = (
 )
 "Beginnings of the names of calls, after `cuda` or `cu`."
 _LEAST_GAP_US = 1.0
-"Kernels without a gap between them are at most this far apart."
+"If two kernels are at most this far apart, there is no gap between them."
 
 
 def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Sequence[str] = ()) -> Timeline:
     """Return the timeline of the step that was profiled as `plain`.
 
-    `named` is another profile of the same step, with marks around the lines that `places` lists. The times of `named`
-    are useless, but it gives the lines of those calls that both profiles have.
+    `named` is another profile of the same step, with marks around the lines that `places` lists. The times in `named`
+    are useless, but it gives the lines of the calls that both profiles have.
     """
     step = _step(plain)
     if step is None:
@@ -126,7 +126,7 @@ def _work(events: Iterable[Event], calls: Sequence[_Span]) -> list[_Span]:
 
 
 def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]) -> list[str | None]:
-    """Return each call's line, as far as both profiles begin and end with the same calls."""
+    """Return the lines of the calls at the beginning and at the end that both profiles have in common."""
     step = _step(named)
     if step is None:
         return [None] * len(calls)
@@ -143,7 +143,8 @@ def _lines(calls: Sequence[_Span], named: Sequence[Event], places: Sequence[str]
 
 
 def _same(calls: Sequence[_Span], others: Sequence[_Span]) -> Iterator[tuple[int, int]]:
-    """Yield the indices of equal calls up to a difference. Caches may spare one list allocations."""
+    """Yield the indices of equal calls, up to the first difference. One list may have fewer allocations, because of
+    caches."""
     at = other = 0
     while at < len(calls) and other < len(others):
         if calls[at].name == others[other].name:
@@ -222,7 +223,7 @@ def _gaps(
 
 
 def _cause(since: float, launch: int | None, calls: Sequence[_Span]) -> tuple[GapCause, int | None]:
-    """Return why nothing ran between `since` and the work of a call, and the call whose line explains it."""
+    """Return the reason why nothing ran between `since` and the work of a call, and the call whose line explains it."""
     if launch is None or calls[launch].begin <= since:
         return "device", launch
     meanwhile = list(takewhile(lambda number: calls[number].end >= since, range(launch - 1, -1, -1)))[::-1]

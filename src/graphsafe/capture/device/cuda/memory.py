@@ -1,5 +1,6 @@
-"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Reads from the
-caching allocator's own history, with Python's frames, which lines allocated and freed memory; that changes nothing."""
+"""Reads and writes tensors for the probes: stores, poison, and allocations that overwrite freed memory. Finds the lines
+that allocated and freed memory from the caching allocator's own history, which has Python's frames; this does not
+change the allocator."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _LARGEST_SMALL = 1 << 20
 "Requests above this size are not served from the pool of small blocks, even if it has larger free blocks."
 _MOST_FILLED = 4 << 30
 _FREED = 0xFF
-"A byte that makes NaN in every floating dtype."
+"A byte that, repeated, is NaN in every floating dtype."
 
 
 def store(tensor: torch.Tensor, values: torch.Tensor) -> None:
@@ -99,7 +100,8 @@ def allocations_watched(index: int) -> Iterator[list[MemoryEvent]]:
 
 
 def memory_events(trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> list[MemoryEvent]:
-    """Read one device's trace. A block is held until it can be reused, perhaps after other streams."""
+    """Read one device's trace. A block counts as held until it can be reused, which may be after other streams have
+    finished with it."""
     own = sorted(
         (int(segment["address"]), int(segment["address"]) + int(segment["total_size"]))
         for segment in segments

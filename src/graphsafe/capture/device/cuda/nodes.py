@@ -1,6 +1,6 @@
 """Reads the nodes of a captured graph from the driver, and compares two captures of one step.
 
-The driver's own library is asked through ctypes: torch loads it, and graphsafe needs no further package for it. Names
+The driver's own library is asked through ctypes: torch loads it, and graphsafe needs no other package for this. Names
 of kernels need CUDA 12.3, the layout of their arguments CUDA 12.4; an older driver raises `NotComparable`.
 """
 
@@ -37,7 +37,8 @@ _HOST_MEMORY = 1
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A node: `launch` tells the amount of work (grid, block, bytes), `words` the arguments, by eight bytes."""
+    """A node: `launch` gives the amount of work (grid, block, bytes), `words` the arguments, in words of eight
+    bytes."""
 
     kind: str
     name: str
@@ -46,7 +47,7 @@ class GraphNode:
     opaque: bool = False
     "Whether the driver hides the arguments."
     pointers: tuple[int, ...] = ()
-    "Words that are a whole argument, or an address of a copy, and not part of a larger argument."
+    "Words that are a whole argument or an address of a copy, rather than part of a larger argument."
 
 
 Pool = tuple[int, ...]
@@ -58,7 +59,7 @@ Place = tuple[tuple[CallSite, ...], "Span | None", str]
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The allocator's segments at one moment, which tell the pool of an address."""
+    """The allocator's segments at one moment, from which the pool of an address is found."""
 
     spans: tuple[tuple[int, int, Pool], ...]
 
@@ -93,7 +94,7 @@ def differences(
             break
         if (one.kind, one.name) != (other.kind, other.name):
             found.append(_difference(number, "operation", second, _named(one), _named(other), places))
-            break  # later nodes are shifted against the first graph, so all would differ
+            break  # later nodes are shifted relative to the first graph, so all of them would differ
         if one.launch != other.launch:
             found.append(_difference(number, "extent", second, str(one.launch), str(other.launch), places))
         for at, (before, after) in enumerate(zip(one.words, other.words, strict=False)):
@@ -150,7 +151,7 @@ def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segme
 
 
 def _numbers(before: int, after: int) -> tuple[str, str]:
-    """Write two words as a person reads them: the half that differs, as an integer or as a float32."""
+    """Write two words for people: only the half that differs, as an integer or as a float32."""
     halves = [(word & 0xFFFF_FFFF, word >> 32) for word in (before, after)]
     differing = [half for half in (0, 1) if halves[0][half] != halves[1][half]]
     if len(differing) == 2:
@@ -225,7 +226,8 @@ def _driver() -> ctypes.CDLL:
 
 
 def graph_nodes(raw_graph: int) -> tuple[GraphNode, ...]:
-    """Return the nodes of a `cudaGraph_t`, with those of child graphs in their place. Raises NotComparable."""
+    """Return the nodes of a `cudaGraph_t`, with the nodes of child graphs in place of these graphs. Raises
+    NotComparable."""
     return tuple(found for handle in _handles(raw_graph) for found in _node(_driver(), c_void_p(handle)))
 
 

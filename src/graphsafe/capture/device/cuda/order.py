@@ -27,13 +27,14 @@ def is_chain(raw_graph: int) -> bool:
 
 
 def forms_chain(nodes: int, edges: Set[tuple[int, int]]) -> bool:
-    """Return whether the edges lead through all nodes one after the other. Two nodes without an edge do not."""
+    """Return whether the edges lead through all nodes one after the other. Two nodes without an edge between them do
+    not form a chain."""
     starts, ends = {one for one, _ in edges}, {other for _, other in edges}
     return len(edges) == max(nodes - 1, 0) == len(starts) == len(ends)
 
 
 class MemoryTouched(OperationMode):  # type: ignore[no-untyped-call]
-    """Notes the memory of each operation, and the nodes that it adds to the capture under way on `stream`."""
+    """Notes the memory that each operation uses, and the nodes that it adds to the capture under way on `stream`."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -57,15 +58,15 @@ def races_of(raw_graph: int, touched: MemoryTouched) -> tuple[Race, ...]:
     nodes = touched.nodes
 
     def ordered(first: int, second: int) -> bool:
-        # It is not known which node of the operation touches the memory. NCCL adds event nodes beside its kernel, for
-        # which nothing in the graph waits (torch 2.11, NCCL 2.28).
+        # It is not known which node of the operation uses the memory. Besides its kernel, NCCL adds event nodes that
+        # nothing in the graph waits for (torch 2.11, NCCL 2.28).
         return any(later in reached.get(one, ()) for one in nodes[first] for later in nodes[second])
 
     return races_in(touched.work, ordered)
 
 
 def _reached(edges: Sequence[tuple[int, int]]) -> dict[int, set[int]]:
-    """Node -> all nodes after it on some path. A capture adds each node after those for which it waits."""
+    """Node -> all nodes after it on some path. A capture adds each node after the nodes that it waits for."""
     following: dict[int, list[int]] = {}
     for one, other in edges:
         following.setdefault(one, []).append(other)

@@ -47,7 +47,8 @@ def profiled(
 
 
 def _mark(name: str) -> Any:
-    """Return a context manager that the profiler records by its name, without an operation that modes would see."""
+    """Return a context manager that the profiler records by its name, without running an operation that modes would
+    see."""
     return torch._C._profiler._RecordFunctionFast(name)
 
 

@@ -1,7 +1,7 @@
 """Tracks the running Python-level torch call and the aten op inside it.
 
 A function mode sees `tensor.__bool__` and `torch.zeros` by name; a dispatch mode sees every aten op with its arguments.
-Neither sees what a C++ extension does inside an op, nor the autograd engine's own threads.
+Neither sees the inner work of a C++ extension's op, nor the autograd engine's own threads.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Sink = Callable[[StepEvent], None]
 
 @functools.cache
 def python_name(func: Any) -> str | None:
-    """Return the function's name in the op table; None for one that reads no values (`tensor.shape`)."""
+    """Return the function's name in the op table; None for a function that reads no values (`tensor.shape`)."""
     name = getattr(func, "__name__", "")
     if name == "__get__":
         return None
@@ -214,7 +214,7 @@ def traced(running: Running) -> Iterator[None]:
 
 class NodePlaces:
     """Finds the user's line that launched each node of a capture, by counting the nodes around every operation. The
-    places explain differences; the recording, which is not a plain one, is never compared itself."""
+    places only explain differences. This recording is never compared itself, since it is not a plain recording."""
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
         self.places: list[Place | None] = []

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 _LISTS = re.compile(r"(FusedOptimizerTensorList|TensorListScalarList|TensorList)MetadataI(?:.*?)Li([1-5])EE")
 "Matches the mangled type of an argument with lists of tensors: its kind and its number of lists."
 _JOINED = re.compile(r"CatArrInputTensorMetadataI(?:.*?)Li(\d+)ELi\d+EE")
-"Matches the mangled type of an argument with tensors to join: the number of tensors for which there is room."
+"Matches the mangled type of an argument with tensors to join: the number of tensors that there is room for."
 _WORD = 8
 _MOST_DIMENSIONS = 25
 _SIZES = 4 + 12 * _MOST_DIMENSIONS
@@ -27,13 +27,13 @@ _STRIDES = 4 * _MOST_DIMENSIONS
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The room of one argument. Each table is for one to five lists."""
+    """The room for tensors in one argument. Each tuple has a number for each number of lists, from one to five."""
 
     tensors: tuple[int, ...]
     with_scalars: tuple[int, ...]
     blocks: int
     index: int
-    "The bytes of a tensor's number."
+    "The number of bytes of a tensor's index."
 
 
 _ROOMS = (
@@ -48,13 +48,13 @@ class _Layout:
 
     columns: int
     tensors: int
-    "The number of tensors for which there is room."
+    "The number of tensors that there is room for."
     numbers: int
     "The byte at which each block's tensor is listed."
     index: int
     blocks: int
     tail: int = 0
-    "Bytes behind the blocks' tensors and parts."
+    "The number of bytes after the tensors and parts of the blocks."
 
     @property
     def bytes(self) -> int:
@@ -74,7 +74,7 @@ def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -
 
 
 def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tuple[int, int]]:
-    """Yield the first byte of each part that holds no tensor, and the byte after its last."""
+    """Yield the first byte of each part that holds no tensor, and the byte after its end."""
     lists, joined = _LISTS.search(kernel), _JOINED.search(kernel)
     if lists is not None:
         known = _layouts(lists[1], int(lists[2]))
@@ -125,6 +125,6 @@ def _layouts(kind: str, lists: int) -> Iterator[_Layout]:
                 numbers = tensors * (columns * _WORD + scalar)
                 yield _Layout(columns, tensors, numbers, room.index, room.blocks)
         else:
-            # A fused optimizer has a column of step counters besides.
+            # A fused optimizer also has a column of step counters.
             columns = lists + (2 if kind.startswith("Fused") else 1)
             yield _Layout(columns, tensors, columns * tensors * _WORD, room.index, room.blocks, tail=4)

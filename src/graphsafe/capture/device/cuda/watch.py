@@ -1,8 +1,9 @@
-"""Finds every line of an eager step that waits for the device, copies, or asks for its progress, in one run.
+"""Finds every line of an eager step that waits for the device, copies, or queries the device's progress, in one run.
 
 PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode warns of a
 subset of these waits. It does not report queries, which are patched here, or pageable copies with `non_blocking=True`,
-which the dispatch mode sees. Its callbacks stay, which is one reason why the step child is a separate process.
+which the dispatch mode sees. The callbacks of the trace cannot be removed, which is one reason why the step child is a
+separate process.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def _told(running: Running, owner: Any, name: str, kind: StepEventKind, spelled:
 
 
 def _told_as_a_whole(running: Running, name: str, kind: StepEventKind) -> Any:
-    """Return a replacement for a call that consists of many operations, which the user cannot change one by one."""
+    """Return a replacement for a call that is reported as a whole: it consists of many operations that the user cannot
+    change separately."""
     original, spelled = getattr(torch.distributed, name), f"torch.distributed.{name}"
 
     def call(*args: Any, **kwargs: Any) -> Any:

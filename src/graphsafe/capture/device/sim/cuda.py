@@ -92,7 +92,7 @@ _real_parse_to = torch._C._nn._parse_to
 
 
 def _parse_to(*args: Any, **kwargs: Any) -> Any:
-    """Replace the parser of `module.to(...)`, which has to answer with the device that a tensor plays."""
+    """Replace the parser of `module.to(...)`, which has to answer with the device that a tensor stands for."""
     device, *rest = _real_parse_to(*args, **kwargs)
     given = args[0] if args else kwargs.get("tensor")
     if isinstance(given, torch.Tensor):

@@ -112,7 +112,7 @@ class SimDevice:
     collectives: Literal["nccl", "gloo"] = "gloo"
 
     def __init__(self, index: int, table: OpTable, count: int = 1, shapes: bool = False) -> None:
-        """Make as many devices as `index` needs, at least `count`. With `shapes` they compute no values."""
+        """Make enough devices for `index`, and at least `count`. With `shapes` they compute no values."""
         self.computes = not shapes
         self.name = f"sim:{index}"
         self.index = index
@@ -294,7 +294,7 @@ class SimDevice:
         return self.to_host(tensor)
 
     def churn(self) -> None:
-        """Do nothing: the simulated device never gives a graph's memory to anyone else."""
+        """Do nothing: the simulated device never reuses a graph's memory for anything else."""
 
     def reuse_freed(self) -> None:
         with self.world.unseen():
@@ -308,7 +308,7 @@ class SimDevice:
         return None
 
     def kernels(self, step: Callable[[], Any]) -> Kernels | None:
-        """Return the number of kernels if only shapes are computed; in other modes nobody asks for it."""
+        """Return the number of kernels if only shapes are computed; in other modes the number is not needed."""
         if self.world.shapes is None:
             return None
         counted: list[str] = []

@@ -1,6 +1,6 @@
 """Compares two recordings of one step node by node: Python froze the values that differ.
 
-Memory that was allocated in one capture may have any counterpart in the other, but always the same one. Memory from
+Memory that was allocated in one capture may correspond to any memory of the other, but always to the same. Memory from
 before the captures must have the same address in both.
 """
 
@@ -30,7 +30,7 @@ def differences(first: Graph, second: Graph) -> tuple[Difference, ...]:
     """Return at most 64 differences in graph order, each with the source line of its node in `second` (else in
     `first`).
 
-    The comparison ends at the first node whose operations differ: later nodes are shifted against each other.
+    The comparison ends at the first node whose operations differ: later nodes no longer correspond to each other.
     """
     pairing = _Pairing(first, second)
     found: list[Difference] = []

@@ -60,7 +60,8 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
         if wrapper is not None and wrapper.__name__ == "FakeTensor":  # it has a shape and no device
             return func(*args, **kwargs)
         if wrapper is not None:
-            # The subclass's own method calls the operations on the tensors inside, which stand for the device.
+            # The subclass's own method calls the operations on its inner tensors, and these stand for tensors on the
+            # device.
             if wrapper.__name__ == "DTensor":  # C++ unwraps a DTensor; its own method would only call `func` again
                 with SimDispatchMode(self.world, leaves=wrapper):
                     return func(*args, **kwargs)
@@ -78,7 +79,8 @@ class SimDispatchMode(OperationMode):  # type: ignore[no-untyped-call]
 
 @functools.cache
 def _is_composite(func: Any) -> bool:
-    """Return whether an operation consists of others. Autograd decomposes it before this mode, inference mode not."""
+    """Return whether an operation consists of others. Autograd decomposes it before this mode sees it; inference mode
+    does not."""
     has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE)
     return bool(has_kernel) and func.namespace == "aten"
 
@@ -151,7 +153,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Repeated) -> Any:
-    """Run a call of a form that is known."""
+    """Run a call whose form is known."""
     device, kind, capturing = known.device, known.kind, world.session
     world.touched.add(device)
     frozen = None
@@ -174,7 +176,8 @@ def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> Repeated | None:
-    """Return how to run other calls of the form of one that has just run; None if it did more than return a result."""
+    """Return how to run other calls of the same form as the call that has just run; None if that call did more than
+    return a result."""
     inputs = tensors_in((*args, *kwargs.values()))
     entry, places = table_entry(func, world.table), [index_of(tensor) for tensor in inputs]
     target = _target(world, func, inputs, sorted({*places} - {HOST}))
@@ -188,7 +191,7 @@ def _repeated(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _plays_no_device(world: World, func: Any, inputs: Sequence[torch.Tensor]) -> bool:
-    """Return whether an operation on meta tensors leaves nothing on a simulated device."""
+    """Return whether an operation on meta tensors has no result on a simulated device."""
     materialised = world.scope.explicit and world.scope.place != HOST and takes_device(func)
     return not materialised and any(tensor.device.type != "cpu" and not is_valueless(tensor) for tensor in inputs)
 
@@ -235,7 +238,7 @@ def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
 
 
 def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Run a higher-order operator (`flex_attention`), whose effects are not known."""
+    """Run a higher-order operator such as `flex_attention`, whose effects are not known."""
     indices = {index_of(tensor) for tensor in tensors_in((args, dict(kwargs)))} - {HOST}
     result = func(*args, **kwargs)
     if indices:
@@ -247,7 +250,7 @@ def run_opaque(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str
 
 
 def _doubts(world: World, inputs: Sequence[torch.Tensor]) -> list[str]:
-    """Return the unknown effects on which the values of `inputs` depend, and note them for a step."""
+    """Return the unknown effects on which the values of `inputs` depend, and note them as effects of a step."""
     found = [tag.doubt for tag in tags_of(inputs) if tag.doubt is not None]
     if world.stepping:
         world.met(found)
@@ -276,7 +279,8 @@ def _on_host(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, 
 
 
 def _target(world: World, func: Any, inputs: Sequence[torch.Tensor], indices: Sequence[int]) -> int:
-    """Return the device of the result: the call's, else the first argument's, else (without tensors) the scope's."""
+    """Return the device of the result: that of the call, else that of the first argument, or that of the scope if there
+    are no tensors."""
     scope = world.scope
     if takes_device(func) and (scope.explicit or not inputs):
         return scope.place
@@ -295,7 +299,8 @@ def _announce(
         return
     world.refusals_seen += 1
     world.emit(happening.kind, name, happening.nbytes, **happening.data)
-    # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is.
+    # PyTorch's own checks refuse only if the current stream is capturing. CUDA refuses a wait while any stream is
+    # capturing.
     if session is not None and (capturing is not None or refusal.invalidates):
         world.refuse(refusal, name, happening.kind, **happening.data)
 
@@ -332,8 +337,8 @@ def _is_random(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> boo
 
 
 def _freeze(value: Any, written: Set[int]) -> Any:
-    """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` move no address of the graph. A
-    host tensor that no GPU can read is copied, as a GPU is given its value."""
+    """Replace tensors by detached aliases: later changes to a tensor's shape or `.data` then change no address in the
+    graph. A host tensor that no GPU can read is copied, because a GPU gets its value."""
 
     def freeze(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):

@@ -43,7 +43,7 @@ class Scope:
     via: str | None = None
     "The name of that call in the op table."
     place: int = HOST
-    "The device for a tensor made from nothing."
+    "The device for a tensor that is not made from another."
     explicit: bool = False
     "Whether the call itself names the device."
     source: RandomSource | None = None
@@ -120,7 +120,7 @@ _ON_PARTS = frozenset(
     getattr(torch.ops.aten, name)
     for name in ("_indices", "_values", "_nnz", "_coalesce", "coalesce", "is_coalesced", "sparse_dim", "detach")
 )
-"Operations on sparse tensors that keep the stored entries, or whose wait is in the op table."
+"Operations on sparse tensors that keep the stored entries, or that wait according to the op table."
 
 
 def _transfer(
@@ -178,7 +178,8 @@ def _indexed(self: torch.Tensor, indices: Sequence[Any], literal: bool) -> tuple
 
 
 def _stored(self: torch.Tensor, indices: Sequence[Any], value: torch.Tensor, literal: bool) -> tuple[Happening, ...]:
-    """Judge a store. Device masks have their elements counted, but one mask and a scalar are a masked fill."""
+    """Return the effects of a store. The elements of device masks are counted, except in a masked fill: one mask and a
+    scalar."""
     if index_of(self) == HOST:
         return _indexed(self, indices, literal)
     given = [index for index in indices if index is not None]
@@ -249,8 +250,9 @@ _possible: dict[tuple[int, Any], bool] = {}
 
 
 def _may_happen(func: Any, entry: Op) -> bool:
-    """Return whether some call of an op can have an effect in the table that stops a capture or copies. An effect that
-    needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read the tensor."""
+    """Return whether some call of an op can have an effect in the table that stops a capture, or an effect that copies.
+    An effect that needs a tensor argument cannot occur if the op itself takes only numbers: the Python function read
+    the tensor."""
     key = (id(entry), func)
     if key not in _possible:
         tensors = {argument.name for argument in func._schema.arguments if "Tensor" in str(argument.type)}
@@ -269,7 +271,8 @@ def _can_be(kinds: Sequence[str], takes_tensors: bool) -> bool:
 
 
 def is_allocation(via: str | None, table: OpTable) -> bool:
-    """Return whether the Python-level call exists to allocate (`torch.zeros`), and its memory is no op's result."""
+    """Return whether the Python-level call (`torch.zeros`) exists to allocate memory that is not the result of an
+    op."""
     entry = None if via is None else table.python(via)
     return entry is not None and any(effect.kind == "allocates" and effect.how != "pinned" for effect in entry.effects)
 
@@ -370,7 +373,7 @@ def kind_of(
     if entry is not None and not entry.launches:
         return None
     mutable = func._schema.is_mutable or (entry is not None and entry.mutates != ())
-    if not mutable and not outputs and func._schema.returns:  # the host knows the answer (`equal`)
+    if not mutable and not outputs and func._schema.returns:  # the result is a host value (`equal`)
         return None
     if not mutable and outputs:
         before = {storage._cdata for tensor in inputs for storage in storages(tensor)}

@@ -47,7 +47,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 def _handed_out(
     name: str, world: World, real: Callable[..., Any], tensor: torch.Tensor, *args: Any, **kwargs: Any
 ) -> Any:
-    """Report memory that is handed to another library, which may write to it at any time."""
+    """Report memory that is passed to another library, which may write to it at any time."""
     if played(tensor) != HOST:
         with torch._C.DisableTorchFunction():
             world.cannot_vouch(name, tags_of([tensor]))
@@ -55,8 +55,9 @@ def _handed_out(
 
 
 def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStorage, size: int) -> Any:
-    """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU the
-    allocator may give the memory to others in between. Here it stays, since a graph uses its address."""
+    """Report a resized storage, whose memory is freed and allocated again (FSDP's gathered parameters). On a GPU, the
+    allocator may give the memory to others in between. Here the memory keeps its place, since a graph uses its
+    address."""
     if not is_tagged(storage):
         return real(storage, size)
     world.cannot_vouch("torch.UntypedStorage.resize_")
@@ -66,8 +67,8 @@ def _resized(world: World, real: Callable[..., Any], storage: torch.UntypedStora
 
 
 def _started(real: Callable[[threading.Thread], None]) -> Callable[[threading.Thread], None]:
-    """Enter the modes in a new thread, since PyTorch's modes belong to a thread. Note a thread that a step starts: its
-    work is seen, but not how it is ordered against other threads' work. graphsafe's own threads launch no work."""
+    """Enter the modes in a new thread, since each thread has its own modes. Note a thread that a step starts: its work
+    is seen, but not its order relative to other threads' work. graphsafe's own threads launch no work."""
 
     def start(thread: threading.Thread) -> None:
         world = worlds.active()
@@ -88,7 +89,8 @@ def _in_modes(thread: threading.Thread, world: World) -> Callable[[], None]:
         if own is not None:
             thread.run = own  # type: ignore[method-assign]
         with SimFunctionMode(world):
-            # Not `with`, which also sets flags of the process; threads would restore those in the wrong order.
+            # `with` is not used, because it also sets flags of the process, and threads would restore those in the
+            # wrong order.
             mode = SimDispatchMode(world)  # torch 2.6 frees a mode that it pops if nothing else holds it
             _push_mode(mode)
             try:

@@ -1,9 +1,9 @@
-"""The mode over every torch call: it answers for the device that a tensor stands for, and turns requests for a device
-into tags.
+"""The mode over every torch call: it names the device that a tensor stands for, and turns requests for a device into
+tags.
 
 PyTorch's Python functions pass themselves to a mode before their first line, and run their body with the mode off,
-where `x.device` would tell the truth. So these functions do not see the mode (`substitutes.has_torch_function`), and
-only C functions pass themselves to it.
+where `x.device` would return the true device. So these functions do not see the mode
+(`substitutes.has_torch_function`), and only C functions pass themselves to it.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def _pin_memory(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: d
 
 
 def _one_hot(self: SimFunctionMode, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Handle `one_hot`: with a given number of classes a GPU, unlike the CPU, does not check the range."""
+    """Handle `one_hot`: if the number of classes is given, a GPU does not check the range, unlike the CPU."""
     tensor = args[0] if args else kwargs["tensor"]
     classes = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     index = played(tensor)

@@ -1,7 +1,7 @@
-"""The memory that simulated graphs use: races among their nodes, by the order from streams and events; and memory that
-nothing else holds.
+"""Checks the memory that simulated graphs use: finds races among their nodes, by the order that streams and events
+give, and poisons memory that nothing else holds.
 
-A GPU's allocator would give such memory away, so it is poisoned. On the simulated device a graph keeps its storages
+Memory is poisoned because a GPU's allocator would give it away. On the simulated device a graph keeps its storages
 alive, so the other holders of a storage are counted. Memory that was allocated in a capture belongs to the graph's pool
 and is never given away while the graph lives.
 """
@@ -20,7 +20,7 @@ from graphsafe.capture.device.structures import tensors_in
 from graphsafe.report.probes.order import Race
 
 _POISON = 0xFF
-"A byte that makes NaN in every floating dtype."
+"A byte that, repeated, is NaN in every floating dtype."
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 

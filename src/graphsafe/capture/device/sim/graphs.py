@@ -74,8 +74,8 @@ class CUDAGraph(Graph):
         error = EARLIER_ERROR if session.first_error is not None else None
         loose = session.unjoined()
         if error is None and loose is not None and is_collective(loose.op):
-            # CUDA lets NCCL's own streams stay unjoined. Then timing decides whether the memory is reused before the
-            # collective has ended.
+            # CUDA lets NCCL's own streams stay unjoined. In that case, timing decides whether the memory is reused
+            # before the collective has ended.
             world.met([f"a collective that no stream waits for{at_line(loose.frames)}"])
         elif error is None and loose is not None:
             error, session.first_error, self.guilty = UNJOINED, UNJOINED, loose

@@ -1,4 +1,4 @@
-"""The errors by which a capture refuses an operation, and their messages.
+"""The errors with which a capture refuses an operation, and their messages.
 
 There are two kinds. If the CUDA runtime refuses, the capture becomes invalid: every later operation on its streams
 fails, so does `capture_end`, and (torch <= 2.11) the generator is left capturing. If one of PyTorch's own checks

@@ -41,7 +41,7 @@ class Lane:
 class Draw:
     source: RandomSource
     offset: int
-    "The offset relative to the source's at the start of the graph."
+    "The offset relative to the source's offset at the start of the graph."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Node:
     func: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    """The frozen arguments: numbers as at the capture, tensors as aliases that keep the addresses. An unpinned host
-    tensor is a copy, since a GPU is given its value."""
+    """The frozen arguments: numbers with their values at the capture, tensors as aliases that keep the addresses. An
+    unpinned host tensor is a copy, since a GPU gets its value."""
     outputs: tuple[torch.Tensor, ...]
     "Detached aliases of the tensors that the operation returned at capture; a replay writes into them."
     op: str
@@ -72,7 +72,7 @@ class Node:
 
     def run(self, starts: Mapping[RandomSource, tuple[int, int]]) -> None:
         """Run the node. `starts` are the seeds and offsets from which this replay draws."""
-        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` and the like change the tensor's shape and no memory
+        if torch.Tag.inplace_view in self.func.tags:  # `squeeze_` and the like change the tensor's shape, but no memory
             return
         written = tensors_in([self.args, self.kwargs, self.outputs])
         inference = any(tensor.is_inference() for tensor in written)
@@ -97,7 +97,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node in the order of streams and events: it runs after the first `seen[lane]` nodes of each."""
+    """A node in the order of streams and events: the node runs after the first `seen[lane]` nodes of each lane."""
 
     node: Node
     lane: Lane

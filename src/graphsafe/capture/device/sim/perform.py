@@ -35,7 +35,7 @@ def perform(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
 
 
 def refuse_missing_kernel(func: Any, entry: Op | None, inputs: Sequence[torch.Tensor]) -> None:
-    """Raise NotImplementedError if, by the op table, CUDA has no kernel for the dtype of the first tensor."""
+    """Raise NotImplementedError if, according to the op table, CUDA has no kernel for the dtype of the first tensor."""
     if entry is None or not entry.no_kernel or not inputs or not inputs[0].numel():
         return
     dtype = str(inputs[0].dtype).removeprefix("torch.")

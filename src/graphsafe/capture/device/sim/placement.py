@@ -33,7 +33,8 @@ def default_device() -> torch.device | None:
 
 
 def device(mode: object, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Answer `x.device`; for host tensors without values, which lie on the meta device, the CPU."""
+    """Answer `x.device`. The answer for host tensors without values is the CPU, although they lie on the meta
+    device."""
     index = index_of(args[0])
     if index == HOST:
         return _CPU if is_valueless(args[0]) else func(*args)

@@ -17,7 +17,8 @@ from graphsafe.capture.device.sim.legality import LEFT_CAPTURING, UNREGISTERED
 
 DEFAULT_SEED = 67280421310721
 INCREMENT = 4
-"Philox numbers that a small operation uses per thread; on a GPU a larger operation uses a multiple of this."
+"""The number of Philox numbers that a small operation uses per thread; on a GPU a larger operation uses a multiple of
+this."""
 MASK = (1 << 64) - 1
 
 
@@ -42,7 +43,7 @@ class RandomSource:
 
 
 def check(source: RandomSource, capturing: bool) -> None:
-    """Raise the error that a draw from `source` raises; `capturing` says whether its stream is capturing."""
+    """Raise the error that a draw from `source` raises; `capturing` is True if the current stream is capturing."""
     if capturing and not source.state.capturing:
         raise UNREGISTERED.error()
     if not capturing and source.state.capturing:
@@ -71,7 +72,7 @@ def draw(seed: int, offset: int, operation: Callable[[], Any]) -> Any:
 
 
 def _mix(seed: int, offset: int) -> int:
-    """Mix the pair by splitmix64, so that neighbouring offsets give unrelated numbers."""
+    """Mix the pair with splitmix64, so that neighbouring offsets give unrelated numbers."""
     value = (seed + 0x9E3779B97F4A7C15 * (offset + 1)) & MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK

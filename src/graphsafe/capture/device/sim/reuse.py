@@ -32,7 +32,7 @@ class Reuse:
     def __init__(self) -> None:
         self._memory: dict[int, _Memory] = {}
         self._waiting: list[Placed] = []
-        "Nodes that were not looked at yet: while all nodes are on one stream, no memory can be used on another."
+        "Nodes that were not checked yet: while all nodes are on one stream, no memory can be used on another."
         self.doubts: dict[str, None] = {}
 
     def add(self, placed: Placed) -> None:
@@ -65,13 +65,13 @@ class Reuse:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
-        """Note `record_stream`: the memory is not given away before the capture ends."""
+        """Record a call of `record_stream`: the memory is not given away before the capture ends."""
         self._catch_up()
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)
 
     def _look(self, placed: Placed) -> None:
-        """Note freed memory that this allocation may be given while another stream still uses it."""
+        """Note freed memory that this allocation may get while another stream still uses it."""
         for place, memory in self._memory.items():
             if not memory.uses or memory.born_on != placed.lane:
                 continue

@@ -34,14 +34,14 @@ class Session:
         self.nodes: list[Node] = []
         self.placed: list[Placed] = []
         self.escaped: list[StepEvent] = []
-        "Work that this process gave its devices during the capture and that is not in the graph."
+        "Work that this process gave to its devices during the capture and that is missing from the graph."
         self.first_error: Refusal | None = None
         self.first_event: StepEvent | None = None
         self.last_work: dict[Lane, StepEvent] = {}
         self.saved: dict[int, tuple[Any, Any]] = {}
         self.reuse = Reuse()
         self.doubts: list[str] = []
-        "Work with unknown effects that was captured before any step."
+        "Work with unknown effects that was captured before the first step."
         self.frames, self.span = user_frames()
 
     def refuse(self, refusal: Refusal, event: StepEvent) -> None:
@@ -89,7 +89,7 @@ class Session:
         self.saved.clear()
 
     def unjoined(self) -> StepEvent | None:
-        """Return the last work of a stream for which the capture's first stream never waited."""
+        """Return the last work of a stream that the capture's first stream never waited for."""
         seen = self.clocks[self.origin]
         for lane, clock in self.clocks.items():
             if clock[lane] > seen.get(lane, 0):
@@ -113,8 +113,8 @@ class Graph:
 
     def run(self) -> None:
         starts = {
-            # A graph that does not advance a source does not read it at replay either: it repeats the numbers of its
-            # capture.
+            # If a graph does not advance a source, its replays do not read the source either: it repeats the numbers
+            # of its capture.
             source: (source.state.seed, source.state.offset) if advance else (self.seeds[source], 0)
             for source, advance in self.draws.items()
         }

@@ -2,8 +2,8 @@
 
 Floating-point values on the device are never computed, and neither are those of large tensors anywhere. Small tensors
 of integers and booleans are computed as long as their inputs are known: positions, lengths and masks steer the step as
-they would on a GPU. If Python reads an unknown value, it gets `answer`; a `while` loop that asks very often gets the
-opposite too, so that it ends.
+they would on a GPU. If Python reads an unknown value, it gets `answer`; a `while` loop that asks very often sometimes
+gets the opposite, so that it ends.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from graphsafe.capture.shared.frames import Way, running_while
 LARGEST = 1 << 16
 "Number of elements up to which a tensor's values are computed."
 _MOST_FILLED = 1 << 24
-"""The largest number of argument elements with which an operation whose result's shape depends on values runs on
-made-up values."""
+"""If the shape of an operation's result depends on values, the operation runs on made-up values, but only with at most
+this many elements in its arguments."""
 _TURNS = 64
 "How often a `while` loop asks the same question before every second answer is the opposite."
 _META = torch.device("meta")
@@ -41,12 +41,12 @@ class Shapes:
         self.answer = 1
         "The made-up value of everything unknown: 1 means True, one, and all elements of a mask; 0 the opposite."
         self.asked = 0
-        "How often an unknown value was asked for."
+        "The number of times that Python asked for an unknown value."
         self._turns: dict[Way, int] = {}
-        """How often each question of a `while` loop was asked. A frame's memory is used again for the next call, so
-        two calls of one function count together."""
+        """The number of times that a `while` loop asked each question. The memory of a frame is reused for the next
+        call, so two calls of one function count together."""
         self.repeated: dict[tuple[Any, ...], Repeated] = {}
-        "Earlier calls by their forms: layers and steps repeat them, and much has to be found out for each."
+        "Earlier calls by their forms: layers and steps repeat these forms, and much has to be found out for each form."
 
     def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
         """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
@@ -61,20 +61,20 @@ class Shapes:
             if made is not None:
                 return made
         if target != HOST and kwargs.get("device") == _META:
-            # PyTorch itself puts it beside a tensor without values, like the mask of causal attention.
+            # PyTorch itself creates this host tensor for a tensor without values, such as the mask of causal attention.
             kwargs = {**kwargs, "device": torch.device("cpu")}
         before = {tensor.untyped_storage()._cdata for tensor in inputs if tensor.layout is torch.strided}
         return each_tensor(perform(func, args, kwargs), lambda tensor: _kept(tensor, target, before))
 
     def filled(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a host tensor filled with the answer. Raises RuntimeError for a large one."""
+        """Return a host tensor filled with the answer. Raises RuntimeError for a large tensor."""
         answer = self._ask()
         if tensor.numel() > _MOST_FILLED:
             raise RuntimeError(f"the values of {tensor.numel()} elements are asked for, and shapes mode computes none")
         return _filled(tensor, answer)
 
     def begin(self) -> None:
-        """Forget which loops asked before, so that steps that begin alike get the same answers."""
+        """Forget which loops have asked, so that steps that begin in the same way get the same answers."""
         self._turns.clear()
 
     def _ask(self) -> int:
@@ -124,7 +124,7 @@ class Shapes:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A call that has no effect on the host and writes no argument. Another call of the same form is no different."""
+    """A call that has no effect on the host and writes no argument. Another call of the same form does the same."""
 
     device: int
     kind: NodeKind | None
@@ -205,7 +205,7 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _made_without_values(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
-    """Return the result of a call that makes a tensor from nothing if its values are not to be computed, else None."""
+    """Return the result of a call that makes a tensor from no other, if its values are not computed; else None."""
     try:
         made = func(*args, **{**kwargs, "device": _META})
     except (RuntimeError, NotImplementedError):
@@ -231,8 +231,8 @@ def _kept(tensor: torch.Tensor, target: int, before: set[int]) -> torch.Tensor:
 def _on(
     func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stand_in: Callable[[torch.Tensor], torch.Tensor]
 ) -> Any:
-    """Run an operation on stand-ins for its tensors; return its result without values. A result that is an argument is
-    that argument itself."""
+    """Run an operation on stand-ins for its tensors; return its result without values. If the result is one of the
+    arguments, return that argument itself."""
     originals: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def swapped(tensor: torch.Tensor) -> torch.Tensor:

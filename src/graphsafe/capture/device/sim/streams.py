@@ -1,6 +1,6 @@
 """Streams and events as Python objects, with the order that a capture would see.
 
-Each stream of a capture has a clock, which tells how much of every other stream's captured work comes before the
+Each stream of a capture has a clock, which shows how much of every other stream's captured work comes before the
 stream's next work. A stream enters a capture by waiting for an event recorded in it, and is joined once the capture's
 first stream has waited for all the stream's work.
 """
@@ -158,7 +158,8 @@ class Event:
         return 0.0
 
     def _host_wait(self, op: str, kind: worlds.WaitKind) -> None:
-        """Judge a host call on an event: a capture refuses it only if the capture recorded it, as on an H200."""
+        """Judge a host call on an event: a capture refuses it only if the event was recorded in the capture, as on an
+        H200."""
         world = worlds.current()
         captured = world.session is not None and self.session is world.session
         world.host_wait(op, kind, EVENT_IN_CAPTURE if captured else None)

@@ -102,7 +102,8 @@ def _asking(real: Callable[..., bool], variadic: bool) -> Callable[..., bool]:
     def asked(*args: Any) -> bool:
         if worlds.active() is None:
             return real(*args)
-        # A subclass that hands a call on to `super().__torch_function__` switches off those of subclasses for it.
+        # A subclass that passes a call on to `super().__torch_function__` switches off the `__torch_function__` of
+        # subclasses for that call.
         return torch._C._is_torch_function_enabled() and any(
             _overrides(value) for value in (args if variadic else args[0])
         )
@@ -260,7 +261,7 @@ def _moved(value: Any, device: Any) -> Any:
 
 
 def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, Any]:
-    """Group tensors by simulated device for the foreach optimizers: PyTorch's C++ would see only CPU tensors."""
+    """Group tensors by simulated device for the foreach optimizers: PyTorch's C++ code would see only CPU tensors."""
     groups: dict[Any, tuple[list[list[Any]], list[int]]] = {}
     for position, first in enumerate(lists[0]):
         members, positions = groups.setdefault((first.device, first.dtype), ([[] for _ in lists], []))
@@ -272,7 +273,7 @@ def _grouped(lists: list[list[Any]], with_indices: bool = False) -> dict[Any, An
 
 
 def _placed(world: World, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Put the zeros and ones that a backward pass makes on the device of the tensors it starts from."""
+    """Move the zeros and ones that a backward pass makes to the device of the tensors that it starts from."""
     with world.within(Scope(via=world.scope.via, place=played((args, kwargs)))):
         return real(*args, **kwargs)
 

@@ -1,8 +1,8 @@
-"""Tags a tensor with the device that it plays.
+"""Tags a tensor with the device that it stands for.
 
 The tag is an attribute of the storage's Python object, which PyTorch keeps as long as the storage lives. So views,
-detached aliases and parameters share one tag, and the tag dies with the memory. A living tag counts its bytes in a
-ledger, from which `memory_allocated` is answered.
+detached aliases and parameters share one tag, and the tag dies with the memory. As long as a tag lives, its bytes count
+in a ledger, which gives the answers of `memory_allocated`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _held: list[torch.UntypedStorage] = []
 
 
 def holders(number: int) -> int | None:
-    """Return how many holders a storage has besides its Python object; None if PyTorch does not tell."""
+    """Return how many holders a storage has besides its Python object; None if PyTorch does not report it."""
     return None if _use_count is None else int(_use_count(number)) - (1 if _objects_last() else 0)
 
 
 @functools.cache
 def _objects_last() -> bool:
-    """Return whether a storage keeps one Python object, a holder too, for life: torch 2.12 does, 2.9 does not."""
+    """Return whether a storage keeps the same Python object as long as it lives, so that this object counts as a
+    holder. That is so in torch 2.12, but not in 2.9."""
     if _use_count is None:
         return True
     tensor = torch.empty(0)
@@ -41,8 +42,8 @@ def _objects_last() -> bool:
 def keep_object(storage: torch.UntypedStorage) -> None:
     """Let the storage's Python object, and its attributes, live as long as the memory.
 
-    In torch 2.6 and 2.9 a collection that finds such an object in a cycle takes it apart while the memory lives, and
-    the storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during
+    In torch 2.6 and 2.9, a garbage collection that finds such an object in a cycle clears it while the memory lives,
+    and the storage's next object has no attributes. `torch.save` leaves such a cycle. So the objects are held during
     collections.
     """
     if _objects_last():
@@ -146,13 +147,13 @@ def tags_of(tensors: Iterable[torch.Tensor]) -> list[Tag]:
 
 
 def index_of(tensor: torch.Tensor) -> int:
-    """Return the index of the simulated device that a tensor plays, or `HOST`."""
+    """Return the index of the simulated device that a tensor stands for, or `HOST`."""
     tag = tag_of(tensor)
     return HOST if tag is None else tag.index
 
 
 def played(value: Any) -> int:
-    """Return the highest index among the tensors inside a value, or `HOST`."""
+    """Return the highest device index among the tensors inside a value, or `HOST`."""
     with torch._C.DisableTorchFunction():
         return max((index_of(tensor) for tensor in tensors_in(value)), default=HOST)
 

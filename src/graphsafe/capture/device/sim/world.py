@@ -74,8 +74,8 @@ class World:
         "How many events were seen that a capture would refuse."
         self.limits: dict[tuple[str, str], str] = {}
         self.asked: Callable[[Asked], None] | None = None
-        """The function to call when code asks whether a capture is under way, or None. If set, the code is told that
-        one is."""
+        """The function to call when code asks whether a capture is under way, or None. If set, the code gets the answer
+        True."""
         self.collective_lanes: dict[int, Lane] = {}
         "Device -> the stream on which it runs collectives."
         self.capture_lane: Lane | None = None
@@ -155,8 +155,9 @@ class World:
             self._here.bypassed = before
 
     def cannot_vouch(self, what: str, made: Iterable[Tag] = ()) -> None:
-        """Record an unknown effect. After an unknown effect in a step no verdict can be `ready`. An effect outside of
-        steps counts once a step reads the memory that it wrote (`made`), or replays a graph that holds this memory."""
+        """Record an unknown effect. After an unknown effect in a step, no verdict can be `ready`. An effect outside of
+        steps counts from the moment when a step reads the memory that the effect wrote (`made`), or replays a graph
+        that holds this memory."""
         frames, _ = user_frames()
         text = what + at_line(frames)
         if self.stepping:
@@ -188,7 +189,7 @@ class World:
             self.sink(self.event(kind, op, nbytes, **data))
 
     def host_wait(self, op: str, kind: WaitKind, refusal: Refusal | None = NOT_PERMITTED) -> None:
-        """Report that the host waits for the device, or asks for its progress."""
+        """Report that the host waits for the device, or queries its progress."""
         with self.via(op):
             self.emit(kind, op)
             if refusal is not None:
@@ -215,7 +216,7 @@ def active() -> World | None:
 
 
 def simulated(real: Callable[..., Any], act: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that calls `act(world, real, ...)` where a world sees the call, else `real(...)`."""
+    """Return a function that calls `act(world, real, ...)` if a world sees the call, else `real(...)`."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         world = _current

@@ -76,7 +76,7 @@ class Sharing:
         until_nothing_is_learned(_MOST_TRIES, capture, lambda ended: ended)
 
     def _ended_by(self, child: Child) -> Axes | None:
-        """Return the bucket that could not be built, stepped or captured beside the others."""
+        """Return the bucket that could not be built, stepped or captured together with the others."""
         end, capturing, failed = child.ended, child.told[Capturing].axes, child.told.get(FailedBucket)
         if end.how == "fault":
             self.limits.append(Limit(INTERNAL, f"pool on {self.device}", end.why))
@@ -90,7 +90,7 @@ class Sharing:
         return None if failed is None else failed.axes
 
     def _pool(self, child: Child, buckets: Sequence[Candidate]) -> Pool:
-        """Return the report's `pool`, from this child's answer."""
+        """Return the `pool` part of the report, from this child's answer."""
         told, end = child.told, child.ended
         captured, together, mixed, padding = told[CapturedBuckets], told[Together], told[Mixed], told.get(Padding)
         entries = () if padding is None else padding.entries or ()

@@ -23,7 +23,7 @@ _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A bucket that was run. Its verdict is the worst one over all devices."""
+    """A bucket that was run. Its verdict is the worst verdict of all devices."""
 
     axes: Mapping[str, Any]
     verdict: Verdict
@@ -36,7 +36,8 @@ class Tried:
 
 
 def proven_by(tried: Sequence[Tried]) -> Proven | None:
-    """Return the support that the buckets prove; None without query lengths, or if the smallest are open."""
+    """Return the support that the buckets prove; None if there are no query lengths, or if the smallest ones are not
+    decided."""
     by_length: dict[int, list[Verdict]] = {}
     for one in tried:
         if isinstance(one.query, int):

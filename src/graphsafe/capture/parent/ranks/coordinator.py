@@ -36,7 +36,8 @@ class _Siblings:
 
 
 class Coordinator:
-    """Shared by one thread per rank of a target. A single rank registers no children: none waits."""
+    """Coordinates the ranks of a target; one thread per rank shares it. A single rank registers no children, since none
+    of them waits."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -91,15 +92,15 @@ class Coordinator:
             return siblings is None or _first(siblings) in (None, child.job.rank)
 
     def divergence(self, child: Child) -> dict[int, Call | None] | None:
-        """Return each rank's first collective without a match, or None if the children ended otherwise."""
+        """Return each rank's first collective without a match, or None if the children ended for another reason."""
         with self._lock:
             siblings = self._siblings.get(child.job.rendezvous, _Siblings())
             self._look(siblings)
             return siblings.divergence
 
     def _look(self, siblings: _Siblings) -> None:
-        """Look for the first collectives that do not match. A waiting rank can issue no more collectives, so only a
-        rank that has issued more is beyond the mismatch."""
+        """Look for the first collectives that do not match. A waiting rank can issue no more collectives, so a rank
+        that has issued more than the others is past the mismatch."""
         if siblings.divergence or len(siblings.children) < self.size:
             return
         children = [siblings.children[rank] for rank in range(self.size)]
@@ -109,7 +110,8 @@ class Coordinator:
         if found is None:
             return
         missing = {rank for rank, call in found.items() if call is None}
-        # Read again: since the first look, a rank may have reached the point where the others wait.
+        # The states are read again, because a rank may have reached the point where the others wait since the first
+        # look.
         behind = [_meetings(child) for child in children]
         ahead = found.keys() - missing
         if all(waiting[rank] and all(behind[other] < met[rank] for other in ahead) for rank in missing):

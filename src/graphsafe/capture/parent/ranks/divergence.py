@@ -23,7 +23,7 @@ def read_issued(folder: Path, child: str) -> list[Call]:
     for line in lines:
         try:
             found.append(read(Call, decode(line)))
-        except ValueError:  # the process was ended while it wrote
+        except ValueError:  # the process was killed while it wrote
             break
     return found
 
@@ -43,7 +43,8 @@ def first_difference(by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None
 
 
 def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) -> dict[int, Call | None]:
-    """Return the calls; `extra` is set where no other rank reaches the line, or everywhere if there is none."""
+    """Return the calls; `extra` is set on those whose line no other rank reaches, or on all calls if there is no such
+    line."""
     elsewhere = {
         rank: {call_text(call) for other, calls in enumerate(by_rank) if other != rank for call in calls}
         for rank in here
@@ -53,9 +54,9 @@ def _unmatched(here: dict[int, Call | None], by_rank: Sequence[Sequence[Call]]) 
 
 
 def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping[int, Call | None]) -> Call | None:
-    """Return the call without a partner in a rank that issues fewer: the first call of this operation from a line that
-    no such rank reaches. A comparison by position alone would pair this call with a later call of the rank that issues
-    fewer."""
+    """Return the call that has no partner in a rank that issues fewer calls: the first call of this operation from a
+    line that no such rank reaches. A comparison by position alone would pair this call with a later call of the rank
+    that issues fewer."""
     others = [calls for other, calls in enumerate(by_rank) if here[other] is None]
     own = here[rank]
     if own is None or not others:
@@ -65,7 +66,7 @@ def _without_partner(by_rank: Sequence[Sequence[Call]], rank: int, here: Mapping
 
 
 def of_one_rank(divergence: Mapping[int, Call | None], rank: int | None) -> tuple[Call, dict[str, Any], str] | None:
-    """Return this rank's guilty call, the other ranks' calls, and a sentence; None if it is not guilty."""
+    """Return this rank's guilty call, the other ranks' calls, and a sentence; None if this rank is not guilty."""
     own = None if rank is None else divergence.get(rank)
     if own is None or not own.extra:
         return None
@@ -85,11 +86,11 @@ def call_text(call: Call) -> str:
 
 
 def doing_text(call: Call | None) -> str:
-    """Describe the call in which a rank is."""
+    """Describe the call that a rank is running."""
     return "issues none" if call is None else f"issues {call_text(call)}"
 
 
 def divergence_text(divergence: Mapping[int, Call | None]) -> str:
-    """Describe the difference of all ranks in one line."""
+    """Describe in one line how all ranks differ."""
     each = ", ".join(f"rank {rank} {doing_text(call)}" for rank, call in sorted(divergence.items()))
     return f"the ranks do not issue the same collectives: {each}"

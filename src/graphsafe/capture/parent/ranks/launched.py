@@ -31,7 +31,8 @@ class Launched:
 
     @staticmethod
     def by(environment: Mapping[str, str]) -> Launched | None:
-        """Return the launch of several ranks that the environment describes, or None. Raises RequestError."""
+        """Return the ranks' launch, if the environment describes one with several ranks, else None. Raises
+        RequestError."""
         said = [environment.get(name, "") for name in _PLACES]
         if not all(text.isdigit() for text in said[:2]):
             return None
@@ -113,7 +114,7 @@ class Leader:
             connection.close()
 
     def variables(self, rank: int) -> dict[str, str]:
-        """Environment variables of a rank that differ from those of rank 0."""
+        """Environment variables of each rank that differ from those of rank 0."""
         own, leading = self._environments[rank], self._environments[0]
         return {name: value for name, value in own.items() if leading.get(name) != value or name in _PLACES}
 

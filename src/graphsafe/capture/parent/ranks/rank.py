@@ -12,7 +12,8 @@ from graphsafe.capture.parent.ranks.coordinator import Coordinator
 
 
 def side_by_side(works: Sequence[Callable[[], None]], abandon: Callable[[], None] = lambda: None) -> None:
-    """Run all works. The first exception goes to `abandon`, is raised at the end, and hides those it causes."""
+    """Run all works. The first exception goes to `abandon`, is raised at the end, and hides the exceptions that it
+    causes."""
     if len(works) == 1:
         works[0]()
         return
@@ -39,7 +40,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank. A rank of one waits for nobody, and reports do not name it."""
+    """One rank. A rank of one waits for no other rank, and reports do not name it."""
 
     number: int = 0
     coordinator: Coordinator = field(default_factory=lambda: Coordinator(1))

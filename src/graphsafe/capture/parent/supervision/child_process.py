@@ -35,14 +35,14 @@ class Child:
         self.number = 0
         "Its number among the children of its supervisor."
         self.origin: Server | None = None
-        "The server that it was forked from; None for a process of its own."
+        "The server that it was forked from; None if the child is a new process."
         self.stay: Stay | None = None
         self.is_alone = False
-        "Whether it was told that it has its device alone."
+        "Whether the parent has given the child its device alone."
         self.shown_phase = ""
         self.pid: int | None = None
         self.status: int | None = None
-        "The exit status, or minus the signal that ended it."
+        "The exit status, or the negative number of the signal that ended the child."
         self.end: Ended | None = None
         "How the child ended; None while it runs."
         self.why_stopped = ""
@@ -71,7 +71,8 @@ class Child:
 
     @property
     def spent(self) -> dict[str, float]:
-        """Seconds taken to `start`, on the target's `import`, `build` and `steps`, and to `wait` for siblings."""
+        """The seconds of each stage: the `start`, the target's `import`, `build` and `steps`, and the `wait` for
+        siblings."""
         # An earlier run under the same name has written into the same file.
         phases = [phase for phase in read_phases(Path(self.job.folder), self.name) if phase.began >= self._begun]
         ends = [*(phase.began for phase in phases[1:]), self.started + self.seconds]
@@ -87,7 +88,8 @@ class Child:
         return [line[:400] for line in lines if line.strip()][-count:]
 
     def _end_of(self, killed_as: Ending | None) -> Ended:
-        """Return how the child ended: by its own report, else by the parent's action, else by its exit status."""
+        """Return how the child ended: as its own report says, else by the parent's action, else as its exit status
+        says."""
         # A child that cannot write its result, for example on a full disk, prints a line.
         told, complaint = self.told, self._printed(FAULT) if self.status == FAILED else None
         end, failure = told.get(Ended), told.get(TargetFailure)
@@ -130,7 +132,7 @@ class Child:
         return next((line for line in self.last_lines(1) if line.startswith(beginning)), None)
 
     def drain(self, descriptor: int) -> None:
-        """Read a pipe in a thread and keep the end of the text, since a target may print without end."""
+        """Read a pipe in a thread and keep the end of the text, since a target may print any amount of text."""
         self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
         self._reader.start()
 

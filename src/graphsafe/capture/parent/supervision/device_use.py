@@ -36,7 +36,7 @@ class Stay:
     company: bool = False
     "Whether a child of another owner was on the device at any time."
     idle_since: float | None = None
-    "The time since which the child has only waited to have the device alone."
+    "The time at which the child began to do nothing but wait to have the device alone."
 
 
 class DeviceUse:
@@ -66,8 +66,9 @@ class DeviceUse:
     def have_alone(self, stay: Stay) -> bool:
         """Return whether a child that has entered may measure now. Ask again until it may.
 
-        It may when all others on the device also wait to be alone. So children of several targets prepare concurrently
-        and measure one after another. A child that has waited too long measures although others continue (`shared`).
+        A child may measure when all others on the device also wait to be alone, so that children of several targets
+        prepare concurrently and measure one after another. A child that has waited too long measures although others
+        continue (`shared`).
         """
         with self._lock:
             stay.idle_since = stay.idle_since or time.monotonic()
@@ -79,7 +80,7 @@ class DeviceUse:
             return stay.alone
 
     def leave(self, stay: Stay) -> None:
-        """Remove a child from the device, also if it only waited for it."""
+        """Remove a child from the device, even if the child only waited for the device."""
         with self._lock:
             if stay in self._stays:
                 self._stays.remove(stay)
@@ -122,7 +123,7 @@ def at_a_time() -> int:
 
 
 def _free_memory() -> int:
-    """Return the free memory of the host; infinite where the system does not tell."""
+    """Return the free memory of the host; infinite if the system does not report it."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             reported = dict(line.split(":", 1) for line in lines)

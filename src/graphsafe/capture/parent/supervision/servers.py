@@ -1,4 +1,4 @@
-"""The parent's end of the processes that children fork from; `server` is the other end. Linux."""
+"""The parent's end of the processes that children fork from; `server` is the other end. For Linux only."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class SharedServers:
     may use it."""
 
     def __init__(self, folder: str, kept: Server | None = None) -> None:
-        """`folder` is where the children write. `kept` is a server that has imported torch and outlives this object; it
-        may have been started in another working directory."""
+        """The children write to `folder`. `kept` is a server that has imported torch and outlives this object; it may
+        have been started in another working directory."""
         self.folder = folder
         self._kept = kept
         self._clean: Server | None = None
@@ -138,7 +138,7 @@ class Server:
             while not (server.ready or server.gone) and time.monotonic() < deadline:
                 server.messages(0.5)
         finally:
-            if not server.ready:  # even if a signal ends this process meanwhile
+            if not server.ready:  # this is also done if a signal ends this process meanwhile
                 server.close()
         return server if server.ready else None
 
@@ -180,7 +180,7 @@ class Server:
         return messages
 
     def kill(self) -> None:
-        """Kill a server that does not listen because the user's code runs in it."""
+        """Kill a server that does not answer because it is running the user's code."""
         if self._pid is not None:
             kill_group(self._pid)
 

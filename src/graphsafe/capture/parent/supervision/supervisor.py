@@ -66,7 +66,7 @@ class Supervisor:
         "The servers that still import the libraries of the build child."
         self._fresh = False
         self._followed: set[Key] = set()
-        "Keys whose libraries were already imported once, or tried; the imports of one child are enough."
+        "Keys whose libraries were already imported once, successfully or not; the imports of one child are enough."
         self._running: dict[int, Child] = {}
         self._memory: dict[str, tuple[int | None, int | None]] = {}
         "Device -> bytes that the target takes and bytes of the device, as the target's build child reported."
@@ -209,7 +209,7 @@ class Supervisor:
                 self.stop(child, "stopped", why)
 
     def _give_alone(self, child: Child) -> None:
-        """Give the device to a child that is ready to measure; its wait does not count against its limit."""
+        """Give the device to a child that is ready to measure; its waiting time does not count against its limit."""
         stay = child.stay
         if child.is_alone:
             return
@@ -260,7 +260,8 @@ class Supervisor:
         return server.ready
 
     def _may_be_due_to_forking(self, child: Child) -> bool:
-        """Return whether a build child may have failed due to shared imports; the next one does without."""
+        """Return whether shared imports may be the reason why a build child failed; the next one makes its own
+        imports."""
         key, how = key_of(child.job), None if child.end is None else child.end.how
         if how not in ("fault", "target") and (how != "crashed" or child.phase.startswith("try")):
             return False
@@ -319,7 +320,8 @@ class Supervisor:
             self._crowded.append(child)
 
     def _lose(self, server: Server) -> None:
-        """Handle a server that died. Its children died too: the kernel kills them with it, at their own request."""
+        """Handle a server that died. Its children died too: they have asked the kernel to kill them together with
+        it."""
         for child in [child for child in self._running.values() if child.origin is server]:
             self._end(child, None, None)
         if server is self._first and self.use_fresh_interpreters():

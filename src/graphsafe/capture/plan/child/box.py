@@ -1,5 +1,5 @@
-"""Emitted code for variables that have another value in each step: eager statements store them in an object and read
-them from it."""
+"""Writes the emitted code for variables that have another value in each step: eager statements store them in an object
+and read them from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from graphsafe.capture.plan.shared.statements import begin, stores_in
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
-    """Lines that replace `first` to `last`, or go before `first` if `last` is the line before it."""
+    """Lines that replace the lines from `first` to `last`, or that go before `first` if `last` is the line before
+    it."""
 
     first: int
     last: int

@@ -1,4 +1,4 @@
-"""One visit of a break: its inputs, the values that it hands over, and how it runs again in each replay.
+"""One execution (visit) of a break: its inputs, the values that it hands over, and how it runs again in each replay.
 
 The values that a break hands to the next segment live in the tensors of the captured pass: each later run's results are
 copied there.
@@ -135,7 +135,8 @@ class Call:
         return self._slots.before
 
     def run(self, earlier: Sequence[Call], handing: Callable[[], None] = lambda: None) -> Any:
-        """Run the break the first time, after `earlier` ones; call `handing` before handed values are copied."""
+        """Run the break for the first time; `earlier` are the visits before it. Call `handing` before the values that
+        it hands over are copied."""
         cells = cells_of(self.eager, self.beyond)
         self._inputs = {name: cell.read() for name, cell in cells.items()}
         for name, line in self.handed.takes:
@@ -161,7 +162,7 @@ class Call:
         return result
 
     def compare(self, later: Call) -> None:
-        """Raise GuardBroken if the same visit of another step gives other values than this visit gave."""
+        """Raise GuardBroken if the same visit in another step gives other values than this visit gave."""
         for name, first in self._first.items():
             self._pairs(name, first, later._first[name])
 

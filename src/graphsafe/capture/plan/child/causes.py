@@ -33,11 +33,11 @@ class Cause:
     derived: bool = False
     "Whether the cause follows from another cause: its line uses the result of a break."
     guarded: bool = False
-    "Whether only some steps reach the line. The line that decides then runs eagerly with it."
+    "Whether only some steps reach the line. The line that makes this decision then also runs eagerly."
     span: Span | None = None
     "The expression of the line, where it is known."
     asked: bool = False
-    "Whether the expression is a tensor whose truth the line tests."
+    "Whether the expression is a tensor whose truth value the line tests."
 
     @property
     def line(self) -> CallSite:
@@ -45,7 +45,8 @@ class Cause:
 
 
 def known_causes(told: Told, ops: OpTable) -> list[Cause]:
-    """Return the causes: of the step child, lines that fill state first, and the plain capture's failure."""
+    """Return the causes: those of the step child, with the lines that fill state first, and the failure of the plain
+    capture."""
     found = [*_events(told, ops), *_host_calls(told), *_host_state(told), *_filled(told), *_failure(told, ops)]
     return list(dict.fromkeys(found))
 
@@ -63,7 +64,8 @@ def _asks(event: StepEvent) -> bool:
 
 
 def _host_calls(told: Told) -> Iterator[Cause]:
-    """Yield the calls of clocks and of host random streams: their values may decide differently in a later step."""
+    """Yield the calls of clocks and of host random streams: their values may lead to another decision in a later
+    step."""
     for call in told[Ran].host_calls:
         code = "GS504" if call.kind == "random" else "GS702"
         yield Cause(code, f"{call.function} gives another value in each step", call.frames, span=call.span)
@@ -108,7 +110,7 @@ def host_causes(lines: Mapping[str, Sequence[tuple[CallSite, ...]]]) -> list[Cau
 
 
 def readers(told: Told, paths: Iterable[str]) -> list[Cause]:
-    """Return a cause for each line that ran and uses such state: later steps may decide otherwise there."""
+    """Return a cause for each line that ran and uses such state, because later steps may decide differently there."""
     words = ([word for word in re.findall(r"\w+", path) if not word.isdigit()] for path in paths)
     names = {part for found in words for part in found[-1:]}
     found: list[Cause] = []
@@ -133,7 +135,7 @@ def _uses(node: ast.AST, names: Set[str]) -> bool:
 
 
 def changing(told: Told) -> list[str]:
-    """Return host state that every step changes, at known lines or not."""
+    """Return host state that every step changes, whether the lines are known or not."""
     return [change.name for change in _changed(told) if change.how in _HOST_STATE]
 
 

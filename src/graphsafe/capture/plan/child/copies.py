@@ -1,4 +1,4 @@
-"""Copies between the tensors of a captured pass and later ones, and the modes that `with` blocks and decorators set
+"""Copies between the tensors of a captured pass and later tensors, and the modes that `with` blocks and decorators set
 around a break: a replay does not run these statements, so each break sets the modes again.
 
 Emitted code has a copy of this text; it imports nothing of graphsafe.

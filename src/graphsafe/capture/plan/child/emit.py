@@ -76,7 +76,7 @@ class _Writer:
         "Name -> the statement that binds it."
         self._modules: set[str] = set()
         self._own: set[tuple[str, str]] = set()
-        "Module and name of each rewritten module-level function, whose calls must reach the new version."
+        "Module and name of each rewritten module-level function, whose callers must call the new version."
         self._installed: list[str] = []
         self._names: set[str] = set()
         "Names of the functions with eager statements."
@@ -132,7 +132,7 @@ class _Writer:
         return "\n\n\n".join([*bodies, with_variables(name, shared, written) if shared else written])
 
     def _install_within(self, function: FunctionType, name: str, shared: Sequence[str]) -> None:
-        """Install a function that another function makes; the code finds it by searching from the step."""
+        """Write code that installs a function which another function makes; that code searches for it from the step."""
         own = f"_within(fn, {json.dumps(function.__qualname__)})"
         names = f"({', '.join(map(json.dumps, function.__code__.co_freevars))},)"
         planned = f"{name}(**_shared({own}, {names}))" if shared else name
@@ -149,7 +149,7 @@ class _Writer:
         return Box(unused("passed", source), passing, bound)
 
     def _break(self, source: Function, number: int, lines: Sequence[str], box: Box) -> tuple[str, Edit]:
-        """Return the function with the eager statements, and the change that puts a call of it in their place."""
+        """Return the function with the eager statements, and the change that replaces them with a call of it."""
         region = self._chosen[number]
         place = source.place(region)
         if place is None:
@@ -231,7 +231,8 @@ class _Writer:
         return text.replace("super()", f"super({owner}, {source.first_argument or 'self'})")
 
     def _bind(self, tree: ast.Module, function: FunctionType) -> None:
-        """Import each global name that the code uses. Raises Unemittable if two modules use one name differently."""
+        """Write an import of each global name that the code uses. Raises Unemittable if two modules use one name
+        differently."""
         module = _module(function)
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in ast.walk(tree):
@@ -324,7 +325,7 @@ def with_mangled_names(text: str, owner: str) -> str:
 
 
 def with_variables(name: str, shared: Sequence[str], written: str) -> str:
-    """Return a function's code in a function that declares the variables of the original one around it."""
+    """Return a function's code inside a function that declares the variables of the original's enclosing function."""
     arguments = ", ".join(f"{variable}: Any" for variable in shared)
     inner = textwrap.indent(written, "    ")
     return f"def {name}({arguments}) -> Callable[..., Any]:\n{inner}\n\n    return {name}"

@@ -1,4 +1,5 @@
-"""The runtime of emitted code, the same for every plan: `emit.py` copies it, and its imports from this folder with it.
+"""The runtime of emitted code, the same for every plan: `emit.py` copies it, together with the modules that it imports
+from this folder.
 
 A pass that captures is itself a step: each graph is replayed when it has been captured, so that the eager code after it
 sees real values. Results of eager code live in the tensors of the captured pass, into which later results are copied.
@@ -36,9 +37,10 @@ from graphsafe.capture.plan.child.copies import (
 
 
 class PlanBroken(RuntimeError):
-    """Eager code gave another number, structure or size than at capture, and the graphs after it hold the captured one.
+    """Eager code gave another number, structure or size than at capture, and the graphs after it hold the captured
+    value.
 
-    The step is half done; restore its state before you continue eagerly.
+    The step is only half finished; restore its state before you continue eagerly.
     """
 
 
@@ -170,11 +172,11 @@ def returned(value: Any) -> Any:
 
 
 class PlannedStep:
-    """A step as graphs with eager breaks between them. Inputs of other shapes, or with other values beside tensors, run
-    eagerly.
+    """A step as graphs with eager breaks between them. Inputs with other shapes, or with other values that are not
+    tensors, run eagerly.
 
-    The outputs are the same tensors each time, unless an eager break returns them. Warm-up and capture are steps: they
-    change the state that steps change.
+    The outputs are the same tensors each time, unless an eager break returns them. The warm-up and the capture are
+    steps too: they change the same state as steps do.
     """
 
     def __init__(

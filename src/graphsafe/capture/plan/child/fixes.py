@@ -20,7 +20,8 @@ joining takes seconds."""
 
 
 def fixes(search: Search, planned: float, milliseconds: Callable[[float], float | None]) -> tuple[Fix, ...]:
-    """Return the lines to blame, first those that make work eager, by gain; `planned` is the plan's coverage."""
+    """Return the lines to blame, ordered by gain; lines that make work eager come first; `planned` is the plan's
+    coverage."""
     roots: dict[CallSite, dict[CallSite, Cause]] = {}
     "Line of the target -> its causes, keyed by their lines in the files with statements taken apart."
     for cause in search.causes:

@@ -1,7 +1,7 @@
 """Finds in the logs of several steps the values that captured segments would freeze and the code that breaks must take.
 
 These are pure functions over logs. Each answer is a `Need`. Later kinds of needs are only searched if there are no
-earlier ones, because a break that grows changes the later ones.
+needs of an earlier kind, because a break that grows changes the later needs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NeedKind = Literal["statement", "block", "defined", "used", "around", "caller", 
 class Need:
     """A change that the breaks need.
 
-    `statement`, `block`: the statement of `frames`, or the one around it, runs eagerly. `defined`, `used`: region
-    number `region` grows to the statement that defines `name`, or to the one that reads it. `around`, `caller`: the
-    region grows to the statement around it, or to the call of its function. `private`, `slot`: the region hands `name`
-    over in another way.
+    `statement`, `block`: the statement that `frames` lead to, or the one around it, runs eagerly. `defined`, `used`:
+    region number `region` grows to the statement that defines `name`, or to the one that reads it. `around`, `caller`:
+    the region grows to the statement around it, or to the call of its function. `private`: the region hands over `name`
+    in a buffer of its own. `slot`: the region hands over the state with the path `name`.
     """
 
     kind: NeedKind
@@ -52,7 +52,8 @@ def needs(
 
 
 def _visits(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Yield the needs of breaks that some steps miss or reach by other calls: the line that decides runs eagerly."""
+    """Yield the needs of breaks that some steps do not reach, or reach by other calls: the line that decides this runs
+    eagerly."""
     one, two = ([(visit.number, visit.frames) for visit in log.visits] for log in (base, other))
     for own, theirs in _apart(one, two):
         for number, frames in (*one[own], *two[theirs]):
@@ -77,7 +78,7 @@ def _left(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]
             later = two.left.get(name)
             if name == "return" and handed.get(one.number, Handed()).returns:
                 if not (one.received and two.received):
-                    yield Need("caller", "GS702", "captured code has what it returns", one.frames, one.number, name)
+                    yield Need("caller", "GS702", "captured code uses its result", one.frames, one.number, name)
                 continue
             if later is None or flow.persistent:
                 continue
@@ -101,7 +102,7 @@ def _differs(one: Flow, two: Flow) -> bool:
 
 
 def _moved(one: Argument, two: Argument) -> bool:
-    """Return whether at least one of two memories is from before the step and they are different places."""
+    """Return whether two tensors are in different memory, and at least one of them is from before the step."""
     if one.memory is None or two.memory is None:
         return False
     if one.memory.born is not None and two.memory.born is not None:
@@ -110,7 +111,7 @@ def _moved(one: Argument, two: Argument) -> bool:
 
 
 def _same_memory(one: Argument, two: Argument) -> bool:
-    """Return whether two memories may be the same one, or both were allocated in their step."""
+    """Return whether two tensors may be in the same memory, or both in memory that their own step allocated."""
     if one.memory is None or two.memory is None:
         return True
     return one.memory.address == two.memory.address
@@ -121,7 +122,7 @@ def _changes(one: Argument, two: Argument) -> bool:
 
 
 def _changed_containers(base: Log, other: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Yield the needs of captured lists and iterators that a break changes: replays share one object."""
+    """Yield the needs of captured lists and iterators that a break changes: all replays share one object."""
     for visit in base.visits:
         for name in set(visit.changed) - visit.taken:
             yield Need("defined", "GS702", f"`{name}` is changed", visit.frames, visit.number, name)
@@ -137,7 +138,8 @@ def _operations(base: Log, other: Log, assigned: Mapping[str, tuple[CallSite, ..
             for op, there in (*((op, ways[1]) for op in one[own]), *((op, ways[0]) for op in two[theirs])):
                 yield Need("block", "GS102", "some steps take another way", _first_apart(op.frames, there))
         return
-    # A view at another place comes first: once a break hands the view over, its readers no longer differ.
+    # Views of another part of the memory come first: once a break hands such a view over, the operations that read it
+    # no longer differ.
     views = [
         before for before, after in zip(one, two, strict=True) if not before.launches and _other_view(before, after)
     ]
@@ -214,7 +216,7 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that a capture leaves out: on other GPUs, host randomness and host writes."""
+    """Yield the needs of work that a capture leaves out: work on other GPUs, host random numbers and host writes."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)
@@ -226,8 +228,8 @@ def _beside(log: Log) -> Iterator[Need]:
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
     """Return a need for each operation that a backward pass in a break goes back through.
 
-    The backward frees that graph, and only an eager forward makes a new graph in each step. Its results pass from break
-    to break, since a copy has no graph.
+    The backward frees the autograd graph, and only an eager forward makes a new one in each step. Such an operation's
+    results pass from break to break, since a copy has no autograd graph.
     """
     left: list[tuple[int, int | None]] = []
     left += [(key, op.visit) for op in log.ops if op.backward and op.visit is not None for key in op.reads]

@@ -18,7 +18,7 @@ from graphsafe.report.model import CallSite
 
 
 def following(session: Session) -> list[str]:
-    """Run steps on changed inputs; return the host state that differs afterwards, except for arguments."""
+    """Run steps on changed inputs; return the host state, arguments excluded, that differs afterwards."""
     seen = []
     for k in range(1, REPLAYS + 1):
         session.put_inputs(k)

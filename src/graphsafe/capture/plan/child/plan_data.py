@@ -62,7 +62,7 @@ def planned(search: Search, recording: PlannedRecording | None, times: Times | N
 def _linear(
     captured: int, total: int, segments: Sequence[Segment], took: float | None, a_captured: float | None
 ) -> Callable[[float], float | None]:
-    """Return the milliseconds of a plan from its coverage, if more captured operations take as long."""
+    """Return a function from coverage to milliseconds; it assumes that every captured operation takes the same time."""
     if took is None or a_captured is None or captured == total:
         return lambda coverage: None
     an_eager = sum(one.ms or 0.0 for one in segments if one.kind == "eager") / (total - captured)
@@ -125,7 +125,7 @@ def _reason(causes: Sequence[Cause]) -> str:
 
 
 def causes_in(search: Search, region: Region) -> list[Cause]:
-    """Return each line's first cause in the region, else the causes elsewhere from which it follows."""
+    """Return each line's first cause in the region, else the causes elsewhere that led to it."""
     found: dict[Any, Cause] = {}
     for cause in search.causes:
         if any(in_region(frame, region) for frame in cause.frames):
@@ -136,7 +136,7 @@ def causes_in(search: Search, region: Region) -> list[Cause]:
 
 
 def _common(names: Sequence[str]) -> str | None:
-    """Return the innermost module that contains all of them."""
+    """Return the innermost module that contains all of these modules."""
     levels = zip(*(name.split(".") for name in names), strict=False)
     shared = [one[0] for one in itertools.takewhile(lambda level: len(set(level)) == 1, levels)]
     return ".".join(shared) if names else None
@@ -160,7 +160,7 @@ def _modules(log: Log) -> tuple[PlannedModule, ...]:
 
 
 def _guards(search: Search) -> tuple[str, ...]:
-    """Return the conditions that must stay as at capture for the plan to hold."""
+    """Return the conditions that must be the same as at capture for the plan to be valid."""
     found: dict[str, None] = {"shapes, dtypes and places of the step's inputs": None}
     for visit in search.log.visits:
         function = search.regions[visit.number].function

@@ -90,7 +90,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
         lines = lines_that_change(session, unknown)
         lost = unexplained(unknown, lines)
         if lost is not None:
-            raise Unplannable(f"`{lost}` changes in every step, and no line is known that does it")
+            raise Unplannable(f"`{lost}` changes in every step, and the line that changes it is not known")
         causes += host_causes(lines)
     begin = Snapshot(session.device, session.subject)
     changed = changing(told)
@@ -154,7 +154,7 @@ def _plan(session: Session, channel: Channel, reference: Any, built: Any, split:
 
 def _changing(search: Search, broken: GuardBroken) -> str:
     name = search.split.named(function_with(search.regions[broken.number]), broken.name)
-    return f"what a break gives changes: {name}: {broken.why}"
+    return f"the result of a break changes: {name}: {broken.why}"
 
 
 def _judged(search: Search) -> Marks:
@@ -197,7 +197,8 @@ def _untested(told: Told) -> str | None:
         return "while it is captured, the step computes something else than an eager step does"
     if not reference.varied:
         return "no changed input changed the reference, so the plan was not put to the test"
-    # Only breaks read values of the device, and each break checks that it gives the same numbers as at capture.
+    # Unvaried inputs on the device do not matter: only breaks read values of the device, and each break checks that it
+    # gives the same numbers as at capture.
     if unvaried:
         return f"{', '.join(unvaried[:3])} could not be varied: give them new values in refresh"
     return None

@@ -1,7 +1,7 @@
 """Rewrites functions so that regions become breaks: the same code, with each region moved into a nested function.
 
 The nested function shares its variables with the function around it (`nonlocal`). So it does the same as the
-statements, and its closure shows which values flow in and out. Line numbers stay those of the file.
+statements, and its closure shows which values flow in and out. Line numbers are still those of the file.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
                 code = _rewritten(source, chosen, function.__code__)
-                # Around this one, another cut may be in force.
+                # Another cut may be in force around this one.
                 originals.append((function, function.__code__, function.__globals__.get(HOOK)))
                 function.__globals__[HOOK] = hook
                 function.__code__ = code
@@ -95,7 +95,8 @@ def _found(sources: Set[Function]) -> dict[Function, tuple[FunctionType, ...]]:
 
 
 def put_in_place(source: Function, written: Function) -> None:
-    """Make all functions with the code of `source` run that of `written`, from another file. Raises Uncuttable."""
+    """Make all functions with the code of `source` run the code of `written`, which comes from another file. Raises
+    Uncuttable."""
     functions = living(source)
     codes = [_rewritten(written, {}, function.__code__) for function in functions]
     for function, code in zip(functions, codes, strict=True):

@@ -28,8 +28,9 @@ from graphsafe.report.model import CallSite
 
 
 class Elsewhere(Exception):
-    """Raised if a break is reached inside of backward. On a GPU autograd runs it on threads of its own, where no
-    capture can end and begin. (The simulated device has no such threads, and predicts for a device that has.)"""
+    """Raised if a break is reached inside of backward. On a GPU, autograd runs backward on threads of its own, where no
+    capture can end and begin. (The simulated device has no such threads, but it predicts for a device that has
+    them.)"""
 
 
 @dataclass
@@ -61,7 +62,7 @@ class PlannedRecording:
             item.replay()
 
     def settle(self) -> None:
-        """Copy the current state to the memory that segments read, after a caller has put back state."""
+        """Copy the current state to the memory that segments read; call this after state was put back."""
         for item in self.items:
             if isinstance(item, Call):
                 item.settle()

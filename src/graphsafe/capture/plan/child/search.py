@@ -1,5 +1,5 @@
-"""Finds the breaks: starts with lines known to fail, and widens the breaks until several eager steps on changed inputs
-do the same between the breaks."""
+"""Finds the breaks: starts with lines that are known to fail, and widens the breaks until the code between them does
+the same in several eager steps on changed inputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Unplannable(Exception):
 
 @dataclass
 class Search:
-    """The search: `find()` finds the breaks; `widen(...)` adds a need that a replay showed, before another."""
+    """The search: `find()` finds the breaks; `widen(...)` adds a need that a replay showed, before the next search."""
 
     session: Session
     start: Snapshot
@@ -42,7 +42,7 @@ class Search:
     regions: tuple[Region, ...] = ()
     causes: list[Cause] = field(default_factory=list)
     parts: list[tuple[Region, frozenset[CallSite]]] = field(default_factory=list)
-    "Each region that had to become eager, with the lines to blame for it."
+    "Each region that had to run eagerly, with the lines to blame for it."
     log: Log = field(default_factory=Log)
     "The longest log, by operations, of the eager steps with these breaks."
     coverages: dict[tuple[Region, ...], float] = field(default_factory=dict)
@@ -67,14 +67,14 @@ class Search:
         }
 
     def blame(self, causes: Sequence[Cause]) -> None:
-        """Make the line of each cause run eagerly. Raises Unplannable if one cannot be cut out, and TargetError."""
+        """Make the line of each cause run eagerly. Raises TargetError, and Unplannable if a line cannot be cut out."""
         self._bare = self._logs()
         for cause in self.split.moved(causes, self._running()):
             self.causes.append(cause)
             self._add(cause.frames, cause.reason, self._to_blame(cause), block=cause.guarded)
 
     def _to_blame(self, cause: Cause) -> frozenset[CallSite]:
-        """Return the cause's own line, or those of the causes from which it follows, first in its function."""
+        """Return the cause's own line, or the lines of the causes that led to it, first in its function."""
         if not cause.derived:
             return frozenset([cause.line])
         roots = [one.line for one in self.causes if not one.derived]
@@ -194,11 +194,12 @@ class Search:
         return True
 
     def _fewer(self, *options: Sequence[Region]) -> Sequence[Region]:
-        """Return the option with fewer eager operations: a wide break, or several that pass a variable."""
+        """Return the option with fewer eager operations: one wide break, or several breaks that pass a variable on."""
         return min(filter(None, options), key=lambda one: cost_of(self.log, merged(one)).eager, default=())
 
     def _close(self, error: Uncuttable) -> None:
-        """Make the calls of a function eager: each step makes the function anew, so its code cannot be changed."""
+        """Make the calls of a function eager: each step creates a new function object, so its code cannot be
+        changed."""
         function = function_with(error.region)
         if function in self._closed:
             raise Unplannable(str(error))
@@ -231,7 +232,7 @@ class Search:
         self.parts.append((region, roots))
 
     def _cheaper(self) -> bool:
-        """Take wider breaks that cost less; return whether there were any."""
+        """Choose wider breaks if they cost less; return whether there were any."""
         chosen = cheaper(self.log, self.regions)
         self.regions = functools.reduce(lambda regions, one: merged((*regions, one)), chosen, self.regions)
         return bool(chosen)

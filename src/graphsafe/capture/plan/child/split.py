@@ -108,7 +108,7 @@ class Split:
             if before in changes and before.name == after.name:
                 with suppress(Uncuttable):
                     put_in_place(before, after)
-                    inner = f"{before.name}."  # functions that it makes
+                    inner = f"{before.name}."  # functions defined inside it
                     self._written |= {one: two for one, two in pairs if one is before or one.name.startswith(inner)}
 
     def moved(self, causes: Iterable[Cause], running: Iterable[Frames]) -> list[Cause]:
@@ -181,7 +181,7 @@ class Split:
         return location(site, (first, start, last, end))
 
     def in_words(self, text: str) -> str:
-        """Return a message with the target's lines in place of those of the written files."""
+        """Return a message in which the target's lines replace those of the written files."""
         for file, (path, origins) in self._origins.items():
             for name in dict.fromkeys((file, shown(file))):
                 head, *rest = re.split(rf"{re.escape(name)}:(\d+)", text)

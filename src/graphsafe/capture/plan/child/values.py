@@ -72,7 +72,7 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 
 def cells_of(function: Callable[[], Any], beyond: Set[str] = frozenset()) -> dict[str, Slot]:
-    """Return the variables that a nested function shares, by name; without `__class__` and those in `beyond`."""
+    """Return the variables that a nested function shares, by name, except `__class__` and those in `beyond`."""
     code: Any = function.__code__
     closure: Any = function.__closure__ or ()
     names = zip(code.co_freevars, closure, strict=True)

@@ -92,7 +92,7 @@ class Flow:
     hosts: Any
     arguments: tuple[Argument, ...]
     persistent: bool
-    "Whether the value is a container in the target's state, which a break finds without being handed it."
+    "Whether the value is a container in the target's state, so that a break reaches it without receiving it."
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Visit:
     received: bool = False
     "Whether a later break or the caller of the step received the visit's return value."
     changed: tuple[str, ...] = ()
-    "The visit's variables that are containers which the break changed, or iterators, which it advances."
+    "The visit's variables that hold containers changed by the break, or iterators, which a break advances."
     handed: frozenset[int] = frozenset()
     "Storages that the break hands over."
     private: frozenset[int] = frozenset()

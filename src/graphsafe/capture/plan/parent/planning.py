@@ -111,7 +111,8 @@ class Planning:
             write_atomically(request.emit, text)
 
     def _checked(self, text: str) -> str | None:
-        """Return the reason against the code, or None. The code is run if breakable-cuda-graphs is installed."""
+        """Return the reason why the code is not usable, or None. The code is run if breakable-cuda-graphs is
+        installed."""
         if importlib.util.find_spec("breakable_cuda_graphs") is None:
             why = "the code was compiled and not run: breakable-cuda-graphs is not installed"
             self._limit("emit", f'{why} (pip install "graphsafe[plan]")')
@@ -139,7 +140,8 @@ def of_plain_step(plan: Plan | None, what: str) -> Plan | None:
 
 
 def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
-    """Return one sentence on the shares that ran from Inductor's graphs and that the plan covers."""
+    """Return one sentence that compares the share of kernels that ran from Inductor's graphs with the share that the
+    plan covers."""
     parts = []
     if compiled.kernels and compiled.from_graphs is not None:
         share = compiled.from_graphs / compiled.kernels

@@ -78,7 +78,7 @@ def len_of(span: Span) -> tuple[int, int]:
 
 
 def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
-    """Yield the calls of the innermost statement that runs this line, without those of the blocks in it."""
+    """Yield the calls in the innermost statement that runs this line, except those in its blocks."""
     region = function.statement_at(line)
     place = None if region is None else function.place(region)
     for statement in () if place is None else place.statements:
@@ -89,7 +89,8 @@ def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
 def edits(
     function: Function, marked: Set[ast.expr], lines: Sequence[str], calls: Set[ast.expr] = frozenset()
 ) -> list[Edit]:
-    """Return the changes to the function's file, whose lines these are. Statements that share a line get one each.
+    """Return the changes to the function's file; `lines` are the file's lines. Each group of statements that share
+    lines gets one change.
 
     `calls` lead to marked expressions in other functions, or are operations whose truth is tested. They always get
     lines of their own: the called function may return another value in each step, and of a tested operation only the
@@ -119,7 +120,7 @@ class _Apart:
         for group in groups:
             before = _cut(self._lines[group[0].lineno - 1], 0, group[0].col_offset)
             if before.strip():
-                # If the head has a mark, these statements are written together with it.
+                # If the head of the statement has a mark, the statements on its line are written together with it.
                 if not self._has_mark(_head_of(owner)):
                     yield self._beside_head(group, before)
             elif len(group) > 1:
@@ -157,7 +158,7 @@ class _Apart:
             ends = self._function.body[-1] is statement
             leaves = jumps([statement]) or any(isinstance(node, ast.Return) for node in within([statement]))
             if leaves and not ends:
-                # The rest of the function acts as the other branch, so only the test becomes a break.
+                # The rest of the function is the other branch, so only the test becomes a break.
                 truth = ast.Call(ast.Name("bool", ast.Load()), [residual], [])
                 residual = self._hoisted(ast.copy_location(truth, head))
             top: ast.stmt = ast.If(residual, [ast.Pass()], [])
@@ -178,7 +179,7 @@ class _Apart:
         return node is not None and any(id(one) in self._marked for one in within([node]))
 
     def _written(self, statement: ast.stmt, indent: str) -> list[Line]:
-        """Return the lines of a statement without blocks."""
+        """Return the new lines of a statement that has no blocks."""
         self._parts = []
         field = "test" if isinstance(statement, ast.Assert) else "value"
         value: ast.expr | None = getattr(statement, field, None)
@@ -223,7 +224,7 @@ class _Apart:
         """Return the expression with its hoisted operands replaced by their names, or itself if it contains no mark."""
         if not self._has_mark(node):
             return node
-        # Most operations whose truth is tested read the device themselves, so they stay in the line of the test.
+        # Most operations whose truth value is tested read the device themselves, so they stay in the line of the test.
         truth = isinstance(node, ast.IfExp) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
         if isinstance(node, ast.Compare) and len(node.comparators) > 1:
             return node
@@ -242,7 +243,7 @@ class _Apart:
 
 
 def _with_operands(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> ast.expr:
-    """Return the expression with each operand changed."""
+    """Return a copy of the expression in which `change` has replaced each operand."""
     changed = copy.copy(node)
     for field in _OPERANDS.get(type(node), ()):
         held = getattr(node, field)

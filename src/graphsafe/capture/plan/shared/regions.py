@@ -131,7 +131,8 @@ class Function:
         return self._region(Place(block, index, index + 1))
 
     def node_at(self, line: int) -> ast.stmt | None:
-        """Return the innermost statement that runs this line; in its head an `if` or a loop is that statement."""
+        """Return the innermost statement that runs this line; if the line is in the head of an `if` or a loop, that is
+        the statement."""
         block, found = self.body, None
         while block:
             held = next((s for s in block if begin(s) <= line <= (s.end_lineno or s.lineno)), None)
@@ -146,7 +147,8 @@ class Function:
         return None if node is None else self.region_at(node)
 
     def around(self, region: Region) -> Region | None:
-        """Return the statement around the region's block, at the outermost the function's body; then None."""
+        """Return the statement around the region's block; for a block of the function itself, the whole body; for the
+        whole body, None."""
         place = self.place(region)
         if place is None or region == self.whole():
             return None
@@ -208,7 +210,8 @@ class Function:
     def _with_last(
         self, region: Region, wanted: Callable[[ast.stmt], bool], preferred: Callable[[ast.stmt], bool]
     ) -> Region | None:
-        """Return the region grown to the last wanted statement outside of it, if possible a preferred one."""
+        """Return the region grown to the last wanted statement outside of it; a preferred statement, if there is one,
+        wins."""
         place = self.place(region)
         if place is None:
             return None
@@ -232,7 +235,8 @@ class Function:
         return True
 
     def outputs(self, place: Place) -> tuple[str, ...]:
-        """Return variables assigned here and read elsewhere, or again in a loop's next iteration."""
+        """Return the variables that the region assigns and that are read outside of it, or in the next iteration of a
+        loop around it."""
         inside = {id(node): node for node in within(place.statements)}
         read = loads_of(node for node in ast.walk(self.node) if id(node) not in inside)
         around: ast.stmt | None = self._outer[id(place.statements[0])][2]

@@ -81,7 +81,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def jumps(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether a `break` or `continue` leaves the range for a loop around it."""
+    """Return whether a `break` or `continue` in the range belongs to a loop around the range."""
     left: list[ast.AST] = list(statements)
     while left:
         node = left.pop()

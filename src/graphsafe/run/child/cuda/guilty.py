@@ -1,4 +1,5 @@
-"""Finds the expression that broke a capture on a GPU, from the error that it raised there, and that waits for a stream.
+"""Finds the expression that broke a capture on a GPU, from the error that it raised there; and the expression that
+waits for a stream.
 
 CUDA refuses an illegal operation at once, so the user's innermost line in the first error is the guilty line. An error
 that only repeats an earlier, swallowed error names no line.
@@ -56,8 +57,8 @@ def raised_by(error: BaseException) -> StepEvent | None:
 
 
 def waiting(frame: FrameType, places: tuple[CallSite, ...], span: Span | None, op: str) -> StepEvent:
-    """Return the event of a line that waits in the operation `op`: a read or copy if its expression shows one, else a
-    wait. `frame` is the running function, and `places` the calls that led to the line."""
+    """Return the event of a line that waits in the operation `op`. The event is a read or a copy if its expression
+    shows one, else a wait. `frame` is the running function, and `places` the calls that led to the line."""
     with torch._C.DisableTorchFunction():
         kind, via, data = _act(node_at(places, span), _instruction(frame, frame.f_lasti), running_in(frame))
     if via is None or via.endswith(".synchronize"):
@@ -106,7 +107,8 @@ def _call(node: ast.Call, scope: Scope) -> Act:
 
 
 def _copy(node: ast.Call, via: str, scope: Scope) -> Act:
-    """Return the direction of a copy if names in the source show where the copied tensor lies."""
+    """Return the direction of a copy, if names in the source show whether the copied tensor is on the host or on the
+    device."""
     given = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     if via == "torch.Tensor.to" and "cpu" in given:
         return "copy-to-host", via, {}
@@ -140,7 +142,7 @@ def _is_mask(value: Any) -> bool:
 
 def _called(function: ast.expr, scope: Scope) -> str | None:
     """Return the name of the torch function that is called, as the op table spells it. A method of an unknown object
-    counts as a tensor's: one of the program's own methods would have a frame."""
+    counts as a tensor method, because a method of the program would have a frame of its own."""
     value = scope.origin(function).value
     if isinstance(function, ast.Name):
         name = getattr(value, "__name__", None)

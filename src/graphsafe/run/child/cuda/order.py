@@ -1,8 +1,8 @@
 """Checks on a GPU whether writes to graphs' inputs and replays are ordered; runs only with `--waits`.
 
-PyTorch counts the versions of a tensor. They are compared whenever the current stream changes, an event is recorded or
-waited for, the host waits, or a replay begins: a new version was written on the stream that was current. Once several
-threads use streams the check ends, because a write could belong to any thread.
+PyTorch counts the versions of a tensor. The versions are compared whenever the current stream changes, an event is
+recorded or waited for, the host waits, or a replay begins. A new version counts as written on the stream that was
+current until then. Once several threads use streams, the check ends, because a write could belong to any thread.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CudaOrder:
         self.refills.captured(self._inputs)
 
     def settle(self) -> None:
-        """Ignore the writes since the last comparison."""
+        """Treat the writes since the last comparison as known, without a report."""
         self._written()
         self._stream = self._current()
 
@@ -77,7 +77,7 @@ class CudaOrder:
         here = threading.get_ident()
         self._thread = self._thread or here
         if here != self._thread:
-            self.problem = self.problem or "several threads use streams, and a write could be that of any"
+            self.problem = self.problem or "several threads use streams, and any of them may have written"
         if self.problem is not None:
             return
         written, stream = self._written(), self._current()
@@ -136,8 +136,8 @@ def _version(tensor: torch.Tensor) -> int | None:
 
 
 def _calls(names: frozenset[str]) -> Frames:
-    """Return the running calls. A version only tells that a write came before, so if a single statement of the running
-    block writes to these names, the last call is moved to its line."""
+    """Return the running calls. A version shows only that a write came earlier. So if exactly one statement of the
+    running block writes to these names, the last call is moved to the line of that statement."""
     frames, _ = user_frames()
     if not frames:
         return frames
@@ -148,8 +148,9 @@ def _calls(names: frozenset[str]) -> Frames:
 
 @functools.lru_cache(maxsize=256)
 def _writes(path: str, line: int) -> dict[int, frozenset[str]]:
-    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`: up
-    to `line`, or all if the block begins there, since Python ends a `with` on its first line."""
+    """Return the names that are written in place, by line, in the innermost `with`, loop or function around `line`:
+    only writes up to `line` count, or all writes if the block begins on `line`, since Python ends a `with` on its first
+    line."""
     block = innermost(path, line, ast.With, ast.For, ast.While, ast.FunctionDef, ast.AsyncFunctionDef)
     found: dict[int, frozenset[str]] = {}
     for node in ast.walk(block) if block is not None else ():

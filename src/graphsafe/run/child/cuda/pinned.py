@@ -1,8 +1,8 @@
 """Finds writes to pinned memory while a replay that copies from it is under way, without following any waits.
 
-An event is recorded after some replays. If the memory has changed before the next replay and the event has not come,
-the host has written without waiting. A write that happens to come late enough is not seen: with `--waits`, the order of
-all calls tells of it.
+An event is recorded after some replays. If the memory has changed before the next replay and the event has not
+completed, the host wrote without waiting. A write that happens to come late enough is not seen here; with `--waits`,
+the order of all calls shows it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphsafe.run.child.refills import Frames
 from graphsafe.run.child.sight import Touch
 
 _FIRST = range(16, 32)
-"These replays are watched: before them, looks at the graph's memory slow the host down."
+"These replays are watched. Earlier replays are not, because checks of the graph's memory slow the host down there."
 _SOMETIMES = 128
 "Later, one of this many replays is watched."
 

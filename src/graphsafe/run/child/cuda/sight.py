@@ -47,7 +47,7 @@ from graphsafe.run.child.steps import Step, Steps
 from graphsafe.run.child.waits import Waits
 from graphsafe.run.part import Facts
 
-_NOT_READ = "the driver did not tell them"
+_NOT_READ = "the driver did not report them"
 _COLLECTIVE = re.compile("nccl|all_?reduce|cross_device_reduce|all_?gather|reduce_?scatter|all_?to_?all", re.IGNORECASE)
 "Matches kernels that communicate between GPUs: NCCL's and the engines' own."
 PoolOf = Callable[[int], "Pool | None"]
@@ -58,7 +58,7 @@ class CudaSight(Sight):
     evidence: Literal["measured", "predicted"] = "measured"
 
     def __init__(self, stacks: bool, devices: Collection[str] = ()) -> None:
-        """Note allocations with their lines, given `stacks`, on these devices (on all if none is given)."""
+        """Record allocations with their lines, if `stacks` is set, on these devices (on all if none is given)."""
         self.graph = torch.cuda.CUDAGraph
         self._stacks = stacks
         self._devices = devices
@@ -71,7 +71,7 @@ class CudaSight(Sight):
         self._order: CudaOrder | None = None
         self._entered = contextlib.ExitStack()
         self._held: Sequence[torch.Tensor] = ()
-        """The memory that had a name when the capture began: captured code may let go of it, and the graph still reads
+        """The memory that had a name when the capture began: captured code may drop it although the graph still reads
         it."""
         self._before: frozenset[int] = frozenset()
         "Addresses of the blocks that the pool held when the last capture into it began."
@@ -181,8 +181,9 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized. Nothing else is told: a graph holds no storage on a GPU, so
-        one without its tensor dies unless the program holds it, and one that has moved has another address."""
+        """Call `moving` for each storage that is resized. Nothing else is reported: on a GPU a graph holds no storage,
+        so a storage without its tensor dies unless the program holds it, and a storage that has moved has another
+        address."""
         original = torch.UntypedStorage.resize_
 
         def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
@@ -203,7 +204,7 @@ class CudaSight(Sight):
         self._entered.enter_context(watch_waits(waits, self._order))
 
     def is_held(self, storage: int) -> bool:
-        """Return True: graphs hold no storages, so the program holds every storage that exists."""
+        """Return True: graphs hold no storages, so any storage that exists is held by the program."""
         return True
 
     def owners(self, addresses: Iterable[int]) -> Mapping[int, str]:
@@ -211,7 +212,7 @@ class CudaSight(Sight):
         return {address: layout_text(known[at]) for address, at in _within(addresses, known).items()}
 
     def by_line(self) -> list[dict[str, Any]] | None:
-        """Return the memory in graphs' pools by allocating line, if these lines are noted."""
+        """Return the memory in graphs' pools by allocating line, if these lines are recorded."""
         return pool_lines(self._devices) if self._stacks and _has_gpu() else None
 
     def draw(self) -> str | None:
@@ -236,7 +237,7 @@ class CudaSight(Sight):
 
     def limits(self) -> list[tuple[str, str, str]]:
         if not _has_gpu():
-            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` plays one")]
+            return [("no-gpu", "this process", "it has not used a GPU; `--device sim` simulates one")]
         kernels = "a kernel's arguments do not say whether it reads or writes: the access of its memory is `both`"
         eager = "`--device sim` alone sees eager operations, the numbers that captured ones read, and inputs' sizes"
         found = [
@@ -249,7 +250,7 @@ class CudaSight(Sight):
             found.append(("unseen", "the order of refills and replays", unordered))
         if self._order is not None and sys.version_info < (3, 12):
             why = "before Python 3.12 PyTorch's trace, which `--waits` needs, can turn them into SystemError, or crash"
-            found.append(("disturbed", "exceptions of calls that are given new tensors", why))
+            found.append(("disturbed", "exceptions of calls with new tensors as arguments", why))
         return found
 
 
@@ -259,7 +260,7 @@ def _has_gpu() -> bool:
 
 
 def _current_gpu() -> list[str]:
-    """Return the UUID of the current GPU, without the prefix that NVML gives it; empty if torch does not tell."""
+    """Return the UUID of the current GPU, without the prefix that NVML gives it; empty if torch does not report it."""
     uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
     return [] if uuid is None else [str(uuid).removeprefix("GPU-")]
 
@@ -267,8 +268,8 @@ def _current_gpu() -> list[str]:
 def _overwriters(
     earlier: Iterable[tuple[weakref.ref[Any], Sequence[int]]], outputs: Sequence[torch.Tensor]
 ) -> list[tuple[Any, int]]:
-    """Return the earlier graphs of a pool that use an address inside a new output: it did not exist when they were
-    captured, so this is their temporary memory, and their replays overwrite the output."""
+    """Return the earlier graphs of a pool that use an address inside a new output. The output did not exist when they
+    were captured, so this address is in their temporary memory, and their replays overwrite the output."""
     found = []
     for reference, words in earlier:
         graph = reference()
@@ -294,7 +295,7 @@ def _filled(touches: Iterable[Touch]) -> tuple[Place, ...]:
 
 
 def _nodes_so_far() -> int:
-    """Return how many nodes the capture under way has; 0 if the driver does not tell."""
+    """Return how many nodes the capture under way has; 0 if the driver does not report it."""
     try:
         return count_in_capture(torch.cuda.current_stream())
     except (NotComparable, OSError):
@@ -304,7 +305,7 @@ def _nodes_so_far() -> int:
 def _touches(
     nodes: Iterable[GraphNode], pool_of: PoolOf, lines: Mapping[int, CallSite], tensors: Sequence[torch.Tensor]
 ) -> list[Touch]:
-    """Return memory outside of pools to which the nodes' arguments point."""
+    """Return memory outside of pools that the nodes' arguments point to."""
     words = {word for node in nodes for word in node.words}
     certain = {word for node in nodes for word in node.pointers}
     reads = {node.words[0] for node in nodes if node.kind == "memcpy"}

@@ -1,8 +1,8 @@
-"""Times lines that make the host wait for a GPU, and reports what orders the GPU's streams: waits, events, queries, and
-changes of the current stream.
+"""Times lines that make the host wait for a GPU, and reports the calls that order the GPU's streams: waits, events,
+queries, and changes of the current stream.
 
-Just before PyTorch waits for a stream, graphsafe synchronises the stream and times this. PyTorch's own wait then
-returns at once, so no wait is added.
+Just before PyTorch waits for a stream, graphsafe synchronises the stream and measures the time that this takes.
+PyTorch's own wait then returns at once, so no wait is added.
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ def _switching(set_stream: Any, order: CudaOrder) -> Any:
 
 _STREAM = "cudaStreamSynchronize"
 _known: dict[tuple[CodeType, int], StepEvent] = {}
-"The first wait at each instruction of the program; the later ones are taken for the same."
+"The first wait at each instruction of the program; later waits there count as the same."
 
 
 @contextmanager
 def watch_waits(waits: Waits, order: CudaOrder) -> Iterator[None]:
-    """Report waits to `waits`, and what orders streams to `order`."""
+    """Report waits to `waits`, and calls that order streams to `order`."""
     inside = threading.local()
 
     def told(op: str, wait: Callable[[], None] | None, known: Callable[[], None]) -> None:
-        """Note a wait, and what is `known` after it."""
+        """Record a wait, and the state that is `known` after it."""
         if getattr(inside, "now", False) or torch.cuda.is_current_stream_capturing():
             return
         inside.now = True

@@ -1,4 +1,4 @@
-"""Tells whether a replaying function uses an argument: one that does not use it cannot choose a graph by it."""
+"""Tells whether a replaying function uses an argument: a function that does not use it cannot choose a graph by it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphsafe.run.child.source import beside, function_of, given_to, is_read, p
 
 def ignores(frame: FrameType, name: str, attribute: str | None = None) -> bool:
     """Return whether a function ignores its argument `name` (or an attribute of it): the function only writes it into a
-    tensor or passes it to functions that ignore it. Branches beside the running one do not count."""
+    tensor or passes it to functions that ignore it. Branches other than the running one do not count."""
     function = function_of(frame.f_code)
     if function is None:
         return False

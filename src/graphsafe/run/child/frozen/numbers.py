@@ -1,8 +1,9 @@
-"""Finds numbers, flags and variables that captured code used and that may have other values at a replay.
+"""Finds numbers, flags and variables that captured code used and that may have different values at a replay.
 
 The captured statements are followed into the program's functions that they call, on the branches that ran. A number
-counts if an operation on tensors is given it, if a slice ends there, or if a loop runs so often; a flag if a branch
-with operations depends on it; a variable if its value is used other than as an index or in a text.
+counts if it is an argument of a tensor operation, the end of a slice, or the number of turns of a loop. A flag counts
+if a branch with operations depends on it; A variable counts if its value is used in another way than as an index or in
+a text.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _DEEPEST = 12
 _LONGEST = 64
 "The largest number of turns of a loop that are followed one by one."
 _SUMMARIES = frozenset({"len", "sum", "max", "min", "any", "all", "bool", "isinstance", "print", "range"})
-"Functions whose result does not tell each number of a list."
+"Functions whose result does not depend on each number of a list."
 
 Kind = Literal["number", "size", "flag"]
 
@@ -43,7 +44,7 @@ class Frozen:
     value: Any
     now: Callable[[], Any] | None
     carrier: type | None
-    "The class of the object that holds it, if the program may hand another one to each call."
+    "The class of the object that holds it, if the program may pass another object to each call."
     attribute: str
     place: tuple[str, int, int]
     "The file and the first and last line of the statement."
@@ -53,7 +54,7 @@ class Frozen:
     "Whether the program also runs the statement eagerly with other values."
 
     def differs(self, now: Any) -> bool:
-        """Return whether padding does not explain another value."""
+        """Return whether the values differ in a way that padding does not explain."""
         if self.kind == "flag":
             return isinstance(now, PLAIN) and bool(now) is not bool(self.value)
         if type(now) is not type(self.value) or now != now:
@@ -65,7 +66,8 @@ class Frozen:
         return MISSING if self.now is None else self.now()
 
     def ran(self, line: int) -> None:
-        """Note that a line runs eagerly: with another value than the captured one it needs no graph."""
+        """Record that a line runs eagerly: if it does so with another value than the captured one, that value needs no
+        graph."""
         if not self.is_free and self.place[1] <= line <= self.place[2] and self.differs(self.present):
             self.is_free = True
 
@@ -165,7 +167,7 @@ class Walk:
                 self._visit(part, scope, place, depth)
 
     def _parts(self, node: ast.AST, scope: Scope, place: tuple[str, int, int], depth: int) -> Iterable[ast.AST]:
-        """Note what an expression itself uses; return its parts that may use more."""
+        """Record the values that an expression itself uses; return its parts, which may use further values."""
         if isinstance(node, ast.Call):
             return self._call(node, scope, place, depth)
         if isinstance(node, ast.Subscript):
@@ -186,7 +188,7 @@ class Walk:
         return ast.iter_child_nodes(node)
 
     def _call(self, call: ast.Call, scope: Scope, place: tuple[str, int, int], depth: int) -> list[ast.expr]:
-        """Follow a call; return the parts that it uses itself."""
+        """Follow a call; return the parts of the expression that the call itself uses."""
         if self.seeded is None and is_seeding(call):
             self.seeded = CallSite(scope.path, call.lineno, None)
         if self.drawn is None and draws(scope.origin(call.func).value):
@@ -208,7 +210,8 @@ class Walk:
             self._add(node, origin, "number" if type(origin.value) is float else kind, place)
 
     def _mode(self, given: Sequence[ast.expr], scope: Scope, place: tuple[str, int, int]) -> None:
-        """Note that an operation drops elements because a module trains: `F.dropout(x, self.p, self.training)`."""
+        """Record that an operation drops elements because a module is in training mode: `F.dropout(x, self.p,
+        self.training)`."""
         values = [scope.origin(one) for one in given]
         if not any(type(one.value) is float and not one.value for one in values):
             for node, one in zip(given, values, strict=True):
@@ -246,7 +249,7 @@ def _is_operation(function: ast.expr, scope: Scope) -> bool:
 
 
 def _works(node: ast.AST) -> bool:
-    """Return whether a statement seems to compute something that other statements use."""
+    """Return whether a statement seems to do work, that is, to compute something that other statements use."""
     if isinstance(node, ast.Return):
         return True
     if isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign)):

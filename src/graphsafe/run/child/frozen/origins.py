@@ -1,5 +1,5 @@
-"""Evaluates expressions of the program without running its code, and those of captured code so that they can be
-evaluated again before a replay.
+"""Evaluates expressions of the program without running its code, and expressions of captured code in such a way that
+they can be evaluated again before a replay.
 
 An origin is a value, and a way to look it up again: from a weakly held object, a global of a module, or a variable of a
 closure, through attributes, elements and arithmetic.
@@ -58,13 +58,13 @@ _PURE = {one.__name__: one for one in (int, float, bool, min, max, abs, round, l
 class Origin:
     value: Any
     now: Callable[[], Any] | None = None
-    "Looks the value up again; None for one that is fixed or cannot be looked up. It keeps no object alive."
+    "Looks the value up again; None if the value is fixed or cannot be looked up. The function keeps no object alive."
     text: str = ""
     owner: Any = None
-    "The object of which the value is an attribute."
+    "The object that has the value as an attribute."
     attribute: str = ""
     variables: tuple[Variable, ...] = ()
-    "The variables of the capturing functions that hold it, or, of a partial call, its arguments."
+    "The variables of the capturing functions that hold the value; for a partial call, its arguments."
 
     @classmethod
     def of(cls, value: Any) -> Origin:
@@ -144,7 +144,7 @@ class Scope:
         return self._returned(self.bound(node, depth), depth)
 
     def _returned(self, ran: tuple[Sequence[ast.stmt], Scope] | None, depth: int) -> Origin:
-        """Return the origin of what a function returns, if returning it is all that it does."""
+        """Return the origin of a function's return value, if the function does nothing but return it."""
         body = [] if ran is None else [one for one in ran[0] if not _is_text(one)]
         if ran is not None and len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
             return ran[1].origin(body[0].value, depth)
@@ -170,7 +170,7 @@ def callee(value: Any) -> tuple[FunctionType, tuple[Any, ...], Mapping[str, Any]
     if kind is FunctionType:
         inner = attributes_of(value).get("__wrapped__")
         is_around = type(inner) is FunctionType and not is_user_file(value.__code__.co_filename)
-        return callee(inner) if is_around else (value, (), {})  # as of `@torch.no_grad()`
+        return callee(inner) if is_around else (value, (), {})  # such as the wrapper of `@torch.no_grad()`
     first, named = (value,), {}
     if kind is functools.partial:
         run, first, named = value.func, value.args, value.keywords
@@ -246,8 +246,8 @@ def line_with(
     expressions: Callable[[str], Iterable[tuple[ast.expr, int]]],
     is_meant: Callable[[Any], bool],
 ) -> CallSite | None:
-    """Return the first line of the running functions with an expression whose value satisfies `is_meant`, among the
-    `expressions` of a file, given with their lines."""
+    """Return the first line of the running functions with an expression whose value satisfies `is_meant`. `expressions`
+    gives the expressions of a file with their lines."""
     for frame in frames:
         code = frame.f_code
         lines, scope = lines_of(code), running_in(frame)
@@ -325,7 +325,7 @@ def _item(values: Any, index: Any) -> Any:
 
 
 def _cells(function: FunctionType, variables: Sequence[Variable]) -> Iterator[tuple[str, Origin]]:
-    """Yield the variables of a function's closure; `variables` may have those of the function around it."""
+    """Yield the variables of a function's closure; `variables` may contain variables of the enclosing function."""
     held = weakref.ref(function)
 
     def look(at: int) -> Any:

@@ -1,8 +1,8 @@
 """Variables of the functions that led to a capture, whose numbers, or lists of numbers, captured code used.
 
-`limit = bucket(length)` may be one of the function that makes graphs on demand: `graphs[n] = capture(n, limit)`. It
-must be assigned once, in the loop (or else the function) that both captures and replays. A whole number, and each
-number of a list, may be padded, so it has to be larger than at the capture.
+An example is `limit = bucket(length)` in a function that makes graphs on demand: `graphs[n] = capture(n, limit)`. The
+variable must be assigned once, in the loop (or, without a loop, in the function) that both captures and replays. A
+whole number, and each number of a list, may be padded, so a value differs only if it is larger than at the capture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Variable:
     "The line that led to the capture."
 
     def now(self, frames: Sequence[FrameType]) -> Any:
-        """Return the value in the innermost running call of the function; None if no call can tell it."""
+        """Return the value in the innermost running call of the function; None if no running call has it."""
         frame = next((one for one in frames if one.f_code is self.code), None)
         if frame is None or not _is_comparable(self.code, self.name, self.line, frame.f_lineno):
             return None
@@ -39,7 +39,7 @@ class Variable:
 
 
 def variables_of(frame: FrameType, name: str, value: Any) -> tuple[Variable, ...]:
-    """Return a running function's variable; none if it holds no number and no list of numbers."""
+    """Return a running function's variable; None if it holds neither a number nor a list of numbers."""
     known = _frozen(value)
     return () if known is None else (Variable(frame.f_code, name, known, frame.f_lineno),)
 

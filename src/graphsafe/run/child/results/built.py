@@ -30,13 +30,14 @@ def building_line(
     frames: Sequence[FrameType], storages: frozenset[int], keep: Callable[[Iterable[Any]], bool]
 ) -> CallSite | None:
     """Return the innermost line of the running functions that is building a container, if a container without a name
-    has tensors of these storages and items that `keep` enough of them. Call it with torch functions disabled."""
+    holds tensors of these storages, and `keep` finds enough of them among its items. Call it with torch functions
+    disabled."""
     line = next((line for frame in frames if (line := _building(frame)) is not None), None)
     return line if line is not None and _is_unnamed_one(storages, keep) else None
 
 
 def _building(frame: FrameType) -> CallSite | None:
-    """Return the line of a comprehension that keeps what the running call returns, or of a running call such as
+    """Return the line of a comprehension that keeps the results of the running call, or of a running call such as
     `list(map(run, batches))`."""
     code, place = frame.f_code, position_in(frame.f_code, frame.f_lasti)
     if place is None:
@@ -56,7 +57,8 @@ def _is_unnamed_one(storages: frozenset[int], keep: Callable[[Iterable[Any]], bo
     for _ in range(_DEEPEST):
         holders = [one for one in gc.get_referrers(*inside) if type(one) in _KINDS and one is not inside]
         for one in holders:
-            # A tuple that is being built has gaps, at which iterating crashes; the collector passes them over.
+            # A tuple that is being built has gaps, and iterating over them would crash; the garbage collector skips
+            # them.
             if id(one) not in named and keep(gc.get_referents(one)):
                 others = (other for other in gc.get_referrers(one) if other is not holders)
                 if all(isinstance(other, FrameType) for other in others):

@@ -1,11 +1,11 @@
 """Finds reads of a result after its own graph was replayed again: `a = run(x)`, then `b = run(y)`, then `a - b`.
 
-A variable counts as a result if it is only assigned in the statement that made the replay, and as overwritten if the
+A variable counts as a result if only the statement that made the replay assigns it. It counts as overwritten if the
 next replay comes from a statement that assigns another variable by the same call; otherwise the program may read the
-same output on purpose. A `return` that hands out both variables counts as a read.
+same output on purpose. A `return` of both variables counts as a read.
 
-Two graphs may also fill one buffer outside their pools. The first one's result is then overwritten if a statement that
-assigns another variable replays the second one, and if both variables have the same memory when the first is read.
+Two graphs may also fill one buffer outside their pools. The first graph's result is then overwritten if a statement
+that assigns another variable replays the second one, and if both variables have the same memory when the first is read.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ class _Stale:
     "The calls of the replay that wrote over it."
     by: GraphRecord
     at: CallSite | None = None
-    "The statement that made the replay, if it is one of another graph."
+    "The statement that made the replay, if it was a replay of another graph."
     beside: tuple[_Variable, ...] = ()
     "The variables that this statement assigns."
 
     def is_the_same(self, storage: int | None, frame: FrameType) -> bool:
-        """Return whether the result of the other graph is the same memory."""
+        """Return whether the result of the other graph lies in the same memory."""
         return not self.beside or any(one.storage(frame) == storage for one in self.beside)
 
 
 class Results:
     """The results of a process's graphs that variables hold. Call its methods with torch functions disabled. If eager
-    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements of the block in
-    which the later replay runs reads it."""
+    operations cannot be seen (`is_reading_told`), a result counts as read if one of the next statements reads it, in
+    the block in which the later replay runs."""
 
     def __init__(self, is_reading_told: bool) -> None:
         self._is_reading_told = is_reading_told
@@ -85,7 +85,7 @@ class Results:
         return bool(self._stale)
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note the variables that the replay will assign; return whether it overwrites a result that is known to be
+        """Record the variables that the replay will assign; return whether it overwrites a result that is known to be
         read later."""
         given = [variable for frame in frames for variable in _given_now(frame)]
         before, self._given[record] = self._given.get(record, []), given
@@ -190,15 +190,15 @@ def _stores(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _next_read(path: str, line: int, name: str) -> int | None:
-    """Return the line of the first statement after that of `line`, in the same block, that uses a variable's value,
-    among statements without a block of their own: these surely run."""
+    """Return the line of the first statement after the statement at `line`, in the same block, that uses a variable's
+    value. Only statements without a block of their own are searched, since these surely run."""
     plain = (one for one in _after(path, line) if isinstance(one, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return)))
     return next((at for one in plain for read, at in reads_in(one) if read == name), None)
 
 
 @functools.lru_cache(maxsize=1024)
 def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | None:
-    """Return the line of a later `return` of the same block that hands out a variable beside one of `others`."""
+    """Return the line of a later `return` in the same block that returns a variable together with one of `others`."""
     for one in _after(path, line):
         if isinstance(one, ast.Return) and isinstance(one.value, (ast.Tuple, ast.List)):
             names = {element.id for element in one.value.elts if isinstance(element, ast.Name)}
@@ -208,7 +208,7 @@ def _returned(path: str, line: int, name: str, others: frozenset[str]) -> int | 
 
 
 def _after(path: str, line: int) -> Sequence[ast.stmt]:
-    """Return the statements that follow the one of `line` in its block."""
+    """Return the statements that follow the statement at `line` in its block."""
     statement = innermost(path, line, ast.stmt)
     block = block_with(path, statement)
     return block[block.index(statement) + 1 :] if block else ()

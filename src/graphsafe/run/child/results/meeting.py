@@ -1,8 +1,8 @@
 """Finds two results of one graph that meet in one expression: `torch.cat([run(x), run(y)])`.
 
 Both calls give the same memory, which the second replay writes over before the expression uses the first result. The
-first result counts if something holds the graph's outputs once more at the second replay than at the first: a copy is
-none.
+first result counts if the graph's outputs have one more holder at the second replay than at the first; a copy is no
+holder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from graphsafe.run.child.source import place_in_file, tree_of_code, unchanged
 _KEPT = (ast.Assign, ast.AnnAssign, ast.Expr)
 "Statements that only keep the elements of a tuple or of a list."
 _ENOUGH = 2
-"How often the first result must be held: an attribute that holds the last result gets it once more only at first."
+"""The number of times that the first result must be held. Once is not enough: an attribute for the last result is also
+one more holder the first time."""
 
 
 class Meetings:
@@ -34,8 +35,8 @@ class Meetings:
         self._times: Counter[tuple[GraphRecord, CallSite]] = Counter()
 
     def replaying(self, record: GraphRecord, frames: Sequence[FrameType], sites: tuple[CallSite, ...]) -> bool:
-        """Note the replay, with torch functions disabled; return whether it writes over a result that waits for its
-        own."""
+        """Record the replay, with torch functions disabled; return whether it writes over a result that waits in an
+        expression for this replay's result."""
         before, self._first[record] = self._first.get(record, {}), {}
         held = record.outputs.holders()
         for frame in frames:
@@ -56,8 +57,8 @@ class Meetings:
 
 @functools.lru_cache(maxsize=256)
 def _waiting(code: CodeType) -> Mapping[Span | None, Mapping[Span | None, int]]:
-    """Return the places of calls whose results wait for those of later calls of the same function, with the places of
-    these and the line of the expression that uses both."""
+    """Return the places of calls whose results wait for the results of later calls of the same function, with the
+    places of these later calls, and the line of the expression that uses both."""
     tree = tree_of_code(code)
     found: dict[Span | None, dict[Span | None, int]] = {}
     nodes = [] if tree is None else list(ast.walk(tree))

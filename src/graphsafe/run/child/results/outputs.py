@@ -1,5 +1,5 @@
-"""Watches a graph's outputs: whether the program keeps earlier results, which every replay overwrites, and by which
-statement: `self.chunks.append(logits)`.
+"""Watches a graph's outputs: whether the program keeps earlier results, which every replay overwrites, and which
+statement keeps them, such as `self.chunks.append(logits)`.
 
 A statement of a function that led to a replay counts if its container holds the results at the moment of the replay.
 """
@@ -30,12 +30,13 @@ _MOST_ITEMS = 64
 "Number of a container's last items that are searched."
 _DEEPEST = 3
 _ENOUGH_TIMES = 2
-"How often a container must hold the same results; a table of all graphs' outputs holds them once."
+"The number of times that a container must hold the same results; a table of all graphs' outputs holds them once."
 
 
 def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallSite | None:
-    """Return the statement that repeatedly puts tensors of these storages into a container: one of the running
-    functions, or a method of an object that these have in a variable. Call it with torch functions disabled."""
+    """Return the statement that repeatedly puts tensors of these storages into a container: a statement of one of the
+    running functions, or of a method of an object that they have in a variable. Call it with torch functions
+    disabled."""
 
     def keeps(container: Any) -> bool:
         return _held(container, storages) >= _ENOUGH_TIMES
@@ -44,7 +45,8 @@ def keeping_line(storages: frozenset[int], frames: Sequence[FrameType]) -> CallS
 
 
 def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool]) -> Iterator[CallSite]:
-    """Yield the statements of methods that put something into a container of their object that `keeps`."""
+    """Yield the statements of methods that put values into a container of their object, if `keeps` is true of the
+    container."""
     for value in [value for frame in frames for value in locals_of(frame).values()]:
         for method in (one for kind in type(value).__mro__ for one in vars(kind).values()):
             if type(method) is FunctionType and is_user_file(method.__code__.co_filename):
@@ -59,12 +61,12 @@ def _lines_of_methods(frames: Sequence[FrameType], keeps: Callable[[Any], bool])
 
 @functools.lru_cache(maxsize=64)
 def _stores(path: str) -> tuple[tuple[ast.expr, int], ...]:
-    """Return the containers into which statements of a file put something, as expressions with their lines."""
+    """Return the containers that statements of a file put values into, as expressions with their lines."""
     return tuple((each, node.lineno) for node in ast.walk(file_tree(path)) for each, _ in puts_of(node))  # type: ignore[attr-defined]
 
 
 def puts_of(node: ast.AST) -> Iterator[tuple[ast.expr, Sequence[ast.expr]]]:
-    """Yield each container into which a statement puts something, and what it puts there."""
+    """Yield each container that a statement puts values into, and these values."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PUTS:
         yield base_of(node.func.value), node.args[-1:]
     elif isinstance(node, ast.Assign):
@@ -87,10 +89,10 @@ def _count(items: Iterable[Any], storages: frozenset[int], depth: int = 1) -> in
 _MOST = 8
 "The largest number of a graph's outputs that are watched."
 _ENOUGH = 3
-"""Results count as collected if this many replays after the first each add a holder: variables for the last results are
-fewer."""
+"""Results count as collected if this many replays after the first each add a holder: programs have fewer variables for
+the last results."""
 _ENOUGH_IN_CONTAINER = 2
-"The same, if a container is known that holds the same results twice."
+"The same number, for the case that a container is known to hold the same results twice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Outputs:
         "The statement that keeps results, or the calls of the replay that overwrote kept results."
         self.is_keeper_known = True
         self.compared: tuple[CallSite, ...] = ()
-        "The place where a result was compared with an earlier one, which is the same memory."
+        "The place where a result was compared with an earlier result, which lies in the same memory."
 
         self.overwritten: Overwritten | None = None
         "The first read of a result after another replay has overwritten it."

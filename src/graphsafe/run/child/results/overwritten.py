@@ -27,7 +27,7 @@ from graphsafe.run.child.results.outputs import PUTS, Overwritten
 from graphsafe.run.child.source import lines_of
 
 _TRIES = 16
-"The results that a graph overwrites are watched for this many of its replays."
+"If a graph overwrites results, these are watched during this many replays of the graph."
 _METADATA = frozenset({"shape", "dtype", "device", "size", "stride", "dim", "ndim", "numel", "data_ptr", "is_cuda"})
 _PARTS = (ast.Return, ast.Assign, ast.NamedExpr, ast.AnnAssign)
 "Syntax that passes a value on without using it."
@@ -44,7 +44,7 @@ class _Watched:
     storage: int
     owner: GraphRecord
     count: int
-    "How often the result's own graph had been replayed when the other graph overwrote it."
+    "The number of replays of the result's own graph at the time when the other graph overwrote the result."
     by: int
     replay: tuple[CallSite, ...]
     running: int | None = None
@@ -154,7 +154,7 @@ def reads_in(tree: ast.AST, *, with_statements: bool = True) -> Iterator[tuple[s
 
 
 def _uses(node: ast.AST, name: ast.expr) -> bool:
-    """Return whether a node uses the value of a name, and does not only pass it on, write it or ask for its shape."""
+    """Return whether a node uses the value of a name, rather than only passes it on, writes it or reads its shape."""
     if isinstance(node, _PARTS) or (isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))):
         return False
     if isinstance(node, ast.Attribute):

@@ -1,8 +1,10 @@
-"""Finds results that a program keeps as those of the replay before: `slope = eps - self.previous; self.previous = eps`.
+"""Finds results that a program keeps as the results of the previous replay: `slope = eps - self.previous; self.previous
+= eps`.
 
-A variable or an attribute that is assigned from another one holds a graph's output (or a view of it, or one with a
-lasting name) when the graph is replayed again, which writes over it. If the same function then reads it before it
-assigns the new result, both are the same memory. If nothing is read in between, this is sound.
+A variable or an attribute that is assigned from another one holds a graph's output (or a view of it, or an output with
+a lasting name) when the graph is replayed again. The replay writes over the output. If the same function then reads the
+variable before it assigns the new result, the old and the new result are the same memory. If nothing is read in
+between, this is sound.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ class Previous:
     def replaying(
         self, graph: int, owns: Callable[[torch.Tensor], bool], frames: Sequence[FrameType]
     ) -> tuple[CallSite, str] | None:
-        """Return a line that reads an earlier result of the graph, with the name that keeps it; or None. `owns` says
-        whether a tensor is an output of the graph, which is about to be replayed."""
+        """Return a line that reads an earlier result of the graph, with the name that keeps it; or None. The graph is
+        about to be replayed; `owns` says whether a tensor is one of its outputs."""
         if self._searches >= _MOST_SEARCHES:
             return None
         self._searches += 1
@@ -55,7 +57,8 @@ class Previous:
 
 
 def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType, str, int | None]]:
-    """Yield the functions that may keep something under a name, how they write it, and the line that replays."""
+    """Yield the functions that may keep a value under a name, the way in which they write the name, and the line that
+    replays."""
     running = {frame.f_code: frame.f_lineno for frame in reversed(frames)}
     for frame in frames:
         if name.text.partition(".")[0] in (*frame.f_code.co_varnames, *frame.f_code.co_names):
@@ -70,8 +73,8 @@ def _places(name: Name, frames: Sequence[FrameType]) -> Iterator[tuple[CodeType,
 
 
 def _read_before_kept(code: CodeType, text: str, replay: int | None) -> int | None:
-    """Return the line of a function that reads `text` after a new result is known, and before it is kept there.
-    `replay` is the line of the function that replays, if it does."""
+    """Return the line of a function that reads `text` after a new result is known, and before the new result is stored
+    there. `replay` is the line of the function that replays, if there is one."""
     function: Any = tree_of_code(code)
     kept = [one for one in _assignments(function) if text in map(ast.unparse, one.targets)]
     values = [one.value for one in kept if not (isinstance(one.value, ast.Constant) and one.value.value is None)]

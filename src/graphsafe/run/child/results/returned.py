@@ -1,9 +1,9 @@
-"""Finds results that are kept, and are memory outside the graph's pool which each replay updates:
+"""Finds results that are kept although they lie in memory outside the graph's pool that each replay updates:
 `images.append(run(x))`, where `run` returns the buffer that the graph updates in place.
 
-Such memory also has other holders, on purpose: a queue of requests may hold a cache many times. So it counts only where
-a statement or a comprehension keeps just what a call returns that led to the replay, and only if the same elements of
-the memory are kept several times: rows of one buffer are different results.
+Such memory also has intended holders: a queue of requests may hold a cache many times. So a result counts only if a
+statement or a comprehension keeps exactly the return value of a call that led to the replay. The same elements of the
+memory must also be kept several times, since rows of one buffer are different results.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from graphsafe.run.child.results.outputs import puts_of
 from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_code, unchanged
 
 _ENOUGH = 3
-"How often a container must hold the same memory."
+"The number of times that a container must hold the same memory."
 _ENOUGH_BUILT = 2
 "The same for a container that is being built: nothing but results is in it."
 _SEARCHED = frozenset({4, 8, 16, 32, 64})
-"The looks at which such a container is searched for, among all objects."
+"The numbers of the checks at which all objects are searched for such a container."
 _MOST_ITEMS = 64
 
 
@@ -53,8 +53,8 @@ def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], loo
 
 @functools.lru_cache(maxsize=1024)
 def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
-    """Return the containers into which a function puts what its call at `place` returns and nothing else, with the
-    line, and whether it puts a tuple or a list there."""
+    """Return the containers into which a function puts the return value of its call at `place` and nothing else, with
+    the line, and whether it puts a tuple or a list there."""
     tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
     if tree is None or call is None:
         return ()
@@ -79,7 +79,7 @@ def _parts(node: ast.expr) -> Iterator[ast.expr]:
 
 
 def _repeated(items: Iterable[Any], storages: frozenset[int], is_deep: bool) -> int:
-    """Return how often the same elements of one of these storages are among the items, or inside them."""
+    """Return how many times the items, or containers inside them, hold the same elements of one of these storages."""
     found: Counter[Any] = Counter()
     for item in islice(items, _MOST_ITEMS):
         for one in (item, *elements_of(item)) if is_deep else (item,):

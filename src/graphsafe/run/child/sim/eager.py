@@ -1,4 +1,4 @@
-"""Facts that the simulated device's eager operations tell between replays: outdated tensors, growing ones, and inputs
+"""Facts that the simulated device's eager operations show between replays: outdated tensors, growing ones, and inputs
 for which another graph was meant."""
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class Outdated:
 
 
 class Derived:
-    """Finds tensors (such as a merged weight) that were computed before a capture and are outdated: replays still use
-    them although their source tensors were written later.
+    """Finds outdated tensors, such as a merged weight: they were computed before a capture, and replays still use them
+    although their source tensors were written later.
 
     A tensor counts if a graph only reads it, if it was computed only from other attributes of its object (its sources),
-    and if the graph uses no source. Copies and tensors that are updated in place are meant to keep old values. A tensor
-    that the program computes again after the capture is left out: the program chooses when to refresh it.
+    and if the graph uses no source. Copies, and tensors that are updated in place, are meant to keep old values. A
+    tensor that the program computes again after the capture is left out: the program chooses when to refresh it.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ def _place(name: Name) -> tuple[object, ...] | None:
 
 
 _ENOUGH = 16
-"A tensor that is longer at this many replays in a row than at the one before keeps growing."
+"A tensor counts as growing if, at this many replays in a row, it is longer than at the previous replay."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,12 @@ class _Growth:
     replays: int
     "Number of replays of all graphs when it last grew."
     copied: int
-    "Bytes that were copied in all."
+    "The total number of bytes that were copied."
 
 
 class Growing:
     """Finds tensors that the program makes larger again and again between replays: `self.path = torch.cat([self.path,
-    x])`. Each time all of the tensor is allocated and copied anew."""
+    x])`. Each time, the whole tensor is allocated and copied again."""
 
     def __init__(self) -> None:
         self._replays = 0
@@ -180,19 +180,20 @@ class Growing:
             return
 
     def facts(self) -> list[Facts]:
-        """Return the lines that make a tensor larger, with how often and how many bytes they copied for it."""
+        """Return the lines that make a tensor larger, with the number of times and the number of bytes that they
+        copied."""
         return [{"frames": frames, "times": one.times, "copied": one.copied} for frames, one in self._found.values()]
 
 
 def _is_longer(now: torch.Tensor, before: torch.Tensor) -> bool:
-    """Return whether two tensors differ in one dimension alone, in which the first is longer."""
+    """Return whether the sizes of two tensors differ in exactly one dimension, and the first is longer in it."""
     if now.dim() != before.dim() or now.dtype != before.dtype or before.numel() >= now.numel():
         return False
     return sum(one != other for one, other in zip(now.shape, before.shape, strict=True)) == 1
 
 
 _MOST_COPIES = 64
-"Number of copies before a replay from which on its input is not known."
+"If there are at least this many copies before a replay, its input counts as unknown."
 
 
 @dataclass(eq=False, slots=True)
@@ -201,13 +202,14 @@ class _Inputs:
 
     places: frozenset[Place]
     passed_over: int = 0
-    "How often another graph was given an input of this graph's size."
+    "The number of times that another graph was given an input of this graph's size."
 
 
 class Asked:
-    """Counts for each graph the inputs of its size that another graph of the same line and operations was given:
-    `x[:3].copy_(batch)`, and then the graph for four rows is replayed although there is one for three. An input is of a
-    graph's size if the one copy since the last replay filled exactly the memory that the graph reads."""
+    """Counts, for each graph, the inputs of its size that were given to another graph of the same line and operations.
+    An example is `x[:3].copy_(batch)`, followed by a replay of the graph for four rows although there is a graph for
+    three rows. An input has a graph's size if exactly one copy was made since the last replay, and it filled exactly
+    the memory that the graph reads."""
 
     def __init__(self) -> None:
         self._inputs: weakref.WeakKeyDictionary[CUDAGraph, _Inputs] = weakref.WeakKeyDictionary()
@@ -215,7 +217,8 @@ class Asked:
         "The memory that copies filled since the last replay."
 
     def captured(self, graph: CUDAGraph, inputs: Iterable[torch.Tensor]) -> Callable[[], int]:
-        """Note the memory outside its pool that a graph reads. The result returns how often it was passed over."""
+        """Record the memory outside its pool that a graph reads. Return a function that returns the number of times
+        that the graph was passed over."""
         found = self._inputs[graph] = _Inputs(
             frozenset(place for one in inputs if (place := place_of(one)) is not None)
         )
@@ -238,7 +241,8 @@ class Asked:
 
 
 def _asked(given: Sequence[Place], wanted: Iterable[Place], own: Iterable[Place]) -> bool:
-    """Return whether a copy filled one of the `wanted` places, and no other one wrote the input that holds it."""
+    """Return whether a copy filled one of the `wanted` places, and no other copy wrote the input that holds this
+    place."""
     for place in wanted:
         holders = [one for one in own if one[0] <= place[0] and place[1] <= one[1]]
         filled = [one for one in given if any(a <= one[0] and one[1] <= b for a, b in holders)]

@@ -1,9 +1,9 @@
-"""Finds weights that an object has let go of although a graph reads them, and that something else keeps alive: a bank
+"""Finds weights that an object no longer holds although a graph reads them, and that something else keeps alive: a bank
 of adapters, a list of versions, a state dict.
 
 The object must have held the tensor at the graph's first replay, and must hold another one with other values later.
-Nothing is told if the program may know: it writes to the old tensor after the capture, reads the new one eagerly, or
-captures a graph that reads the new one.
+Nothing is reported if the program may know that the graph reads the old tensor: if it writes to the old tensor after
+the capture, reads the new one eagerly, or captures a graph that reads the new one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Weights:
     def captured(
         self, graph: Any, touches: Iterable[tuple[torch.UntypedStorage, Access]], names: Mapping[int, Sequence[Name]]
     ) -> dict[int, LetGo]:
-        """Watch what a graph reads, and return that by the storages' numbers."""
+        """Watch the tensors that a graph reads, and return them by their storages' numbers."""
         found = {}
         self._captures += 1
         for storage, access in touches:
@@ -69,7 +69,7 @@ class Weights:
             self._reads(tag)
 
     def replaying(self, graph: Any) -> None:
-        """Look at the objects that held what a graph reads, before a replay."""
+        """Before a replay, check the objects that held the tensors that a graph reads."""
         for one in self._graphs.get(graph, ()):
             one.replays += 1
             if one.is_meant or one.lost_after is not None:
@@ -93,7 +93,7 @@ class Weights:
 
 
 def _instead(name: Name) -> torch.Tensor | None:
-    """Return the tensor of the same kind on a device that has taken a tensor's place."""
+    """Return the tensor that has replaced a tensor, if it is of the same kind and on a device."""
     old, new = name.tensor(), name.now()
     if old is None or new is None or storage_number(new) == storage_number(old) or tag_of(new) is None:
         return None
@@ -101,7 +101,7 @@ def _instead(name: Name) -> torch.Tensor | None:
 
 
 def _differs(name: Name, new: torch.Tensor) -> bool:
-    """Return whether a tensor has other values than the one whose place it took."""
+    """Return whether a tensor's values differ from the values of the tensor that it replaced."""
     old = name.tensor()
     places = [None if one is None else place_of(one) for one in (old, new)]
     contents = [ctypes.string_at(place[0], place[1] - place[0]) for place in places if place is not None]

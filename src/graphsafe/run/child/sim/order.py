@@ -19,11 +19,11 @@ from graphsafe.run.child.names import storage_numbers
 from graphsafe.run.child.refills import Refills
 
 _WAITS = frozenset({"read", "extent", "hidden-sync", "copy-to-host", "copy-to-device"})
-"Kinds of events in which the host waits for the current stream, unless they are asked not to block."
+"Kinds of events in which the host waits for the current stream, unless the call asks not to block."
 
 
 def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractContextManager[None]:
-    """Report as long as the returned context lasts."""
+    """Report calls and writes as long as the returned context lasts."""
 
     def waited(lane: Lane | None = None, event: Event | None = None) -> None:
         host.look()
@@ -37,7 +37,7 @@ def watch_order(world: World, refills: Refills, host: HostInputs) -> AbstractCon
         _after(Event, "record", recorded),
         _after(Event, "elapsed_time", lambda _, end_event: waited(event=end_event)),
     ]
-    for name in ("query", "synchronize"):  # a query that answers True orders like a wait
+    for name in ("query", "synchronize"):  # a query that answers True gives the same order as a wait
         changes.append(_after(Event, name, lambda event: waited(event=event)))
         changes.append(_after(Stream, name, lambda stream: waited(stream.lane)))
     emit, host_wait = world.emit, world.host_wait
@@ -87,8 +87,8 @@ def note_writes(
 def _queued(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], outputs: Sequence[torch.Tensor]
 ) -> tuple[torch.Tensor, int] | None:
-    """Return the pinned memory from which a copy without a wait reads, and its device; None for other operations. A
-    copy that changes the type or the order of its numbers first makes a copy on the host."""
+    """Return the pinned memory from which a copy without a wait reads, and its device; None for other operations. If a
+    copy changes the type or the order of its numbers, PyTorch first makes another copy on the host."""
     if name == "aten::copy_":
         target, source = args[:2]
         is_queued = args[2] if len(args) > 2 else kwargs.get("non_blocking")
@@ -102,7 +102,7 @@ def _queued(
 
 
 def _after(owner: Any, name: str, tell: Callable[..., None]) -> tuple[Any, str, Any]:
-    """Return a change of a method, which then calls `tell` with its arguments after it has run."""
+    """Return a function that wraps a method: after the method has run, `tell` is called with the same arguments."""
     original = getattr(owner, name)
 
     def told(*args: Any, **kwargs: Any) -> Any:

@@ -74,7 +74,8 @@ class SimSight(Sight):
         self._aliases: weakref.WeakKeyDictionary[Graph, Counter[int]] = weakref.WeakKeyDictionary()
         "For each graph: storage -> the number of the graph's tensors that hold it."
         self._pooled: weakref.WeakKeyDictionary[CUDAGraph, tuple[int, bool]] = weakref.WeakKeyDictionary()
-        "For each graph: a number below zero, and whether it has temporary memory, which later graphs of its pool use."
+        """For each graph: a negative number, and whether the graph has temporary memory that later graphs of its pool
+        use."""
         self._makers: list[dict[int, CallSite]] = [{} for _ in self._world.ledgers]
         "For each device: block -> the line that allocated it."
         for ledger, lines in zip(self._world.ledgers, self._makers, strict=True):
@@ -220,8 +221,8 @@ class SimSight(Sight):
         self._share(graph)
 
     def _share(self, graph: CUDAGraph) -> None:
-        """Record that a replay uses temporary memory, if it has any, which replays of later graphs of its pool
-        write."""
+        """Record that a replay uses the graph's temporary memory, if it has any; replays of later graphs of its pool
+        write to it."""
         own, is_temporary = self._pooled.get(graph, (0, False))
         same = {known[0] for one, known in self._pooled.items() if one is not graph and one.pool() == graph.pool()}
         if same:
@@ -233,9 +234,9 @@ class SimSight(Sight):
         self._world.ran, self._world.resized = None, lambda _: None
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that a tensor is about to leave (simulated graphs keep it alive), and `lost`
-        for each that is resized, whose memory stays here. If a capture resizes a storage, the graph's memory may be its
-        own, so nothing is told of that storage from then on."""
+        """Call `moving` for each storage that a tensor is about to leave; simulated graphs keep it alive. Call `lost`
+        for each storage that is resized, although its memory stays here. If a capture resizes a storage, the memory in
+        the graph may be the graph's own, so that storage is not reported from then on."""
         in_graphs: weakref.WeakSet[Tag] = weakref.WeakSet()
 
         def resized(storage: torch.UntypedStorage) -> None:
@@ -286,7 +287,7 @@ class SimSight(Sight):
 
 
 def _made(lines: dict[int, CallSite], event: MemoryEvent) -> None:
-    """Note the line that allocated a block of a device."""
+    """Record the line that allocated a block of a device."""
     if event.place is not None:
         lines[event.block] = event.place
     elif not event.nbytes:
@@ -302,7 +303,7 @@ def _alone(filled: Sequence[torch.Tensor], read: Sequence[torch.Tensor]) -> tupl
 
 def _same_result(args: Sequence[Any]) -> object | None:
     """Return the capture that allocated the memory of two identical arguments; None if they differ, or if either
-    requires a gradient: `x - x.detach()` is written on purpose."""
+    requires a gradient: `x - x.detach()` is intended."""
     both = [one for one in args[:2] if isinstance(one, torch.Tensor) and not one.requires_grad]
     numbers = {storage_number(one) for one in both}
     if len(both) < 2 or len(numbers) > 1 or None in numbers:

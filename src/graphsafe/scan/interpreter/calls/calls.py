@@ -57,7 +57,7 @@ from graphsafe.scan.symbols.overrides import is_abstract
 
 _MODEL = re.compile(rf"(^|[._])(?:{MODEL})$")
 MAX_OVERRIDES = 6
-"The most implementations of one call that are followed with its arguments; further ones become roots."
+"The largest number of implementations of one call that are followed with its arguments; further ones become roots."
 
 
 def call(frame: Frame, node: ast.Call) -> Value:
@@ -123,7 +123,7 @@ def call_value(frame: Frame, node: ast.Call, value: Value, arguments: Arguments)
         meant = [option for option in meant if fits(frame.engine, option, arguments)] or meant
     found = []
     for option in meant:
-        # At run time the attribute may hold another of several library modules.
+        # At run time, the attribute may hold another one of several library modules.
         doubtful = len(meant) > 1 and type(option) is RuntimeObject
         frame.unlikely += doubtful
         found.append(_call_one(frame, node, option, arguments))
@@ -160,20 +160,20 @@ def _call_one(frame: Frame, node: ast.Call, value: Value, arguments: Arguments) 
     result = unknown_result(arguments)
     if _MODEL.search(dotted(node.func) or "") is None:
         return result
-    # A step goes on with what its model returns.
+    # A step goes on with its model's result.
     return replace(result, step=True) if result.device else _beside_inputs(result, arguments)
 
 
 def _beside_inputs(result: Value, arguments: Arguments) -> Value:
-    """Return the result of an unknown model, which is where its inputs are: on the host, if all are."""
+    """Return the result of an unknown model. It is on the host if all of the model's inputs are on the host."""
     given = [value for value in arguments.values() if type(value) is Tensor]
     on_host = bool(given) and all(one.where == "host" and one.certain and not one.maybe_pinned for one in given)
     return replace(result, host=True, device=False) if on_host and type(result) is Unknown else result
 
 
 def _note_arguments(frame: Frame, node: ast.Call, arguments: Arguments) -> None:
-    """Note host state that is passed to an unknown call together with device tensors, since it may affect the device's
-    work."""
+    """Record host state that is passed to an unknown call together with device tensors, since it may affect the
+    device's work."""
     values = list(arguments.values())
     if frame.hot and any(as_tensor(value)[0] is not None for value in values):
         for value in values:
@@ -296,7 +296,7 @@ def _overridden(
     overrides: Seq[tuple[str, str]],
     arguments: Arguments,
 ) -> Value:
-    """Call a method of a value known by its annotation: it may be the method of any subclass."""
+    """Call a method of a value whose class is known only from an annotation: it may be the method of any subclass."""
     body = frame.project.function_node(method)
     found: list[Value] = []
     if body is None or not is_abstract(body):
@@ -328,7 +328,7 @@ def _register(frame: Frame, node: ast.Call, receiver: Instance, method: str, arg
         return
     tensor, _ = as_tensor(value)
     if tensor is not None:
-        # A module registers tensors only. They move with it, and it is on the device when it steps.
+        # A module registers only tensors. They move with the module, and it is on the device when it steps.
         value = replace(tensor, where="device", literal=False, fresh=False, certain=True, maybe_host=False)
     elif type(value) is Unknown:
         value = Tensor()

@@ -1,4 +1,4 @@
-"""Functions and lambdas defined inside another function: they are interpreted where they are called."""
+"""Functions and lambdas defined inside another function: they are interpreted at the place of the call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphsafe.scan.state.filled_once import is_filled_here
 from graphsafe.scan.state.first_step import FIRST_STEP
 
 MAX_NESTED = 30
-"Number of levels to which calls of closures are followed within one function."
+"The largest number of levels of closure calls that are followed within one function."
 
 
 class Closures:
@@ -54,8 +54,8 @@ class Closures:
         return f"<lambda>:{node.lineno - (outer.line if outer is not None else 0)}"
 
     def in_another_function(self, work: Callable[[], Summary]) -> Summary:
-        """Run `work`, which reads another function: calls inside it do not count as recursion of the closures being
-        called."""
+        """Run `work`, which reads another function; calls inside `work` do not count as recursion of the closures that
+        are being called."""
         called, self._called = self._called, set()
         try:
             return work()

@@ -107,7 +107,8 @@ def _run(frame: Frame, node: ast.AST, method: str, made: Instance, arguments: Ar
 
 
 def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) -> None:
-    """Note the tensors and objects that a constructor is given, for the attributes that it puts or makes there."""
+    """Record the tensors and objects that a constructor receives, for the attributes that it assigns or computes from
+    them."""
     node = engine.project.function_node(method) if any(map(_is_object, arguments.values())) else None
     if node is None or arguments.open:
         return
@@ -120,8 +121,8 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
 
 
 def _is_object(value: Value) -> bool:
-    """Return whether a value is (or may be) a tensor or an object, so that an attribute with it determines which code a
-    step runs."""
+    """Return whether a value is (or may be) a tensor or an object, so that an attribute with this value determines
+    which code a step runs."""
     found = options(value)
     return bool(found) and all(
         type(option) in (Tensor, Instance) or (type(option) is RuntimeObject and option.kind == "optimizer")

@@ -1,4 +1,4 @@
-"""Fitting: which of several callees take the arguments of a call; a call of the others would raise."""
+"""Fitting: finds which of several callees accept the arguments of a call; a call of the others would raise an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _PLAIN_BASES = frozenset(("ABC", "abc.ABC", "object", "typing.Generic", "typing.
 
 
 def able(frame: Frame, receivers: Seq[Value], name: str, keywords: Seq[ast.keyword]) -> Seq[Value]:
-    """Keep the receivers that have a method of this name with these keywords: the call would raise on the others."""
+    """Keep the receivers that have a method of this name with these keywords: the call would raise an error on the
+    others."""
     if len(receivers) < 2:
         return receivers
     left = [
@@ -36,8 +37,8 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project takes these arguments; in a table of functions, a call of one that does
-    not take them would raise."""
+    """Return whether a function of the project takes these arguments; functions of a table that do not take them are
+    left out, since calling them would raise an error."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True

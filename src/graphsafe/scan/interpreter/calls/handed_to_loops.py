@@ -1,4 +1,5 @@
-"""Methods handed to a function that calls them in a loop, to time or to drive them: `bench(solver.sweep)`."""
+"""Finds methods that are passed to a function which calls them in a loop, to time or to drive them:
+`bench(solver.sweep)`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ LOOPER = re.compile(
 
 
 def note(frame: Frame, function: Function, arguments: Arguments) -> None:
-    """Make roots of the methods that cold code hands to such a function."""
+    """Make roots of the methods that cold code passes to such a function."""
     handed = options(arguments.positional[0]) if arguments.positional and not frame.hot else ()
     methods = [one for one in handed if type(one) is Function and one.bound is not None and one.node is None]
     node = frame.project.function_node(function.ref) if methods else None

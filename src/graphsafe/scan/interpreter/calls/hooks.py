@@ -22,7 +22,7 @@ _TEXT = re.compile(rb"def (?<!\wdef )(\w+)\((?:self, )?module\b[^()]*\b(?:args|i
 "Matches a function with the parameters that torch's documentation gives a forward hook."
 _WORDS = (b"(module", b"(self, module")
 _REMOVES = re.compile(r"\.remove\(\)")
-"The call that takes a hook off its module. (A list's `remove` takes an argument.)"
+"The call that removes a hook from its module. (A list's `remove` takes an argument.)"
 
 
 def hooks_in(data: bytes) -> Iterator[str]:
@@ -34,13 +34,13 @@ def hooks_in(data: bytes) -> Iterator[str]:
 def forward_hook_reason(files: Files, path: str) -> str:
     """Return the reason for the forward hooks of a file.
 
-    Calibrations and tools that show activations register a hook, run the model some times, and remove the hook.
+    Calibrations and tools that show activations register a hook, run the model a few times, and remove the hook.
     """
     return PASSING_HOOK if files.search(path, _REMOVES) else HOOK
 
 
 def registered(frame: Frame, method: str, hook: Value | None) -> None:
-    """Make a hot root of a hook that is registered. A step that registers a hook itself runs it, too."""
+    """Make a hot root of a hook that is registered. If a step itself registers a hook, the step also runs it."""
     why = HOOK
     if method in _FORWARD and not frame.hot:
         why = forward_hook_reason(frame.project.files, frame.ref.partition("::")[0])

@@ -1,4 +1,4 @@
-"""Uses of parameters in the body of a function: some of them say that a parameter is a tensor."""
+"""Uses of parameters in the body of a function: some uses show that a parameter is a tensor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RESIZING = frozenset(("view", "reshape", "expand"))
 "Methods of tensors whose arguments are sizes; as functions of torch they take the tensor first."
 
 SLICED = "[:, …]"
-"Stands, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
+"The entry, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
 
 
 @memoize_on_node
@@ -39,7 +39,7 @@ def is_used_as_tensor(function: ast.AST, name: str, ops: OpTable, of: TensorHint
     """Return whether the body reads a method or attribute of the parameter that only tensors have, or passes it to a
     function.
 
-    The op table says which names prove this. Fewer names prove it for a `parameter` than for a `step-input`.
+    The op table lists the names that prove this. Fewer names prove it for a `parameter` than for a `step-input`.
     """
     uses = _uses_by_name(function).get(name, _NO_USES)
     if uses.foreign_methods:
@@ -119,7 +119,7 @@ def _uses(function: ast.AST) -> Iterator[tuple[str, str | tuple[str, int]]]:
 def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
     head, _, last = (dotted(call.func) or "").rpartition(".")
     if call.args and (head in _FUNCTIONS_OF or last == "copy_"):
-        # `torch.cat` takes a list of tensors; `copy_`, too, accepts only tensors.
+        # `torch.cat` takes a list of tensors; `copy_` also accepts only tensors.
         given = call.args[0].elts if isinstance(call.args[0], (ast.List, ast.Tuple)) else [call.args[0]]
         operation = "torch.Tensor.copy_" if last == "copy_" else _FUNCTIONS_OF[head] + last
         yield from ((name.id, operation) for name in given if isinstance(name, ast.Name))
@@ -135,6 +135,7 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _selects_along(index: ast.expr) -> bool:
-    """Return whether an index has several dimensions, `:`, `None` or `...` among them, which no key of a dict has."""
+    """Return whether an index has several dimensions, with a `:`, `None` or `...` among them; no key of a dict has that
+    form."""
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)

@@ -1,4 +1,4 @@
-"""Parameters: their values by the call, by annotations and defaults, and finally by their use in the body."""
+"""Parameters: their values, from the call, from annotations and defaults, and finally from their use in the body."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _bind_receiver(frame: Frame, name: str, facts: FunctionFacts, bound: Value |
 
 
 def _further_keywords(frame: Frame, arguments: Arguments, named: Set[str]) -> Dict:
-    """Return the value of `**kwargs`: the keywords for which there is no parameter."""
+    """Return the value of `**kwargs`: the keywords that have no parameter."""
     items = tuple((name, value) for name, value in arguments.keywords.items() if name not in named)
     elem = join_all(value for _, value in items) if items else _rest(frame)
     if _is_hot_root(frame):
@@ -103,7 +103,8 @@ _WITH_TENSORS = re.compile(r"^(torch|typing|collections|jaxtyping|tensordict|num
 
 
 def result_declared_for(frame: Frame, name: str) -> Value:
-    """Return what a call of a parameter returns by its annotation `Callable[[int], Agent]`, or UNKNOWN."""
+    """Return the result of a call of a parameter, according to its annotation (`Callable[[int], Agent]`), or
+    UNKNOWN."""
     node = frame.node
     spec = None if node is None else node.args
     parameters = () if spec is None else (*spec.posonlyargs, *spec.args, *spec.kwonlyargs)
@@ -129,7 +130,7 @@ def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """One parameter of a call: what the function says about it, and the argument that the call passes."""
+    """One parameter of a call: its declaration and use in the function, and the argument that the call passes."""
 
     frame: Frame
     function: Definition
@@ -140,7 +141,8 @@ class _Parameter:
     "Whether the call may pass arguments that its line does not show: `f(*args)`."
 
     def value(self) -> Value:
-        """Return the parameter's value: as passed, else its default, else what its annotation or its use says."""
+        """Return the parameter's value: the passed value, else its default, else a value from its annotation or its
+        use."""
         frame, default = self.frame, self.default
         passed = self._passed_as_declared()
         if passed is not None and type(passed) is not Unknown:
@@ -220,13 +222,14 @@ class _Parameter:
         return named is not None and named.kind == "lib" and _WITH_TENSORS.search(named.name) is None
 
     def _named(self) -> str | None:
-        """Return the class that the parameter's name means."""
+        """Return the class that the parameter's name refers to."""
         frame = self.frame
         facts = frame.project.function_facts(frame.ref) if self.node.annotation is None else None
         return frame.engine.named_classes.of(frame.ref, facts, self.node.arg) if facts is not None else None
 
     def _is_tensor_by_use(self, from_step: bool) -> bool:
-        """Return whether the body uses the parameter as a tensor, or a root calls it a mask."""
+        """Return whether the body uses the parameter as a tensor, or whether it is a parameter of a root whose name
+        says that it is a mask."""
         frame, name, is_root = self.frame, self.node.arg, self.frame.depth == 0
         if not frame.hot and not (is_root and not frame.engine.is_cold(frame.ref)):
             return False
@@ -235,12 +238,12 @@ class _Parameter:
         return is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter")
 
     def _is_made_on_host(self) -> bool:
-        """Return whether the default is a tensor of the host, as other callers then pass one, too."""
+        """Return whether the default is a host tensor, since other callers then pass host tensors too."""
         made = _default(self.frame, self.default, None) if isinstance(self.default, ast.Call) else UNKNOWN
         return type(made) is Tensor and made.where == "host" and made.ndim != 0
 
     def _placed(self, declared: Value, passed: Value | None) -> Value:
-        """Return a declared value with its placement on the host or on the device."""
+        """Return a declared value, placed on the host or on the device."""
         frame, name = self.frame, self.node.arg
         is_hot_root = _is_hot_root(frame)
         step = is_hot_root or (type(passed) is Unknown and passed.step)
@@ -255,8 +258,8 @@ class _Parameter:
 
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
-    """Return the passed object. If its class is neither the declared class nor related to it, the call means another
-    function; then return an object of the declared class."""
+    """Return the passed object. If its class is neither the declared class nor related to it, the call is a call of
+    another function; in that case, return an object of the declared class."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
@@ -277,7 +280,7 @@ def _of_declared_number(frame: Frame, passed: Tensor, annotation: ast.expr) -> T
     if type(declared) is not Number or declared.type not in ("int", "float"):
         return passed
     if declared.type == "int" and passed.dtype not in ("int", None):
-        # The call does not mean this function.
+        # The call is not a call of this function.
         return passed
     sure = passed.certain and (passed.where != "any" or passed.fresh)
     return replace(passed, ndim=0, dtype=passed.dtype or declared.type, certain=sure)
@@ -316,7 +319,8 @@ def _default(frame: Frame, node: ast.expr, overridable_by: str | None) -> Value:
 
 
 def passed_by_name(arguments: Arguments) -> Iterator[Tensor]:
-    """Yield the tensor of each keyword, reduced to where it is, for a method of which only the name is known."""
+    """Yield the tensor of each keyword, reduced to its place (host or device), for a method of which only the name is
+    known."""
     for keyword, value in arguments.keywords.items():
         tensor, certain = as_tensor(value)
         if tensor is not None and certain and tensor.where != "any":

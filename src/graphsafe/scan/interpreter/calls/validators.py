@@ -15,7 +15,7 @@ _OF_MODEL = ("model_validator", "root_validator")
 
 
 def validated(frame: Frame, node: ast.Call, ref: str, arguments: Arguments) -> Arguments:
-    """Return what a constructor is given as the validators of a pydantic model's fields leave it."""
+    """Return a constructor's arguments after the validators of a pydantic model's fields have changed them."""
     for method, decorator in _validators(frame, ref, _OF_FIELDS):
         for name in (part.value for part in decorator.args if isinstance(part, ast.Constant)):
             if isinstance(name, str) and name in arguments.keywords:

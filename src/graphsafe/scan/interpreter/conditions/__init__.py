@@ -1,1 +1,2 @@
-"""Conditions: the answers of tests, the branches that captures take, and the meaning of a test for later lines."""
+"""Conditions: the answers of tests, the branches that captures take, and the facts that a test gives for later
+lines."""

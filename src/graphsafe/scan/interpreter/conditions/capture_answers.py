@@ -49,7 +49,7 @@ def answer(frame: Frame, test: ast.expr, compiled: bool) -> bool | None:
 
 @memoize_on_node
 def asks_tracers(test: ast.expr, branch: bool) -> bool:
-    """Return whether only a tracer takes this branch of a test, and no step does, captured or not."""
+    """Return whether only a tracer takes this branch of a test, so that no step does, captured or not."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return asks_tracers(test.operand, not branch)
     if isinstance(test, ast.BoolOp):
@@ -69,7 +69,8 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
 
 
 def may_answer(call: ast.Call) -> bool:
-    """Return whether a call may have an answer: its name says so, or is the name of a function, perhaps a helper."""
+    """Return whether a call may have an answer: its name is one of those above, or the name of a function that may be a
+    helper."""
     return isinstance(call.func, ast.Name) or _by_name(_name(call), False) is not None
 
 
@@ -98,7 +99,7 @@ def _by_name(name: str, compiled: bool) -> bool | None:
     if COMPILING.search(name):
         return compiled
     if TRACING.search(name):
-        # Other libraries, such as transformers, usually mean both by tracing.
+        # Other libraries, such as transformers, usually use "tracing" for both.
         return name.endswith("is_tracing") and not name.startswith(("torch.", "self."))
     return None
 
@@ -128,7 +129,7 @@ def _read(engine: Engine, ref: str, compiled: bool) -> bool | None:
 
 
 def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of a function, without those that handle errors."""
+    """Yield the statements of a function, except statements that handle errors."""
     for statement in body:
         if isinstance(statement, ast.Try):
             yield from _tried([*statement.body, *statement.orelse, *statement.finalbody])
@@ -139,7 +140,8 @@ def _tried(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 def _either_assigned(frame: Frame, statements: Iterable[ast.stmt], name: str, compiled: bool) -> bool | None:
-    """Return the truth of a local name that has one assignment and further `|=`, which cannot make it false again."""
+    """Return the truth of a local name that has one assignment and further `|=`, which cannot make the name false
+    again."""
     found: list[bool | None] = []
     for statement in statements:
         if isinstance(statement, ast.Assign) and [dotted(target) for target in statement.targets] == [name]:

@@ -1,4 +1,5 @@
-"""Guards of events: conditions that keep a line out of captures, or make it doubtful that a step runs it."""
+"""Guards of events: conditions that keep a line out of captures, or that make it doubtful whether a step runs the
+line."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from graphsafe.scan.state.first_step import FIRST_STEP
 
 
 def around(frame: Frame, kind: EventKind, how: str, node: ast.AST) -> tuple[str | None, bool, bool]:
-    """Return the guard of a line, whether only a first step runs it, and whether it is doubtful that a step runs it."""
+    """Return the guard of a line, whether only a first step runs the line, and whether it is doubtful that a step runs
+    it."""
     guard = frame.guard
     once = first_step_only(frame)
     doubtful = bool(frame.unlikely)

@@ -1,4 +1,5 @@
-"""Conditions: the branch that captures take, the dead branch, and the meaning of a test for names after it."""
+"""Conditions: the branch that captures take, the branch that never runs, and the facts about names that follow from a
+test."""
 
 from __future__ import annotations
 
@@ -35,9 +36,9 @@ DEBUG_NAME = re.compile(
     re.I,
 )
 MAKES_GRAPHS = re.compile(r"^_?(in|is|for|during)_(cuda_)?(graph_)?captur(e|ing)$")
-"Parameters, off by default, which say that the call prepares a capture and is no step."
+"Parameters, off by default, whose value says that the call prepares a capture and is no step."
 USES_GRAPHS = re.compile(r"(^|[._])(use|using|uses|enabled?|with|in|is)_(cuda_?|hip_?)graphs?(_mode)?$")
-"Flags that are on where graphs are used: no capture takes the other branch."
+"Flags that are on if graphs are used, so that no capture takes the other branch."
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class Verdict:
     "The branch that no capture takes."
     text: str = ""
     compiled: bool | None = None
-    "The branch that captures take under torch.compile only."
+    "The branch that captures take only under torch.compile."
     plain: bool | None = None
-    "The branch that captures take without torch.compile only."
+    "The branch that captures take only without torch.compile."
     traced: bool = False
     "Whether the guarded branch runs only for a tracer, so that its values do not reach a step."
 
@@ -130,7 +131,8 @@ def _may_ask(test: ast.expr) -> bool:
 
 
 def _captured(frame: Frame, test: ast.expr, compiled: bool, depth: int = 0) -> bool | None:
-    """Return the truth of a test during a capture, also if locals hold the answer: `capturing`, `buffers is None`."""
+    """Return the truth of a test during a capture, even if local names hold the answer: `capturing`, `buffers is
+    None`."""
     direct = answer(frame, test, compiled)
     if direct is not None or depth > MAX_LOCALS:
         return direct
@@ -214,7 +216,7 @@ def narrow(frame: Frame, env: dict[str, Value], test: ast.expr, branch: bool) ->
 
 
 def _type_test(frame: Frame, test: ast.expr) -> ast.Call | None:
-    """Return the `isinstance(x, T)` whose answer a local name holds, if `x` has not been bound again since."""
+    """Return the `isinstance(x, T)` whose answer a local name holds, if `x` was not rebound since then."""
     if not isinstance(test, ast.Name):
         return None
     bound = provenance.bound_expression(frame, test)
@@ -253,7 +255,7 @@ def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> frozenset[s
 
 
 def place(frame: Frame, test: ast.expr) -> None:
-    """Learn from `assert x.device.type == "cpu"` where `x` is.
+    """Note the device of `x` from `assert x.device.type == "cpu"`.
 
     An `if` with this test says nothing, because its body usually moves `x`.
     """

@@ -1,4 +1,4 @@
-"""Branches that few steps take, and statements that tell of something wrong."""
+"""Branches that few steps take, and statements that report something wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def is_rare(frame: Frame, test: ast.expr) -> bool:
 
 
 def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
-    """Return whether a branch runs only if a value is no tensor that may be one, and no list is known to come."""
+    """Return whether a branch runs only if a value that may be a tensor is none, and it is not known that the value is
+    a list."""
     asked = asked_for_tensor(test)
     kinds = {type(option) for option in options(frame.evaluate_quietly(asked))} if asked is not None else set()
     return not kinds.isdisjoint((Unknown, Tensor)) and SequenceValue not in kinds
@@ -37,7 +38,7 @@ def _is_for_numbers(frame: Frame, test: ast.expr) -> bool:
 
 @memoize_on_node
 def is_warning(statement: ast.stmt) -> bool:
-    """Return whether a statement only warns: in a branch, steps are assumed not to meet what it warns of."""
+    """Return whether a statement only warns: it is assumed that steps do not take a branch with such a warning."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and _WARNING.search(dotted(call.func) or "") is not None
 

@@ -1,4 +1,4 @@
-"""Truth: the places where Python asks whether a value is true."""
+"""Truth: the places where Python tests whether a value is true."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from graphsafe.scan.models import platforms, protocols
 
 
 def boolean(frame: Frame, node: ast.BoolOp) -> Value:
-    """Return the value of `a and b`; all operands but the last are asked for their truth."""
+    """Return the value of `a and b`; all operands but the last are tested for truth."""
     how = "and" if isinstance(node.op, ast.And) else "or"
     before, around = frame.env, frame.conditions
     frame.env = dict(before)
@@ -40,7 +40,7 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
             switch = _switch(_known(results[-1]), how) or switch
             break
         if how == "or" and _is_container(node.values[i + 1]):
-            # `caches or {}`: the operand is a container or None, even if its use elsewhere suggests a tensor.
+            # `caches or {}`: here the operand is a container or None, even if its use elsewhere suggests a tensor.
             value = frame.evaluate(part)
             results += [] if type(value) is NoneValue or as_tensor(value)[0] is not None else [value]
             continue
@@ -64,7 +64,8 @@ def boolean(frame: Frame, node: ast.BoolOp) -> Value:
 
 
 def _switch(known: Number | None, how: str) -> Number | None:
-    """Return an operand that decides `a and b` by itself as long as nobody sets a switch, or on CUDA; else None."""
+    """Return an operand that alone decides `a and b`, because nobody has set a switch or because the platform is CUDA;
+    None if there is no such operand."""
     is_switch = known is not None and known.overridable_by in ("environment", "platform")
     return known if is_switch and known is not None and bool(known.const) is (how == "or") else None
 
