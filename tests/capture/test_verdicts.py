@@ -40,6 +40,7 @@ EXPECTED = {
     "plan_in_a_context": ("not-ready", ["GS701"]),
     "plan_in_a_hook": ("not-ready", ["GS701"]),
     "buffer_filled_by_the_first_step": ("not-ready", ["GS701"]),
+    "ring_of_buffers": ("ready", []),
     "memo_by_address": ("ready", []),
     "sized_by_the_first_step": ("ready", []),
     "reseeded": ("not-ready", ["GS503"]),

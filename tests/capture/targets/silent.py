@@ -518,3 +518,12 @@ def buffer_filled_by_the_first_step(device):
         return x - mean
 
     return step, (torch.randn(4, 8, device=device),)
+
+
+def ring_of_buffers(device):
+    ring = itertools.cycle([torch.empty(8, device=device) for _ in range(3)])
+
+    def step(x):
+        return torch.mv(x, torch.mv(x, x[0], out=next(ring)), out=next(ring)) + 1
+
+    return step, (torch.randn(8, 8, device=device) / 8,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import gc
+import itertools
 import types
 import weakref
 from array import array
@@ -119,6 +120,8 @@ def handler_of(kind: type) -> Handler | None:
         return _take_count
     if is_over_sequence(kind):
         return _take_iterator
+    if kind is itertools.repeat:
+        return _take_repeat
     if is_opaque(kind):
         return _take_opaque
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
@@ -260,13 +263,17 @@ def _take_iterator(walk: Walk, path: str, value: Any) -> None:
 
 
 def _take_opaque(walk: Walk, path: str, value: Any) -> None:
-    """Take what an iterator goes over, or the variables of a suspended function. Its position cannot be put back."""
+    """Take the variables of a suspended function. They can be read, but not put back; neither can its position."""
     walk.reach.opaque.append(path)
     frame = suspended_frame(value)
     if frame is not None:
         walk.look_at(variables_without_owner(below(path), frame.f_locals))
-        return
-    walk.look_at((f"{path}[#{index}]", item, None, None) for index, item in enumerate(gc.get_referents(value)))
+
+
+def _take_repeat(walk: Walk, path: str, value: Any) -> None:
+    """Take the one object that an `itertools.repeat` gives again and again."""
+    walk.reach.opaque.append(path)
+    walk.look_at((path, item, None, None) for item in gc.get_referents(value))
 
 
 def _take_partial(walk: Walk, path: str, value: Any) -> None:
