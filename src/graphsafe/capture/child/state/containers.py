@@ -23,9 +23,8 @@ from graphsafe.capture.child.state.values import are_scalars
 _SEQUENCES: tuple[Any, ...] = ([], (), "", "é", b"", range(0), range(1 << 70))
 _OVER_SEQUENCES = tuple(type(iter(sequence)) for sequence in _SEQUENCES)
 _UNORDERED: tuple[Any, ...] = ({}, {}.values(), {}.items(), set())
-_SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _OPAQUE = (
-    *_SUSPENDED,
+    *(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType),
     queue.SimpleQueue,
     *(type(iter(view)) for view in _UNORDERED),
     *(map, filter, zip, enumerate, reversed, type(reversed([])), type(iter(int, 1))),
@@ -44,15 +43,6 @@ def is_over_sequence(kind: type) -> bool:
 def is_opaque(kind: type) -> bool:
     """Return whether objects of this kind have a position that cannot be read."""
     return kind in _OPAQUE
-
-
-def suspended_frame(value: Any) -> types.FrameType | None:
-    """Return the frame of a generator or coroutine that has not ended; None for another object."""
-    for name in ("gi_frame", "cr_frame", "ag_frame"):
-        if issubclass(type(value), _SUSPENDED) and hasattr(value, name):
-            frame: types.FrameType | None = getattr(value, name)
-            return frame
-    return None
 
 
 def count_text(counter: Any) -> str | None:

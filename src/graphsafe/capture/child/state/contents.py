@@ -27,7 +27,6 @@ from graphsafe.capture.child.state.containers import (
     is_opaque,
     is_over_sequence,
     position_of,
-    suspended_frame,
 )
 from graphsafe.capture.child.state.generators import is_host_generator
 from graphsafe.capture.child.state.objects import (
@@ -77,11 +76,6 @@ def stored_in(path: str, value: Any) -> Iterator[Item]:
             yield f"{dot}{name}", item, slot, name
 
 
-def variables_without_owner(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
-    """Yield variables that can be read, but not set."""
-    yield from ((path, item, None, None) for path, item, _, _ in variables_in(dot, variables))
-
-
 def variables_in(dot: str, variables: dict[str, Any]) -> Iterator[Item]:
     for name, item in list(variables.items()):
         yield (dot + name if type(name) is str and name.isascii() else dotted(dot, name)), item, variables, name
@@ -123,7 +117,7 @@ def handler_of(kind: type) -> Handler | None:
     if kind is itertools.repeat:
         return _take_repeat
     if is_opaque(kind):
-        return _take_opaque
+        return lambda walk, path, value: walk.reach.opaque.append(path)
     numpy_kind = next((base.__name__ for base in bases_of(kind) if module_name(base) == "numpy"), None)
     if numpy_kind is not None:
         return _take_array if any(base.__name__ == "ndarray" for base in bases_of(kind)) else _take_numpy_scalar
@@ -260,14 +254,6 @@ def _take_iterator(walk: Walk, path: str, value: Any) -> None:
     position = position_of(value)
     walk.reach.hosts[path] = "an iterator at its end" if position is None else f"an iterator at {position}"
     walk.reach.containers.append(value)
-
-
-def _take_opaque(walk: Walk, path: str, value: Any) -> None:
-    """Take the variables of a suspended function. They can be read, but not put back; neither can its position."""
-    walk.reach.opaque.append(path)
-    frame = suspended_frame(value)
-    if frame is not None:
-        walk.look_at(variables_without_owner(below(path), frame.f_locals))
 
 
 def _take_repeat(walk: Walk, path: str, value: Any) -> None:
