@@ -149,6 +149,7 @@ def test_a_stale_entry_is_reported_on_its_line_where_the_scan_looked_for_it(
 def test_a_file_that_cannot_be_read_makes_no_entry_stale(project: Project) -> None:
     project.write("hot.py", HOT + "def (:\n")
     assert project.found() == ["GS900"]
+    assert project.found(".", "--ignore", "GS900") == []
 
 
 def test_what_a_comment_suppresses_needs_no_entry(project: Project) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,19 @@ def build(device):
         taken.listen()
         assert main(["capture", "steps.py:build", "--device", "sim", "-q"]) == 0
     assert capsys.readouterr().out == "steps.py:build: ready\n"
+
+
+def test_a_file_that_cannot_be_read_is_told_whatever_is_selected_unless_it_is_ignored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("model.py").write_text("def (:\n")
+    code, lines, _ = scan(capsys, "-q", "--select", "GS2")
+    assert (code, [line.split()[1] for line in lines]) == (1, ["GS900"])
+    assert "only: GS201, GS202, GS203, GS900" in "".join(scan(capsys, "--select", "GS2", "--show-settings")[1])
+    Path("graphsafe.toml").write_text('[per-file-ignores]\n"model.py" = ["GS9"]\n')
+    for ignored in ([], ["--select", "GS9"], ["--ignore", "GS900"]):
+        code, lines, _ = scan(capsys, "--format", "json", *ignored)
+        report = json.loads("".join(lines))
+        assert (code, report["findings"]) == (0, [])
+        (limit,) = [limit for limit in report["limits"] if limit["kind"] == "unread-file"]
+        assert limit["what"] == "model.py" and "not checked, and GS900 is ignored here" in limit["why"]

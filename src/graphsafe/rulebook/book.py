@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _PACKAGED = Path(__file__).parents[1] / "_rules"
 _CHECKOUT = Path(__file__).parents[3] / "rules"
 COMPILED = "rulebook.json"
+UNREADABLE = "GS900"
+"The rule about a file that cannot be read."
 MAX_COMPILED = 64_000_000
 "The largest number of bytes of a compiled rulebook."
 _KEPT = 16
@@ -196,8 +198,11 @@ class Rulebook:
         return frozenset(codes)
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-        """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError."""
-        chosen = self.codes(select, "select") if select else frozenset(self.rules)
+        """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError.
+
+        UNREADABLE is always selected: no selected rule has looked at a file that cannot be read.
+        """
+        chosen = self.codes(select, "select") | {UNREADABLE} if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")
 
 

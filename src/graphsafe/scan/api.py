@@ -23,7 +23,7 @@ from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.sources.find import Complaint, python_files
+from graphsafe.scan.sources.find import OUTSIDE, Complaint, python_files
 from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
 from graphsafe.scan.unmatched_settings import unmatched_settings
@@ -143,6 +143,8 @@ def _files(
 
     project = list(filter(can_be_named, _project_files(paths, config, complain)))
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
+    for path in _absolute(paths):  # a link that the user named was read
+        left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)
     return Files(sorted({*project, *given}), {str(path): data for path, data in buffers.items()}), sorted(given)
 
 
@@ -256,6 +258,7 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
         yield Limit(failure.kind, where, failure.why)
+    yield from linter.ignored_problems(wanted)
     if candidates.scope is not None:
         yield Limit(
             "nearest-roots",
