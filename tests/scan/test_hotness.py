@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import graphsafe
 from graphsafe import cli
 
 MODEL = """\
@@ -183,3 +184,37 @@ def test_a_name_that_means_nothing_is_a_wrong_request(
     code, out, err = explain(name, path, *options)
     assert (code, out) == (2, [])
     assert problem in err
+
+
+HELD = """\
+class Engine:
+    def __init__(self, x):
+        self.n = x.cuda().sum().item()
+
+    def load_weights(self, x):
+        return x.cuda().sum().item()
+
+    def warmup(self, x):
+        return x.cuda().sum().item()
+
+    def go(self, x):
+        return x.cuda().sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ('hot-paths = ["m:Engine.load_weights", "m:Engine.__init__", "m:Engine.go"]', [3, 6, 12]),
+        ('hot-paths = ["m:Engine.*"]', [12]),
+        ('hot-paths = ["m:Engine.go", "m:Engine.warmup"]\ncold-paths = ["m:Engine.*"]', [9, 12]),
+        ('hot-paths = ["m:Engine.go", "m:Engine.warmup"]\ncold-paths = ["m:Engine.warmup"]', [12]),
+    ],
+)
+def test_a_hot_path_that_writes_out_a_name_is_hot_whatever_the_name(
+    tmp_path: Path, settings: str, lines: list[int]
+) -> None:
+    (tmp_path / "m.py").write_text(HELD, encoding="utf-8")
+    (tmp_path / "graphsafe.toml").write_text(settings, encoding="utf-8")
+    report = graphsafe.scan(tmp_path)
+    assert [finding.location.line for finding in report.findings if finding.code == "GS101"] == lines
