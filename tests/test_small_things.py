@@ -111,6 +111,28 @@ def build(device):
     assert capsys.readouterr().out == "steps.py:build: ready\n"
 
 
+@pytest.mark.parametrize(
+    ("comment", "why"),
+    [
+        ("ignore[GS1O1] once", ': there is no rule GS1O1 (did you mean "GS101"?)'),
+        ("ignore[scalar-read] once", ": there is no rule SCALAR-READ (its code is GS101)"),
+        ("ignroe[GS101] once", "; write `# graphsafe: ignore[CODE] reason`"),
+        ("ignore[GS102] once", ""),
+    ],
+)
+def test_a_suppression_with_a_mistake_says_which(capsys: pytest.CaptureFixture[str], comment: str, why: str) -> None:
+    Path("model.py").write_text(MODEL.format(f"  # graphsafe: {comment}"))
+    lines = [line for line in scan(capsys, "-q")[1] if "GS901" in line]
+    assert [line.partition("suppresses nothing on this line")[2] for line in lines] == [why]
+
+
+@pytest.mark.parametrize(("code", "hint"), [("GS1O1", 'did you mean "GS101"?'), ("scalar-read", "its code is GS101")])
+def test_an_unknown_rule_is_refused_with_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str], code: str, hint: str
+) -> None:
+    assert scan(capsys, "--ignore", code) == (2, [], f'graphsafe: --ignore: unknown rule "{code}" ({hint})\n')
+
+
 def test_a_file_that_cannot_be_read_is_told_whatever_is_selected_unless_it_is_ignored(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

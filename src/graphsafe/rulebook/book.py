@@ -193,9 +193,14 @@ class Rulebook:
         for selector in selectors:
             named = {code for code in self.rules if code.upper().startswith(selector.upper())} if selector else set()
             if not named:
-                raise RulebookError(f'{where}: unknown rule "{selector}"' + nearest(selector, self.rules))
+                raise RulebookError(f'{where}: unknown rule "{selector}"{self.hint(selector)}')
             codes |= named
         return frozenset(codes)
+
+    def hint(self, selector: str) -> str:
+        """Return a hint for an unknown selector: the code of the rule with this name, or a similar code."""
+        code = next((rule.code for rule in self.rules.values() if rule.name == selector.lower()), None)
+        return nearest(selector.upper(), self.rules) if code is None else f" (its code is {code})"
 
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
         """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError.

@@ -314,7 +314,13 @@ class Linter:
                 is_unused = (note.line, named) not in used and ran and self._is_whole
                 if (is_unused or not is_known or not note.understood) and self._enabled("GS901", path):
                     text = note.text if len(note.names) == 1 else f"{named} in {note.text}"
-                    result.append(self._about(path, note, "GS901", text))
+                    found = self._about(path, note, "GS901", text)
+                    if not note.understood:
+                        found = replace(found, message=f"{found.message}; write `# graphsafe: ignore[CODE] reason`")
+                    elif not is_known:
+                        why = f"there is no rule {named}{self._rulebook.hint(named)}"
+                        found = replace(found, message=f"{found.message}: {why}")
+                    result.append(found)
                     break
             else:
                 if note.reason is None and self._enabled("GS902", path):
