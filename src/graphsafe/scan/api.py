@@ -26,7 +26,7 @@ from graphsafe.scan.roots.hot_roots import HotnessRules
 from graphsafe.scan.sources.find import OUTSIDE, Complaint, python_files
 from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
-from graphsafe.scan.unmatched_settings import unmatched_settings
+from graphsafe.scan.unmatched_settings import stray_marks, unmatched_settings
 from graphsafe.version import __version__
 
 Progress = Callable[[int, int], None]
@@ -259,6 +259,8 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
         yield Limit(failure.kind, where, failure.why)
     yield from linter.ignored_problems(wanted)
+    for path in wanted:
+        yield from stray_marks(driver.project.files, path, linter.display(path))
     if candidates.scope is not None:
         yield Limit(
             "nearest-roots",

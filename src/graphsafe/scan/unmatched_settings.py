@@ -1,5 +1,5 @@
-"""Finds patterns and targets of the configuration that the project does not have: a name was mistyped, or code has
-moved."""
+"""Finds patterns and targets of the configuration that the project does not have, and marks that are on no function: a
+name was mistyped, or code has moved."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from graphsafe.config import Config, FunctionPattern, Target
 from graphsafe.report.model import Limit
 from graphsafe.scan.roots.hot_roots import HotnessRules
+from graphsafe.scan.symbols.index import MARK, meant_mark
 from graphsafe.scan.symbols.project_files import Files
 
 KIND = "unmatched-setting"
@@ -33,6 +34,18 @@ def unmatched_settings(config: Config, files: Files) -> Iterator[Limit]:
         why = _missing(target, config, files)
         if why is not None:
             yield Limit(KIND, f"targets.{target.name} {target.factory}", f"{why}, so its step is not read")
+
+
+def stray_marks(files: Files, path: str, shown: str) -> Iterator[Limit]:
+    """Yield a limit for each comment of a file that looks like a mark and marks no function."""
+    file = files.indexes.get(path)
+    for line in file.stray_marks if file is not None else ():
+        text = files.source(path).lines[line - 1]
+        meant = meant_mark(text)
+        why = "it marks no function: it stands on a `def` line, or on the line above"
+        why = why if meant is None else f'no such mark (did you mean "{meant}"?)'
+        mark = MARK.search(text)
+        yield Limit(KIND, f"{shown}:{line} {mark[0] if mark is not None else text.strip()}", why)
 
 
 def _missing(target: Target, config: Config, files: Files) -> str | None:
