@@ -83,7 +83,7 @@ class Scope:
     paths: Sequence[Path]
     "The scanned paths, absolute and without links."
     is_enabled: Callable[[str, str], bool]
-    "Returns whether a code is looked for in a file, by its path from the root."
+    "Returns whether a code is looked for in a file, by its path from the root, or is no rule's."
     possible: bool
 
     def covers(self, entry: Entry) -> bool:
@@ -219,7 +219,10 @@ def _stale(left: Iterable[tuple[Entry, int]], file: str, rule: Rule) -> Iterable
         seen[at] += 1
         number = "" if entry.count == 1 else f"{entry.count} times "
         what = f"{number}{at.code} `{at.text}` in {at.function or 'the module level'} of {at.path}"
-        words = {"expr": what, "gone": "which is" if count == entry.count else f"of which {count} is"}
+        words = {
+            "expr": what,
+            "gone": "which is" if count == entry.count else f"of which {count} {'is' if count == 1 else 'are'}",
+        }
         where = Location(file, entry.line, 1, entry.line, len("[[finding]]") + 1, None)
         finding = rule.about(where, words, {"expr": what, "missing": count})
         yield replace(finding, fingerprint=fingerprint(rule.code, Path(file).name, None, f"{at}", seen[at] - 1))
