@@ -64,7 +64,7 @@ def scan_paths(
         rulebook.codes(codes, "per-file-ignores")
     left_out: dict[Limit, None] = {}
     files, given = _files(paths, config, left_out, buffers)
-    if len(given) == len(files.names):
+    if files.names and len(given) == len(files.names):
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
@@ -141,7 +141,7 @@ def _files(
             return False
         return True
 
-    project = list(filter(can_be_named, _project_files(paths, config, complain)))
+    project = list(filter(can_be_named, _project_files(paths, config, complain))) if paths else []
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
     for path in _absolute(paths):  # a link that the user named was read
         left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)

@@ -94,6 +94,9 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
     for path in request.paths:
         add(path)
+    if not request.paths:
+        config = config_over(Path())
+        by_root[config.root] = (config, {}, {})
     if request.baseline is not None and len(by_root) > 1:
         roots = ", ".join(from_here(str(root)) for root in sorted(by_root))
         raise RequestError(
@@ -203,7 +206,7 @@ def changes_of(request: ScanRequest) -> Changes | None:
     """Return the changes since the request's revision, if it has one. Raises RequestError for an unknown revision."""
     from graphsafe.git.changed_lines import changes_since
 
-    return changes_since(request.diff, request.paths) if request.diff is not None else None
+    return changes_since(request.diff, request.paths or (Path(),)) if request.diff is not None else None
 
 
 def joined(reports: Sequence[Report]) -> Report:
