@@ -63,6 +63,13 @@ def test_options_of_a_scan(project: Path) -> None:
             graphsafe.scan("hot.py", **wrong)
 
 
+def test_an_empty_list_of_paths_is_no_file(project: Path) -> None:
+    assert graphsafe.scan().findings
+    for empty in ([], ()):
+        report = graphsafe.scan(empty)
+        assert (report.findings, [limit.kind for limit in report.limits]) == ((), ["no-root"])
+
+
 def test_scan_of_what_is_not_saved(project: Path) -> None:
     buffer = HOT.replace("x.sum().item()", "torch.tensor(2.0, device=x.device)")
     (finding,) = graphsafe.scan(buffers={"hot.py": buffer}).findings

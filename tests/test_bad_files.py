@@ -41,7 +41,7 @@ def scan(capsys: pytest.CaptureFixture[str], *paths: str) -> tuple[int, list[str
 
 UNREADABLE = {
     "a syntax error": (b"def f(:\n    pass\n# forward, torch\n", "bad.py:1:"),
-    "not UTF-8": (b"import torch  # forward\nx = '\xff'\n", "bad.py:2:1:"),
+    "not UTF-8": (b"import torch  # forward\nx = '\xff'\n", "bad.py:2:6:"),
     "a null byte": (b"import torch  # forward\n\0", "bad.py:"),
     "an unknown encoding": (b"# coding: klingon\nimport torch  # forward\n", "bad.py:1:"),
     "a null file": (b"\0" * 1000, "bad.py:"),
@@ -205,7 +205,7 @@ def test_a_file_in_another_encoding_is_told_to_be_saved_in_this_one(
     (project / "latin.py").write_bytes(b"import torch\n# caf\xe9\n")
     assert cli.main(["scan", "latin.py", "--format", "concise"]) == 1
     out = capsys.readouterr().out
-    assert "latin.py:2:1: GS900" in out and "byte 0xe9 is not UTF-8: save it as UTF-8, or name its encoding" in out
+    assert "latin.py:2:6: GS900" in out and "byte 0xe9 is not UTF-8: save it as UTF-8, or name its encoding" in out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs such names")
@@ -228,6 +228,7 @@ def test_a_link_out_of_the_project_is_not_followed_and_said(project: Path, capsy
     assert [line.split(":")[0] for line in out] == ["hot.py", "inside.py"]
     # Asked for by name it is read.
     assert scan(capsys, "file.py")[1][0].startswith("file.py:6:20: GS101")
+    assert limits(capsys, "file.py") == [("outside-link", "folder")]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a fifo")
@@ -313,6 +314,6 @@ def test_a_file_that_goes_away_while_it_is_scanned_is_named(
     assert [line.split(" ")[:2] for line in out] == [["gone.py:1:1:", "GS900"], ["hot.py:6:20:", "GS101"]]
 
 
-def limits(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
-    assert cli.main(["scan", ".", "--format", "json"]) == 1
+def limits(capsys: pytest.CaptureFixture[str], *paths: str) -> list[tuple[str, str]]:
+    assert cli.main(["scan", *(paths or (".",)), "--format", "json"]) == 1
     return [(limit["kind"], limit["what"]) for limit in json.loads(capsys.readouterr().out)["limits"]]

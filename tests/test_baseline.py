@@ -125,6 +125,9 @@ def test_one_more_of_the_same_is_new(project: Project) -> None:
     project.write("hot.py", HOT)
     (stale,) = (finding for finding in project.findings() if finding["code"] == "GS903")
     assert "2 times GS202 `x[x>0]` in Step.forward of hot.py, of which 1 is not found" in stale["message"]
+    project.edit(NAME, "count = 2", "count = 3")
+    (stale,) = (finding for finding in project.findings() if finding["code"] == "GS903")
+    assert "3 times GS202 `x[x>0]` in Step.forward of hot.py, of which 2 are not found" in stale["message"]
 
 
 def test_a_stale_entry_is_reported_on_its_line_where_the_scan_looked_for_it(
@@ -146,9 +149,17 @@ def test_a_stale_entry_is_reported_on_its_line_where_the_scan_looked_for_it(
     assert project.found() == []
 
 
+def test_an_entry_with_a_code_that_no_rule_has_is_stale(project: Project) -> None:
+    project.edit(NAME, 'code = "GS202"', 'code = "GS999"')
+    assert project.found(".", "--select", "GS1,GS9") == ["GS903"]
+    assert project.found() == ["GS903", "GS202"]
+    assert project.run(".", "--write-baseline")[1] == f"{NAME}: 2 findings (1 new and 1 gone)\n"
+
+
 def test_a_file_that_cannot_be_read_makes_no_entry_stale(project: Project) -> None:
     project.write("hot.py", HOT + "def (:\n")
     assert project.found() == ["GS900"]
+    assert project.found(".", "--ignore", "GS900") == []
 
 
 def test_what_a_comment_suppresses_needs_no_entry(project: Project) -> None:

@@ -182,6 +182,18 @@ def test_a_wrong_request_is_one_line(repository: Repository, tmp_path_factory: p
     assert cli.main(["scan", ".", "--diff", "HEAD", "--write-baseline"]) == 2
 
 
+def test_in_a_shallow_clone_it_says_how_to_get_the_revision(
+    repository: Repository, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.commit("hot.py", MORE)
+    clone = tmp_path_factory.mktemp("clone")
+    repository.git("clone", "-q", "--depth", "1", repository.folder.as_uri(), str(clone))
+    monkeypatch.chdir(clone)
+    code, out, err = repository.scan(".", "--diff", "HEAD~1")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert 'no revision "HEAD~1"' in err and "`git fetch --unshallow`" in err and "`fetch-depth: 0`" in err
+
+
 def test_without_git_it_says_so(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert repository.scan(".", "--diff", "HEAD") == (2, "", "graphsafe: --diff: git is not installed\n")

@@ -393,7 +393,7 @@ def test_settings_say_what_is_in_force_and_from_where(project: Path, capsys: pyt
     ):
         assert line in out.splitlines()
     out = here(capsys, "scan", "--show-settings", "--select", "GS2", "--fail-level", "note")[1]
-    only = ", ".join(code for code in load_rulebook().rules if code.startswith("GS2"))
+    only = ", ".join(code for code in load_rulebook().rules if code.startswith("GS2") or code == "GS900")
     assert f"  only: {only} (command line)" in out and "fail-level: note (command line)" in out
     for paths in ((), (str(project),)):
         assert "fail-level: error (pyproject.toml)" in here(capsys, "config", *paths)[1].splitlines()
@@ -587,6 +587,13 @@ def test_a_malformed_rule_exits_with_2_and_one_line(project: Path, capsys: pytes
         ("E906", "# E906 cudaErrorStreamCaptureImplicit"),
         ("906", "# E906 cudaErrorStreamCaptureImplicit"),
         ("CUDA error 906", "# E906 cudaErrorStreamCaptureImplicit"),
+        ("E700", "# E700 cudaErrorIllegalAddress"),
+        ("700", "# E700 cudaErrorIllegalAddress"),
+        ("E2", "# E2 cudaErrorMemoryAllocation"),
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "# E2 cudaErrorMemoryAllocation"),
+        ("CUDA error: an illegal memory access was encountered", "# E700 cudaErrorIllegalAddress"),
+        ("E910", "# E910 cudaErrorGraphExecUpdateFailure"),
+        ("skipping cudagraphs due to mutated inputs (1 instances)", "# skipping cudagraphs"),
         ("cudaErrorStreamCaptureUnjoined", "# E904 cudaErrorStreamCaptureUnjoined"),
         ("Offset increment outside graph capture", "# Offset increment outside graph capture"),
         ("AcceleratorError: CUDA error: capturing stream has unjoined work\nmore", "# E904"),

@@ -91,6 +91,21 @@ def test_each_project_has_its_baseline(tree: Path, monkeypatch: pytest.MonkeyPat
     assert cli.main(["scan", "inner/deep/step_deep.py"]) == 0
 
 
+@pytest.mark.parametrize("written", [True, False])
+def test_one_baseline_cannot_hold_several_projects(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], written: bool
+) -> None:
+    monkeypatch.chdir(tree)
+    assert cli.main(["scan", "plain", "--baseline", "known.toml", "--write-baseline"]) == 0
+    before = (tree / "known.toml").read_bytes()
+    capsys.readouterr()
+    assert cli.main(["scan", ".", "--baseline", "known.toml", *["--write-baseline"] * written]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "several projects (., inner, inner/deep)" in line
+    assert (tree / "known.toml").read_bytes() == before
+    assert cli.main(["scan", "plain", "--baseline", "known.toml"]) == 0
+
+
 def test_what_the_outer_one_excludes_stays_out(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "pyproject.toml").write_text('[tool.graphsafe]\nexclude = ["inner/"]\n', encoding="utf-8")
     assert {path.name for path in found(tree, ".", monkeypatch=monkeypatch)} == {"step_top.py", "step_plain.py"}

@@ -211,7 +211,8 @@ def test_a_pack_of_ten_megabytes_is_not_read(tmp_path: Path) -> None:
 
 def test_selectors_are_codes_or_their_beginnings() -> None:
     rulebook = load_rulebook()
-    assert rulebook.selected(["GS10"], ["GS102"]) == rulebook.codes(["GS10"], "select") - {"GS102"}
+    assert rulebook.selected(["GS10"], ["GS102"]) == rulebook.codes(["GS10", "GS900"], "select") - {"GS102"}
+    assert rulebook.selected(["GS101"], ["GS9"]) == {"GS101"}
     assert rulebook.selected([], []) == frozenset(rulebook.rules)
     for wrong in ("GS999", "item", ""):
         with pytest.raises(RulebookError, match=f'select: unknown rule "{wrong}"'):

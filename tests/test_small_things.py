@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,41 @@ def build(device):
         taken.listen()
         assert main(["capture", "steps.py:build", "--device", "sim", "-q"]) == 0
     assert capsys.readouterr().out == "steps.py:build: ready\n"
+
+
+@pytest.mark.parametrize(
+    ("comment", "why"),
+    [
+        ("ignore[GS1O1] once", ': there is no rule GS1O1 (did you mean "GS101"?)'),
+        ("ignore[scalar-read] once", ": there is no rule SCALAR-READ (its code is GS101)"),
+        ("ignroe[GS101] once", "; write `# graphsafe: ignore[CODE] reason`"),
+        ("ignore[GS102] once", ""),
+    ],
+)
+def test_a_suppression_with_a_mistake_says_which(capsys: pytest.CaptureFixture[str], comment: str, why: str) -> None:
+    Path("model.py").write_text(MODEL.format(f"  # graphsafe: {comment}"))
+    lines = [line for line in scan(capsys, "-q")[1] if "GS901" in line]
+    assert [line.partition("suppresses nothing on this line")[2] for line in lines] == [why]
+
+
+@pytest.mark.parametrize(("code", "hint"), [("GS1O1", 'did you mean "GS101"?'), ("scalar-read", "its code is GS101")])
+def test_an_unknown_rule_is_refused_with_the_one_that_was_meant(
+    capsys: pytest.CaptureFixture[str], code: str, hint: str
+) -> None:
+    assert scan(capsys, "--ignore", code) == (2, [], f'graphsafe: --ignore: unknown rule "{code}" ({hint})\n')
+
+
+def test_a_file_that_cannot_be_read_is_told_whatever_is_selected_unless_it_is_ignored(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("model.py").write_text("def (:\n")
+    code, lines, _ = scan(capsys, "-q", "--select", "GS2")
+    assert (code, [line.split()[1] for line in lines]) == (1, ["GS900"])
+    assert "only: GS201, GS202, GS203, GS900" in "".join(scan(capsys, "--select", "GS2", "--show-settings")[1])
+    Path("graphsafe.toml").write_text('[per-file-ignores]\n"model.py" = ["GS9"]\n')
+    for ignored in ([], ["--select", "GS9"], ["--ignore", "GS900"]):
+        code, lines, _ = scan(capsys, "--format", "json", *ignored)
+        report = json.loads("".join(lines))
+        assert (code, report["findings"]) == (0, [])
+        (limit,) = [limit for limit in report["limits"] if limit["kind"] == "unread-file"]
+        assert limit["what"] == "model.py" and "not checked, and GS900 is ignored here" in limit["why"]

@@ -36,7 +36,7 @@ def scan(
     jobs: int | None = None,
 ) -> Report:
     """Lint files and folders, without importing or running any of them; without paths, the working directory. A list of
-    paths is accepted, too.
+    paths is accepted, too; an empty one means no file.
 
     The options are those of `graphsafe scan`. `buffers` holds an editor's unsaved contents, by path; such a scan caches
     nothing. Each finding holds its fixes as `edits`. Suppressed findings are in the report, with `suppressed` set.
@@ -56,7 +56,7 @@ def scan(
             raise RequestError(f"scan: {name}={value!r} is none of {', '.join(map(repr, known))}")
     held = {with_real_folder(path): _encoded(text) for path, text in (buffers or {}).items()}
     each = [one for path in paths for one in _many(path)]
-    given = tuple(map(Path, each)) or tuple(held) or (Path(),)
+    given = tuple(map(Path, each)) or tuple(held) or (() if paths else (Path(),))
     for path in given:
         refusal = refusal_of(path) if with_real_folder(path) not in held else None
         if refusal is not None:

@@ -48,6 +48,10 @@ class FunctionPattern:
     region: Region = "captured"
     "The region of this hot path: `step` for host code around the graphs."
 
+    def names(self, path: str, module: str, function: str) -> bool:
+        """Return whether the pattern matches a function and writes out its name, without `*`."""
+        return function == self.function and self.matches(path, module, function)
+
     def matches(self, path: str, module: str, function: str) -> bool:
         """Return whether the pattern names a function. `path` is relative to the project root with forward slashes,
         `function` is the qualified name."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
+from operator import eq
+
+_MOST_ALIKE = 50
 
 
 class RequestError(Exception):
@@ -13,5 +16,9 @@ class RequestError(Exception):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a hint such as ` (did you mean "hot-paths"?)`, or nothing if no known word is similar."""
-    matches = get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f' (did you mean "{matches[0]}"?)' if matches else ""
+    matches = get_close_matches(word, list(known), n=_MOST_ALIKE, cutoff=0.5)
+    if not matches:
+        return ""
+    # Of words that are equally similar, the one that differs in the fewest places: GS101 for GS1O1, not GS711.
+    best = max(matches, key=lambda one: (SequenceMatcher(None, one, word).ratio(), sum(map(eq, one, word))))
+    return f' (did you mean "{best}"?)'

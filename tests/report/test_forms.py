@@ -187,8 +187,8 @@ def test_sarif_code_is_no_link() -> None:
 
 def test_github_annotates_lines() -> None:
     *lines, last = form(samples.SCAN, "github").splitlines()
-    assert last.startswith("graphsafe scan: ") and len(lines) == sum(
-        finding.suppressed is None for finding in samples.FINDINGS
+    assert last.startswith("graphsafe scan: ") and len(lines) == 1 + sum(
+        finding.suppressed is None and finding.code != "GS401" for finding in samples.FINDINGS
     )
     assert (
         "::error file=engine/routing.py,line=7,endLine=7,col=11,endColumn=36,title=GS104 tensor-format::"
@@ -348,3 +348,14 @@ def test_html_says_what_the_report_says() -> None:
 
 def test_html_marks_the_span() -> None:
     assert "longest = <mark>int(lengths.max())</mark>  # the longest" in form(samples.SCAN, "html")
+
+
+def test_fresh_buffers_are_folded_for_people_and_each_is_there_for_programs() -> None:
+    for name, number in (("github", 0), ("gitlab", 1), ("junit", 1), ("sarif", 1), ("json", 1)):
+        text = form(samples.SCAN, name)
+        assert {text.count(f"`{call}` allocates") for call in ("torch.zeros", "torch.empty_like")} <= {
+            number,
+            2 * number,
+        }
+    commands = [line for line in form(samples.SCAN, "github").splitlines() if line.startswith("::")]
+    assert "::2 fresh buffers every step, here and line 10%0A" in commands[-1]

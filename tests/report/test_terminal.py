@@ -302,10 +302,17 @@ def test_piped_form_needs_neither_rich_nor_anything_else_that_is_slow() -> None:
     assert done.stdout == "\n"
 
 
-def test_concise_is_one_line_a_finding() -> None:
+def test_concise_is_one_line_a_finding_and_one_a_file_for_fresh_buffers_behind_them() -> None:
     text = render(samples.SCAN, "concise")
-    assert text.splitlines()[0] == f"engine/layer.py:9:17: GS401 note: {samples.FINDINGS[4].message}"
-    assert len(text.splitlines()) == sum(finding.suppressed is None for finding in samples.FINDINGS)
+    *others, last = text.splitlines()
+    assert last == "engine/layer.py:9:17: GS401 note: 2 fresh buffers every step, here and line 10"
+    assert len(others) == sum(one.suppressed is None and one.code != "GS401" for one in samples.FINDINGS)
+    alone = tuple(one for one in samples.FINDINGS if one.location.line != 10)
+    assert (
+        render(replace(samples.SCAN, findings=alone), "concise").splitlines()[-1].endswith(samples.FINDINGS[4].message)
+    )
+    raised = tuple(replace(one, level="warning") for one in samples.FINDINGS if one.code == "GS401")
+    assert render(replace(samples.SCAN, findings=raised), "concise").count("GS401 warning: `torch") == 2
     assert all(re.fullmatch(r"\S+:\d+:\d+: [A-Z]+\d+ .+", line) for line in text.splitlines())
     assert render(samples.EMPTY_SCAN, "concise") == ""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import graphsafe
 from graphsafe import cli
 
 MODEL = """\
@@ -183,3 +184,84 @@ def test_a_name_that_means_nothing_is_a_wrong_request(
     code, out, err = explain(name, path, *options)
     assert (code, out) == (2, [])
     assert problem in err
+
+
+HELD = """\
+class Engine:
+    def __init__(self, x):
+        self.n = x.cuda().sum().item()
+
+    def load_weights(self, x):
+        return x.cuda().sum().item()
+
+    def warmup(self, x):
+        return x.cuda().sum().item()
+
+    def go(self, x):
+        return x.cuda().sum().item()
+"""
+
+
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ('hot-paths = ["m:Engine.load_weights", "m:Engine.__init__", "m:Engine.go"]', [3, 6, 12]),
+        ('hot-paths = ["m:Engine.*"]', [12]),
+        ('hot-paths = ["m:Engine.go", "m:Engine.warmup"]\ncold-paths = ["m:Engine.*"]', [9, 12]),
+        ('hot-paths = ["m:Engine.go", "m:Engine.warmup"]\ncold-paths = ["m:Engine.warmup"]', [12]),
+    ],
+)
+def test_a_hot_path_that_writes_out_a_name_is_hot_whatever_the_name(
+    tmp_path: Path, settings: str, lines: list[int]
+) -> None:
+    (tmp_path / "m.py").write_text(HELD, encoding="utf-8")
+    (tmp_path / "graphsafe.toml").write_text(settings, encoding="utf-8")
+    report = graphsafe.scan(tmp_path)
+    assert [finding.location.line for finding in report.findings if finding.code == "GS101"] == lines
+
+
+MARKED = """\
+import functools
+import torch
+
+
+@functools.cache  # graphsafe: hot
+def on_a_decorator(x):
+    return x.cuda().item()
+
+
+def behind(
+    x,
+):  # graphsafe: hot
+    return x.cuda().item()
+
+
+# graphsafe: hot
+def below(x):
+    return x.cuda().item()
+
+
+def misspelt(x):  # graphsafe: hto
+    return x.cuda().item()
+
+
+class Engine:  # graphsafe: hot
+    def step(self, x):
+        text = "# graphsafe: hot"
+        return x.cuda().item()  # graphsafe: ignore[GS101] once
+
+
+print("graphsafe: ")  # graphsafe: what follows was measured
+"""
+
+
+def test_a_mark_may_stand_on_any_line_of_the_head_and_is_told_if_it_marks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(MARKED, encoding="utf-8")
+    for _ in range(2):  # the second report is from the cache
+        report = graphsafe.scan(tmp_path)
+        assert [finding.location.line for finding in report.findings if finding.suppressed is None] == [7, 13, 18]
+        told = [limit for limit in report.limits if limit.kind == "unmatched-setting"]
+        assert [(limit.what.rpartition("m.py:")[2], limit.why.partition(":")[0]) for limit in told] == [
+            ("21 # graphsafe: hto", 'no such mark (did you mean "hot"?)'),
+            ("25 # graphsafe: hot", "it marks no function"),
+        ]

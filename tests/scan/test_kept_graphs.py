@@ -440,3 +440,60 @@ def test_tensors_of_a_padded_batch_live_on_and_are_refreshed(
     (tmp_path / "server.py").write_text(textwrap.dedent(PADDED).replace("KEEP", keep).replace("REST", rest), "utf-8")
     found = scan_paths([tmp_path], load_config(tmp_path)).findings
     assert {one.code for one in found if one.level != "note" and one.code.startswith("GS7")} == expected
+
+
+CAUGHT = """
+    import os
+    import sys
+    import torch
+
+    def fail(error):
+        print("no graph")
+        raise RuntimeError("no graph") from error
+
+    class Graphs:
+        def fail(self, error):
+            print(error)
+            os._exit(1)
+
+        def record(self, fn, x, stream):
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph, stream=stream):
+                self.y = fn(x)
+
+        def prepare(self, fn, x, stream):
+            fn(x)
+            failure, failures = None, []
+            try:
+                self.record(fn, x, stream)
+            except RuntimeError as error:
+                HANDLER  # goes on
+            LATER
+"""
+IN_PLACE = """graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, stream=stream):  # goes on
+                    self.y = fn(x)"""
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "called"])
+@pytest.mark.parametrize(
+    ("handler", "later", "ends"),
+    [
+        ("print(error); sys.exit(1)", "", True),
+        ("os._exit(1)", "", True),
+        ("fail(error)", "", True),
+        ("self.fail(error)", "", True),
+        ("print(error)", "", False),
+        ("failure = error", "", False),
+        ("failure = error", "if failure is not None: raise RuntimeError('no graph') from failure", True),
+        ("failures.append(error)", "if failures: raise failures[0]", True),
+        ("self.graph = None", "if self.graph is None: raise RuntimeError('no graph')", True),
+        ("self.graph = None", "if fn is None: raise RuntimeError('no step')", False),
+    ],
+)
+def test_a_handler_goes_on_unless_it_raises_ends_the_process_or_keeps_what_is_raised_later(
+    tmp_path: Path, handler: str, later: str, ends: bool, here: bool
+) -> None:
+    source = CAUGHT.replace("HANDLER", handler).replace("LATER", later or "pass")
+    source = source.replace("self.record(fn, x, stream)", IN_PLACE) if here else source
+    assert ("GS605" in {code for code, _ in found(tmp_path, source)}) is not ends

@@ -351,6 +351,7 @@ def test_without_hot_code_the_report_says_so(project: Project) -> None:
         'if os.environ.get("CHECK_STEP") == "1":',
         "if self.debug:",
         "if self.debug and x.any():",
+        "if not __debug__:",
         "if CHECK:",
     ],
 )
@@ -388,6 +389,26 @@ def test_what_a_guard_keeps_out_of_captures_is_a_note(project: Project, guard: s
     report = scan(project(step=source))
     assert {f.level for f in report.findings} == {"note"}
     assert all(f.data["guard"] for f in report.findings)
+
+
+@pytest.mark.parametrize("test", ["__debug__", "__debug__ and self.strict"])
+def test_debug_is_on_unless_python_is_told_otherwise(project: Project, test: str) -> None:
+    source = f"""\
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self, strict):
+            super().__init__()
+            self.strict = strict
+
+        def forward(self, x: torch.Tensor):
+            if {test}:
+                assert torch.isfinite(x).all()
+            return x
+    """
+    report = scan(project(step=source))
+    assert [(f.code, f.level) for f in report.findings] == [("GS102", "error")]
 
 
 def test_an_early_return_guards_what_follows(project: Project) -> None:

@@ -37,18 +37,21 @@ def lines(report: Report) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("data", "line"),
+    ("data", "line", "column"),
     [
-        (b"import torch\nname = '\xe9'\n", 2),
-        (b"# -*- coding: klingon -*-\nimport torch\n", 1),
-        (b"import torch\x00\n", 1),
-        (b"\xff\xfei\x00m\x00p\x00o\x00r\x00t\x00", 1),
+        (b"import torch\nname = '\xe9'\n", 2, 9),
+        (b"\xef\xbb\xbf\r\n\r\nname = '\xc3\xa9\xe9'\r\n", 3, 10),
+        (b"# -*- coding: klingon -*-\nimport torch\n", 1, 1),
+        (b"import torch\n\nx =\x00\n", 3, 4),
+        (b"\xff\xfei\x00m\x00p\x00o\x00r\x00t\x00", 1, 1),
     ],
-    ids=["latin-1 without a declaration", "unknown encoding", "null byte", "utf-16"],
+    ids=["latin-1 undeclared", "a byte order mark", "unknown encoding", "null byte", "utf-16"],
 )
-def test_what_is_not_text_is_one_finding(folder: Path, data: bytes, line: int) -> None:
+def test_what_is_not_text_is_one_finding(folder: Path, data: bytes, line: int, column: int) -> None:
     (folder / "bad.py").write_bytes(data)
-    assert lines(scanned(folder)) == [("GS900", "bad.py", line), ("GS101", "good.py", 7)]
+    report = scanned(folder)
+    assert lines(report) == [("GS900", "bad.py", line), ("GS101", "good.py", 7)]
+    assert report.findings[0].location.column == column
 
 
 def test_a_declared_encoding_and_a_byte_order_mark_are_read(folder: Path) -> None:

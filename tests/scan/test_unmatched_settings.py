@@ -45,10 +45,43 @@ def unmatched(project: Path, configuration: str, *paths: Path, cache: Path | Non
         ('hot-paths = ["engine.runner:Runner.step"]', ["hot-paths engine.runner:Runner.step"]),
         ('cold-paths = ["engin/"]', ["cold-paths engin/"]),
         ('[per-file-ignores]\n"engine/*" = ["GS1"]\n"test/*" = ["GS1"]', ["per-file-ignores test/*"]),
+        ('[targets.step]\nfactory = "engine/runner.py:Runner"', []),
+        ('[targets.step]\nfactory = "engine.runner:Runner"', []),
+        ('[targets.step]\nfactory = "engine/runner.py:make"', ["targets.step engine/runner.py:make"]),
+        ('[targets.step]\nfactory = "engine.runner:make"', ["targets.step engine.runner:make"]),
+        ('[targets.step]\nfactory = "runner.py:make"', ["targets.step runner.py:make"]),
+        ('[targets.step]\nfactory = "engine.model:make"', ["targets.step engine.model:make"]),
     ],
 )
 def test_patterns_that_match_nothing(project: Path, setting: str, told: list[str]) -> None:
     assert unmatched(project, setting) == told
+
+
+def test_why_the_step_of_a_target_is_not_read(project: Path) -> None:
+    (project / "graphsafe.toml").write_text(
+        'exclude = ["engine/old.py"]\n[targets]\n'
+        + "".join(f'{n} = {{ factory = "engine/{n}.py:make" }}\n' for n in ("gone", "old", "runner"))
+    )
+    (project / "engine" / "old.py").write_text("def make(device): ...\n")
+    limits = [
+        limit for limit in scan_paths([project], load_config(project)).limits if limit.kind == "unmatched-setting"
+    ]
+    assert [limit.why for limit in limits] == [
+        "no file of the project has such a path, so its step is not read",
+        "its file is ignored or excluded, so its step is not read",
+        "it has no function make, so its step is not read",
+    ]
+
+
+def test_the_factory_of_a_target_may_be_imported_into_its_file(project: Path) -> None:
+    (project / "engine" / "made.py").write_text(
+        "import torch\n\ndef make(device):\n    x = torch.zeros(4, device=device)\n"
+        "    return (lambda: x.sum().item()), ()\n"
+    )
+    (project / "engine" / "targets.py").write_text("from engine.made import make\n")
+    assert unmatched(project, '[targets.step]\nfactory = "engine/targets.py:make"') == []
+    report = scan_paths([project], load_config(project))
+    assert [(finding.code, finding.location.line) for finding in report.findings] == [("GS101", 5)]
 
 
 def test_a_module_may_lie_in_a_folder_without_init(project: Path) -> None:

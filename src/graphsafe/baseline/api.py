@@ -31,7 +31,12 @@ class Written:
 def scope(paths: Sequence[Path], config: Config, rulebook: Rulebook, confidence: Confidence) -> Scope:
     """Return the extent of a scan of `paths`."""
     selection = Selection.of(config, rulebook)
-    return Scope(config.root, [path.resolve() for path in paths], selection.is_enabled, confidence == "possible")
+
+    def is_judged(code: str, path: str) -> bool:
+        # No selection decides about a code that no rule has, so its entry is stale.
+        return code not in rulebook.rules or selection.is_enabled(code, path)
+
+    return Scope(config.root, [path.resolve() for path in paths], is_judged, confidence == "possible")
 
 
 def apply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import os
@@ -16,7 +17,7 @@ from graphsafe.baseline.baseline_file import Entry, Identity
 from graphsafe.report.fingerprint import fingerprint
 from graphsafe.report.model import Confidence, Finding, Location, Report, Suppression, in_order
 from graphsafe.report.source import Lines, read_lines
-from graphsafe.rulebook.book import Rule
+from graphsafe.rulebook.book import UNREADABLE, Rule
 
 MOST = 100
 "The largest number of characters; longer code is replaced by its beginning and a hash."
@@ -71,7 +72,6 @@ def _requoted(string: str) -> str:
 STALE = "GS903"
 _PARTIAL = frozenset(("nearest-roots", "unread-ways", "internal-error"))
 "Kinds of limits under which a scan may miss an existing finding."
-_UNREADABLE = "GS900"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Scope:
     paths: Sequence[Path]
     "The scanned paths, absolute, with links resolved."
     is_enabled: Callable[[str, str], bool]
-    "Returns whether a scan looks for a rule's code in a file, which is given by its path from the root."
+    "Returns whether a code is looked for in a file, by its path from the root, or is no rule's."
     possible: bool
 
     def covers(self, entry: Entry) -> bool:
@@ -118,7 +118,8 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
     "The number of a finding -> the number of its entry."
     remaining = [entry.count for entry in entries]
     is_partial = any(limit.kind in _PARTIAL for limit in report.limits)
-    unread = {at.path for at in identities if at.code == _UNREADABLE}
+    unread = {at.path for at in identities if at.code == UNREADABLE}
+    unread |= {_from_root(limit.what, scope.root) for limit in report.limits if limit.kind == "unread-file"}
 
     def judged(entry: Entry) -> bool:
         return not is_partial and entry.identity.path not in unread and scope.covers(entry)
@@ -156,13 +157,14 @@ def matched(report: Report, entries: Sequence[Entry], scope: Scope, source: Line
 
 def _identity(finding: Finding, root: Path, source: Lines) -> Identity:
     at = finding.location
-    try:
-        path = Path(os.path.relpath(at.path, root)).as_posix()
-    except ValueError:  # another drive on Windows
-        path = at.path
+    return Identity(_from_root(at.path, root), at.function or "", finding.code, span_text(at, source(at.path)))
+
+
+def _from_root(path: str, root: Path) -> str:
+    with contextlib.suppress(ValueError):  # another drive on Windows
+        path = Path(os.path.relpath(path, root)).as_posix()
     # TOML cannot write every byte of a name that is not UTF-8.
-    path = path.encode("utf-8", "replace").decode("utf-8")
-    return Identity(path, at.function or "", finding.code, span_text(at, source(at.path)))
+    return path.encode("utf-8", "replace").decode("utf-8")
 
 
 def without_known(report: Report, matches: Matches, file: str, stale: Rule | None, today: datetime.date) -> Report:
@@ -217,7 +219,10 @@ def _stale(left: Iterable[tuple[Entry, int]], file: str, rule: Rule) -> Iterable
         seen[at] += 1
         number = "" if entry.count == 1 else f"{entry.count} times "
         what = f"{number}{at.code} `{at.text}` in {at.function or 'the module level'} of {at.path}"
-        words = {"expr": what, "gone": "which is" if count == entry.count else f"of which {count} is"}
+        words = {
+            "expr": what,
+            "gone": "which is" if count == entry.count else f"of which {count} {'is' if count == 1 else 'are'}",
+        }
         where = Location(file, entry.line, 1, entry.line, len("[[finding]]") + 1, None)
         finding = rule.about(where, words, {"expr": what, "missing": count})
         yield replace(finding, fingerprint=fingerprint(rule.code, Path(file).name, None, f"{at}", seen[at] - 1))

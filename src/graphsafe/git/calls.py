@@ -20,7 +20,6 @@ from graphsafe.errors import RequestError
 
 PATIENCE = 60.0
 "Seconds allowed for one call: git would wait forever if one of its files were a FIFO."
-_IS_SHALLOW = ("rev-parse", "--is-shallow-repository")
 LINK, SUBMODULE = "120000", "160000"
 "Modes of entries that are not files."
 _NO_PROGRAMS = (
@@ -81,6 +80,10 @@ class Repository:
         """Return the hash of the commit that a revision names, or None if there is no such commit."""
         return self._line("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
 
+    def is_shallow(self) -> bool:
+        """Return whether the clone may lack commits of the past."""
+        return self._line("rev-parse", "--is-shallow-repository") != "false"
+
     def merge_base(self, commit: str) -> str | None:
         """Return the commit where HEAD left `commit`, or None if no common ancestor is known here."""
         return self._line("merge-base", commit, "HEAD")
@@ -91,7 +94,7 @@ class Repository:
         # `log` would run the program that checks signatures, if the configuration asks for it.
         found = self._line("rev-list", "-1", "HEAD", "--", f":(literal){path}")
         parents = self._line("rev-list", "-1", "--parents", found) if found else None
-        is_cut_off = parents is None or (" " not in parents and self._line(*_IS_SHALLOW) != "false")
+        is_cut_off = parents is None or (" " not in parents and self.is_shallow())
         return None if is_cut_off else found
 
     def tree(self, commit: str) -> Mapping[str, Entry]:

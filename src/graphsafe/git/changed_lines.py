@@ -17,6 +17,10 @@ Content = Callable[[str], "bytes | None"]
 """Returns a file's content by its absolute path, or None if it cannot be read."""
 Lines = Sequence[range]
 EVERY_LINE: Lines = (range(0, 1 << 62),)
+_SHALLOW = (
+    "; this clone is shallow, without the commits of the past: `git fetch --unshallow` gets them, or `fetch-depth: 0` "
+    "in the checkout of a CI job"
+)
 _HUNK = re.compile(rb"@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -117,7 +121,8 @@ def changes_since(revision: str, paths: Sequence[Path]) -> Changes:
             raise RequestError(f"--diff: {folder} is not in the git repository {repository.top}")
     commit = repository.commit(revision)
     if commit is None:
-        raise RequestError(f'--diff: no revision "{revision}" in the git repository {repository.top}')
+        why = f'--diff: no revision "{revision}" in the git repository {repository.top}'
+        raise RequestError(why + _SHALLOW if repository.is_shallow() else why)
     commit = repository.merge_base(commit) or commit
     return Changes(repository, revision, repository.tree(commit), repository.index())
 

@@ -1,10 +1,11 @@
 """The concise form, one line per finding, as editors and grep read it: `path:line:col: CODE message`. A warning or note
-has its level between code and message."""
+has its level between code and message. Fresh buffers come last, one line per file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from graphsafe.report.fresh_buffers import folded
 from graphsafe.report.model import Report, unsuppressed
 from graphsafe.report.no_line import unplaced
 from graphsafe.report.text import printable
@@ -17,7 +18,7 @@ def render_concise(reports: Sequence[Report]) -> str:
 
     lines = []
     for report in reports:
-        for finding in unsuppressed(report):
+        for finding in folded(unsuppressed(report)):
             at = finding.location
             # Readers expect an error on such a line, so only warnings and notes name their level.
             level = "" if finding.level == "error" else f"{finding.level}: "

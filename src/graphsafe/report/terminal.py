@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 
+from graphsafe.report.fresh_buffers import further_lines, is_folded
 from graphsafe.report.model import LEVELS, Finding, Level, Limit, Location, Reach, Report, is_in_baseline, unsuppressed
 from graphsafe.report.no_line import totals
 from graphsafe.report.source import Lines
@@ -73,9 +74,6 @@ def _window(start: int, end: int, room: int) -> int:
 
 
 STYLES: dict[Level, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
-_FOLDED = "GS401"
-"""The code of fresh allocations. Captures allow allocations, many lines have them, and one repair removes all, so they
-are shown as one line per file unless the configuration raises their level."""
 _MOST_LIMITS = 20
 _MOST_FILES = 20
 _MOST_LINES = 8
@@ -104,8 +102,8 @@ def render_findings(findings: Sequence[Finding], source: Lines, *, colour: bool,
 def _blocks(report: Report, source: Lines, sheet: Sheet) -> list[list[str]]:
     shown = unsuppressed(report)
     main = [finding for finding in shown if finding.level != "note"]
-    notes = [finding for finding in shown if finding.level == "note" and finding.code != _FOLDED]
-    folded = [finding for finding in shown if finding.level == "note" and finding.code == _FOLDED]
+    notes = [finding for finding in shown if finding.level == "note" and not is_folded(finding)]
+    folded = [finding for finding in shown if is_folded(finding)]
     printed = _Printed(set(), [])
     if len(main) <= _MANY:
         # Equal findings of several devices or processes are shown once.
@@ -215,16 +213,15 @@ def _again(chain: list[str], printed: _Printed) -> list[str]:
 def _files(findings: Sequence[Finding], sheet: Sheet) -> list[str]:
     """Return a line for each file with fresh buffers, files with most of them first."""
     first = findings[0]
-    by_file: dict[str, list[int]] = {}
+    by_file: dict[str, list[Finding]] = {}
     for finding in findings:
-        by_file.setdefault(finding.location.path, []).append(finding.location.line)
+        by_file.setdefault(finding.location.path, []).append(finding)
     text = f"{count(len(findings), 'fresh buffer')} every step, in {count(len(by_file), 'file')}"
     lines = _titled(f"{first.code} {first.level}:", text, sheet, STYLES[first.level])
     most = sorted(by_file, key=lambda path: -len(by_file[path]))[:_MOST_FILES]
     for path in most:
-        at, *others = sorted(set(by_file[path]))
-        where = f"and line{'s' * (len(others) > 1)} {listed(map(str, others), most=_MOST_LINES)}" if others else ""
-        lines += _pointed(printable(f"{path}:{at}"), where, sheet)
+        at = min(finding.location.line for finding in by_file[path])
+        lines += _pointed(printable(f"{path}:{at}"), further_lines(by_file[path]), sheet)
     if len(by_file) > len(most):
         lines.append(f"  and {count(len(by_file) - len(most), 'more file')}")
     return [*lines, *_labelled("fix", _first_paragraph(first.fix), sheet)]

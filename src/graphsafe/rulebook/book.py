@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _PACKAGED = Path(__file__).parents[1] / "_rules"
 _CHECKOUT = Path(__file__).parents[3] / "rules"
 COMPILED = "rulebook.json"
+UNREADABLE = "GS900"
+"The rule about a file that cannot be read."
 MAX_COMPILED = 64_000_000
 "The largest number of bytes of a compiled rulebook."
 _KEPT = 16
@@ -192,14 +194,21 @@ class Rulebook:
         for selector in selectors:
             named = {code for code in self.rules if code.upper().startswith(selector.upper())} if selector else set()
             if not named:
-                raise RulebookError(f'{where}: unknown rule "{selector}"' + nearest(selector, self.rules))
+                raise RulebookError(f'{where}: unknown rule "{selector}"{self.hint(selector)}')
             codes |= named
         return frozenset(codes)
 
+    def hint(self, selector: str) -> str:
+        """Return a hint for an unknown selector: the code of the rule with this name, or a similar code."""
+        code = next((rule.code for rule in self.rules.values() if rule.name == selector.lower()), None)
+        return nearest(selector.upper(), self.rules) if code is None else f" (its code is {code})"
+
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-        """Return the codes to report: the selected codes (by default all) without the ignored codes. Raises
-        RulebookError."""
-        chosen = self.codes(select, "select") if select else frozenset(self.rules)
+        """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError.
+
+        UNREADABLE is always selected: no selected rule has looked at a file that cannot be read.
+        """
+        chosen = self.codes(select, "select") | {UNREADABLE} if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")
 
 

@@ -22,7 +22,7 @@ FAMILIES: Mapping[str, str] = {
 }
 "The beginning of codes -> the common theme of these rules."
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
-_CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)?(\d{3})", re.IGNORECASE)
+_CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
 "An error text with fewer words could be part of any text."
 
@@ -40,7 +40,8 @@ def page_for(text: str, rulebook: Rulebook) -> str:
     known = [
         error
         for error in rulebook.errors
-        if (number and error.code == int(number[1])) or (error.name and error.name.lower() == word.lower())
+        if (number and error.code == int(number["named"] or number["plain"]))
+        or (error.name and error.name.lower() == word.lower())
     ]
     begun = [rule for rule in rulebook.rules.values() if rule.code.startswith(word.upper())]
     if not ruled and begun and _PREFIX.fullmatch(word.upper()):
@@ -53,7 +54,9 @@ def page_for(text: str, rulebook: Rulebook) -> str:
     if rules:
         return f"# {text}\n\n## Rules that find the cause\n\n{_listed_codes([rule.code for rule in rules], rulebook)}\n"
     words = [*rulebook.rules, *(rule.name for rule in rulebook.rules.values())]
-    raise RequestError(f'explain: nothing is known about "{text}"' + nearest(text, words))
+    words += [error.name for error in rulebook.errors if error.name]
+    hint = "" if number else nearest(text, words)
+    raise RequestError(f'explain: nothing is known about "{text}"{hint}; `graphsafe rules` lists the rules')
 
 
 def _family_page(prefix: str, rules: Sequence[Rule]) -> str:

@@ -23,10 +23,10 @@ from graphsafe.scan.linting.lint import Linter
 from graphsafe.scan.reading_pool import read_shared
 from graphsafe.scan.roots.candidate_files import Candidates, find_candidates, root_patterns
 from graphsafe.scan.roots.hot_roots import HotnessRules
-from graphsafe.scan.sources.find import Complaint, python_files
+from graphsafe.scan.sources.find import OUTSIDE, Complaint, python_files
 from graphsafe.scan.symbols.index_pool import MAX_READERS, build_indexes, process_count
 from graphsafe.scan.symbols.project_files import Files, outermost_package
-from graphsafe.scan.unmatched_settings import unmatched_settings
+from graphsafe.scan.unmatched_settings import stray_marks, unmatched_settings
 from graphsafe.version import __version__
 
 Progress = Callable[[int, int], None]
@@ -64,7 +64,7 @@ def scan_paths(
         rulebook.codes(codes, "per-file-ignores")
     left_out: dict[Limit, None] = {}
     files, given = _files(paths, config, left_out, buffers)
-    if len(given) == len(files.names):
+    if files.names and len(given) == len(files.names):
         left_out.update(dict.fromkeys(unmatched_settings(config, files)))
     wanted = [str(path) for path in given]
     kept = ScanCache(None if buffers else cache, files, wanted, config, confidence, rulebook, complain)
@@ -141,8 +141,10 @@ def _files(
             return False
         return True
 
-    project = list(filter(can_be_named, _project_files(paths, config, complain)))
+    project = list(filter(can_be_named, _project_files(paths, config, complain))) if paths else []
     given = list(filter(can_be_named, _given(paths, config, project, complain)))
+    for path in _absolute(paths):  # a link that the user named was read
+        left_out.pop(Limit("outside-link", from_here(str(path)), OUTSIDE), None)
     return Files(sorted({*project, *given}), {str(path): data for path, data in buffers.items()}), sorted(given)
 
 
@@ -257,6 +259,9 @@ def _limits(driver: Driver, linter: Linter, candidates: Candidates, wanted: Sequ
         path, _, function = failure.ref.partition("::")
         where = f"{linter.display(path)}::{function}".rstrip(":") if path else "the configured targets"
         yield Limit(failure.kind, where, failure.why)
+    yield from linter.ignored_problems(wanted)
+    for path in wanted:
+        yield from stray_marks(driver.project.files, path, linter.display(path))
     if candidates.scope is not None:
         yield Limit(
             "nearest-roots",

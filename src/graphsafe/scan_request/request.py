@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from graphsafe.config import Config, config_over, has_own_config
-from graphsafe.files import saved
+from graphsafe.errors import RequestError
+from graphsafe.files import from_here, saved
 from graphsafe.scan_request.settings import Asked, Setting
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class Part:
 
 
 def parts_of(request: ScanRequest) -> list[Part]:
-    """Return the parts of a request. Raises RequestError for a bad configuration and for unknown rules."""
+    """Return the parts of a request. Raises RequestError for a bad configuration, for unknown rules, and for a baseline
+    that is named for several configurations."""
     from graphsafe.baseline.baseline_file import NAME
     from graphsafe.rulebook.book import rulebook_of
     from graphsafe.scan.cache.folder import cache_folder
@@ -92,6 +94,15 @@ def parts_of(request: ScanRequest) -> list[Part]:
 
     for path in request.paths:
         add(path)
+    if not request.paths:
+        config = config_over(Path())
+        by_root[config.root] = (config, {}, {})
+    if request.baseline is not None and len(by_root) > 1:
+        roots = ", ".join(from_here(str(root)) for root in sorted(by_root))
+        raise RequestError(
+            f"scan --baseline: several projects ({roots}), and a baseline holds one; give the paths of one project, or "
+            "no --baseline, so that each uses its own"
+        )
     parts = []
     for configured, paths, others in by_root.values():
         rulebook = rulebook_of(configured)
@@ -195,7 +206,7 @@ def changes_of(request: ScanRequest) -> Changes | None:
     """Return the changes since the request's revision, if it has one. Raises RequestError for an unknown revision."""
     from graphsafe.git.changed_lines import changes_since
 
-    return changes_since(request.diff, request.paths) if request.diff is not None else None
+    return changes_since(request.diff, request.paths or (Path(),)) if request.diff is not None else None
 
 
 def joined(reports: Sequence[Report]) -> Report:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from graphsafe.report.fresh_buffers import folded
 from graphsafe.report.model import LEVELS, Finding, Level, Report, Verdict, title_of, unsuppressed
 from graphsafe.report.no_line import Unplaced, totals, unplaced
 from graphsafe.report.text import count, printable
@@ -28,7 +29,7 @@ def render_github(reports: Sequence[Report]) -> str:
 
     lines: list[str] = []
     for report in reports:
-        lines += [_annotation(finding) for finding in unsuppressed(report)]
+        lines += [_annotation(finding) for finding in folded(unsuppressed(report))]
         lines += [_unplaced(one) for one in unplaced(report.limits) if one.level != "note"]
         if report.verdict is not None:
             lines.append(
@@ -43,7 +44,7 @@ def render_summary(reports: Sequence[Report]) -> str:
     parts = []
     for report in reports:
         parts.append(f"### {_cell(title_of(report))}\n\n{_cell(_counted(report))}\n")
-        found = sorted(unsuppressed(report), key=lambda one: -LEVELS.index(one.level))
+        found = sorted(folded(unsuppressed(report)), key=lambda one: -LEVELS.index(one.level))
         if found:
             cells = [(one, _cell(f"{one.location.path}:{one.location.line}")) for one in found[:_ROWS]]
             rows = [f"| {one.level} | {one.code} | {at} | {_cell(one.message)} |" for one, at in cells]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from graphsafe.report.fresh_buffers import FOLDED, is_folded
 from graphsafe.report.html.filters import Filters
 from graphsafe.report.html.words import escaped_text, paragraphs, words
 from graphsafe.report.model import CallSite, Finding
@@ -13,20 +14,19 @@ from graphsafe.report.text import count
 
 _CONTEXT = 2
 """Number of lines of code before and after a finding's."""
-_FOLDED = "GS401"
 _FEW = 3
 "The largest number of fresh buffers that are shown without folding."
 
 
 def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> str:
     """Return findings in order, with filters on top. Many fresh buffers are folded if they are notes."""
-    fresh = [finding for finding in shown if _is_fresh_note(finding)]
+    fresh = [finding for finding in shown if is_folded(finding)]
     folded = fresh if len(fresh) > _FEW else []
-    first = [finding for finding in shown if not (folded and _is_fresh_note(finding))]
+    first = [finding for finding in shown if not (folded and is_folded(finding))]
     parts = [filters.boxes(shown), _articles(first, filters, source)]
     if folded:
         files = len({finding.location.path for finding in folded})
-        title = f"{_FOLDED}: {count(len(folded), 'fresh buffer')} in {count(files, 'file')}"
+        title = f"{FOLDED}: {count(len(folded), 'fresh buffer')} in {count(files, 'file')}"
         parts.append(
             f'<details class="{filters.classes(*folded)}"><summary>{title}</summary>'
             f"{_articles(folded, filters, source)}</details>"
@@ -34,10 +34,6 @@ def findings_html(shown: Sequence[Finding], filters: Filters, source: Lines) -> 
     total = count(len(first), "finding")
     total += f", and {count(len(folded), 'fresh buffer')} folded below" if folded else ""
     return f'<div class="found">{"".join(parts)}<p class="shown">{total}</p></div>'
-
-
-def _is_fresh_note(finding: Finding) -> bool:
-    return finding.code == _FOLDED and finding.level == "note"
 
 
 def suppressed_html(suppressed: Sequence[Finding], filters: Filters, source: Lines) -> str:

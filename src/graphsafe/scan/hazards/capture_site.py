@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterator
 
 from graphsafe.report.model import Confidence
+from graphsafe.scan.domain.values import Function as FunctionValue
 from graphsafe.scan.domain.values import Lib
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.hazards.graph_syntax import stored_names
+from graphsafe.scan.hazards.failure_handlers import catches, swallows
+from graphsafe.scan.hazards.graph_syntax import Function, stored_names
 from graphsafe.scan.sources.capture_calls import is_begin
 from graphsafe.scan.symbols.index import dotted
 
@@ -17,9 +19,6 @@ AUTOCAST = frozenset(
     "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast"
     " torch.cuda.amp.autocast_mode.autocast".split()
 )
-FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "AcceleratorError"))
-"Exceptions that catch a failed capture, which raises RuntimeError or torch's AcceleratorError, derived from it."
-
 TEST = re.compile(r"(^|\.)test_")
 "The name of a module or function of a test, which captures on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
@@ -70,25 +69,22 @@ def _has_one_device(frame: Frame) -> bool:
 
 
 def _swallowed(frame: Frame) -> bool:
+    function = frame.node if isinstance(frame.node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
     return any(
-        catches(handler.type) and swallows(handler) for statement in frame.tries for handler in statement.handlers
+        catches(handler.type) and swallows(handler, function, lambda call: _called(frame, call))
+        for statement in frame.tries
+        for handler in statement.handlers
     )
 
 
-def swallows(handler: ast.ExceptHandler) -> bool:
-    """Return whether an exception ends in a handler, that is, whether the handler's own body has no `raise`."""
-    return not any(isinstance(inner, ast.Raise) for statement in handler.body for inner in ast.walk(statement))
+def _called(frame: Frame, call: ast.Call) -> Function | None:
+    value = frame.evaluate(call.func)
+    node = frame.project.function_node(value.ref) if type(value) is FunctionValue else None
+    return node if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else None
 
 
 def _suppresses(frame: Frame, call: ast.Call) -> bool:
     return _name(frame, call) == "contextlib.suppress" and any(map(catches, call.args))
-
-
-def catches(caught: ast.expr | None) -> bool:
-    """Return whether `except caught:`, or a bare `except:` for None, catches the failure of a capture."""
-    if caught is None:
-        return True
-    return any(ast.unparse(part).rpartition(".")[2] in FAILURES for part in getattr(caught, "elts", [caught]))
 
 
 # autocast

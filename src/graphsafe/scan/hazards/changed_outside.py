@@ -6,8 +6,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-from graphsafe.scan.hazards.capture_site import catches, swallows
+from graphsafe.scan.hazards.failure_handlers import Called, catches, swallows
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     Function,
@@ -314,21 +315,30 @@ def _swallowed(found: Tables, capturing: dict[str, Function]) -> Iterator[Line]:
     """Yield the handlers that swallow a capture's failure, if the capturing function is called inside `try` or
     `suppress`."""
     names = {name.rpartition(".")[2] for name in capturing}
-    unique = {name for name in names if sum(other.rpartition(".")[2] == name for other, _, _ in found.functions) == 1}
+    unique = {name for name in names if found.functions_called(name) == 1}
+    by_name = {name: function for name, function, _ in found.functions}
     for name, function, _ in found.functions:
+        owner = name.rpartition(".")[0]
         for _, node in own_nodes(function) if name not in capturing else ():
             if not isinstance(node, (ast.Try, ast.With)):
                 continue
             call = next((call for call in calls_in(node.body) if called_name(call) in unique), None)
-            end = next(_ends(node, call), None) if call is not None else None
+            ends = _ends(node, call, function, partial(_own, by_name, owner)) if call is not None else iter(())
+            end = next(ends, None)
             if call is not None and end is not None:
                 yield Line(name, "swallowed", end, ast.unparse(call))
 
 
-def _ends(node: ast.Try | ast.With, call: ast.expr) -> Iterator[ast.expr]:
+def _own(functions: Mapping[str, Function], owner: str, call: ast.Call) -> Function | None:
+    """Return the function of the file that a call in a method of `owner` runs: `fail(error)` or `self.fail(error)`."""
+    text = dotted(call.func) or ""
+    return functions.get(f"{owner}.{text.removeprefix('self.')}" if text.startswith("self.") else text)
+
+
+def _ends(node: ast.Try | ast.With, call: ast.expr, function: Function, called: Called) -> Iterator[ast.expr]:
     """Yield the places that swallow the failure of a capture: a handler's type, or the surrounding `suppress(…)`."""
     if isinstance(node, ast.Try):
-        yield from (one.type or call for one in node.handlers if catches(one.type) and swallows(one))
+        yield from (one.type or call for one in node.handlers if catches(one.type) and swallows(one, function, called))
         return
     for item in node.items:
         around = item.context_expr

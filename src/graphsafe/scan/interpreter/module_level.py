@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Sequence
 
 from graphsafe.scan.domain.joins import join, join_all
-from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Dict, Function, Lib, ProjectModule, Unknown, Value
+from graphsafe.scan.domain.values import NONE, UNKNOWN, ClassValue, Dict, Function, ProjectModule, Unknown, Value
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter import statements
 from graphsafe.scan.models import library
@@ -33,7 +33,7 @@ class ModuleLevel:
             return meant
         binding = self._engine.project.resolve(file, name)
         if binding is None:
-            meant = Lib(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
+            meant = library.constant(f"builtins.{name}") if hasattr(builtins, name) else UNKNOWN
         elif binding.kind == "assign":
             return self._engine.queries.ask(("global", *key), lambda: self.bound(binding), lambda: UNKNOWN)
         else:

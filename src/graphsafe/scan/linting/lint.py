@@ -12,9 +12,9 @@ from itertools import chain
 from graphsafe.config import Config
 from graphsafe.files import from_here
 from graphsafe.report.fingerprint import fingerprinted
-from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Location, Suppression
+from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Limit, Location, Suppression
 from graphsafe.report.source import line_of
-from graphsafe.rulebook.book import Match, Rule, Rulebook
+from graphsafe.rulebook.book import UNREADABLE, Match, Rule, Rulebook
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting import declared_support
@@ -111,9 +111,9 @@ class Linter:
                 at = finding.location
                 self._hidden.setdefault(key[0], []).append((at.line, at.end_line, finding.code))
         findings += [
-            self._unreadable(path, self._project.files.problems[path])
-            for path in wanted
-            if path in self._project.files.problems
+            self._unreadable(path, problem)
+            for path, problem in self._problems(wanted)
+            if self._enabled(UNREADABLE, path)
         ]
         findings = self._suppressed(findings, told)
         sources = {shown: path for path, shown in self._display.items()}
@@ -128,6 +128,18 @@ class Linter:
         """Return the number of possible findings that `findings` left out."""
         found = ((path, line, code) for path, hidden in self._hidden.items() for line, _, code in hidden)
         return len({one for one in found if self._enabled(one[2], one[0])})
+
+    def ignored_problems(self, paths: Iterable[str]) -> list[Limit]:
+        """Return a limit for each of these files that cannot be read and for which the finding about it is ignored."""
+        return [
+            Limit("unread-file", self.display(path), f"not checked, and {UNREADABLE} is ignored here: {problem.reason}")
+            for path, problem in self._problems(paths)
+            if not self._enabled(UNREADABLE, path)
+        ]
+
+    def _problems(self, paths: Iterable[str]) -> Iterable[tuple[str, Unreadable]]:
+        problems = self._project.files.problems
+        return [(path, problems[path]) for path in paths if path in problems]
 
     def _match(
         self,
@@ -263,7 +275,7 @@ class Linter:
 
     def _unreadable(self, path: str, problem: Unreadable) -> Finding:
         at = Location(self.display(path), problem.line, problem.column, problem.line, problem.column + 1, None)
-        return self._rulebook.rules["GS900"].about(at, _Words({"expr": problem.reason}), {"reason": problem.reason})
+        return self._rulebook.rules[UNREADABLE].about(at, _Words({"expr": problem.reason}), {"reason": problem.reason})
 
     # suppressions
 
@@ -303,7 +315,13 @@ class Linter:
                 is_unused = (note.line, named) not in used and ran and self._is_whole
                 if (is_unused or not is_known or not note.understood) and self._enabled("GS901", path):
                     text = note.text if len(note.names) == 1 else f"{named} in {note.text}"
-                    result.append(self._about(path, note, "GS901", text))
+                    found = self._about(path, note, "GS901", text)
+                    if not note.understood:
+                        found = replace(found, message=f"{found.message}; write `# graphsafe: ignore[CODE] reason`")
+                    elif not is_known:
+                        why = f"there is no rule {named}{self._rulebook.hint(named)}"
+                        found = replace(found, message=f"{found.message}: {why}")
+                    result.append(found)
                     break
             else:
                 if note.reason is None and self._enabled("GS902", path):

@@ -22,6 +22,7 @@ from graphsafe.scan.domain.values import (
     Function,
     Instance,
     Lib,
+    Number,
     RuntimeObject,
     Tensor,
     Unknown,
@@ -101,6 +102,8 @@ def constant(name: str) -> Value:
         return FLOAT
     elif name in ("typing.TYPE_CHECKING", "builtins.TYPE_CHECKING"):
         return number(False)
+    elif name == "builtins.__debug__":
+        return Number(True, overridable_by="environment", type="bool")  # `python -O` turns it off
     elif name == "os.environ":
         return RuntimeObject("environment")
     return Lib(name)

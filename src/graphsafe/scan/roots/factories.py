@@ -24,7 +24,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.symbols.blocks import parameters
 from graphsafe.scan.symbols.index import FileIndex
-from graphsafe.scan.symbols.project import Project
+from graphsafe.scan.symbols.project import Project, ref_of
 
 _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
 "The form by which a factory is recognised without a configuration."
@@ -45,8 +45,13 @@ def configured_factories(project: Project, config: Config) -> Iterator[tuple[str
         where, _, factory = target.factory.rpartition(":")
         path = str((config.root / where).resolve()) if where.endswith(".py") else ""
         file = project.files.index(path) if path in known else project.module(where, str(config.root))
-        if file is not None and project.function_facts(f"{file.path}::{factory}") is not None:
-            yield f"{file.path}::{factory}", f"{TARGET}{target.name}"
+        if file is None:
+            continue
+        ref = f"{file.path}::{factory}"
+        if project.function_facts(ref) is None:
+            ref = ref_of(project.resolve(file, factory), "function") or ref  # it may be imported from elsewhere
+        if project.function_facts(ref) is not None:
+            yield ref, f"{TARGET}{target.name}"
 
 
 def factories_of(project: Project, file: FileIndex) -> Iterator[tuple[str, str]]:

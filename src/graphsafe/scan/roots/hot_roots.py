@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 from functools import cache
@@ -18,7 +18,7 @@ from graphsafe.scan.execution.frame import Engine
 from graphsafe.scan.symbols.index import FileIndex, FunctionFacts
 
 if TYPE_CHECKING:
-    from graphsafe.config import Config
+    from graphsafe.config import Config, FunctionPattern
 
 COLD_NAMES = frozenset(
     (
@@ -125,9 +125,21 @@ class HotnessRules:
         return self.cold_because(path, module, facts) is not None
 
     def cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
-        """Return the reason why a function does not run in a step, or None."""
+        """Return why a function does not run in a step, or None.
+
+        `hot-paths` that write out a function's name say more than its name and than patterns of `cold-paths`.
+        """
         if facts.mark is not None:
             return "`# graphsafe: cold` marks it" if facts.mark == "cold" else None
+        why = self._usually_cold_because(path, module, facts)
+        if why is not None and self._names(self._config.hot_paths, path, module, facts):
+            return COLD_PATHS if self._names(self._config.cold_paths, path, module, facts) else None
+        return why
+
+    def _names(self, patterns: Iterable[FunctionPattern], path: str, module: str, facts: FunctionFacts) -> bool:
+        return any(pattern.names(self.relative(path), module, facts.name) for pattern in patterns)
+
+    def _usually_cold_because(self, path: str, module: str, facts: FunctionFacts) -> str | None:
         name = facts.name.rpartition(".")[2]
         if name in COLD_NAMES or name.startswith(COLD_BEGINNINGS) or name.endswith(COLD_ENDINGS):
             return f"functions of a name such as `{name}` run before the first step"

@@ -28,6 +28,8 @@ ALWAYS_SKIPPED = frozenset(
         "site-packages",
     )
 )
+OUTSIDE = "leads out of the project, to what is no part of it; not read"
+"The reason of the limit `outside-link`."
 Complaint = Callable[[str, str, str], None]
 "A function that takes the kind of a limit, its subject, and the reason why the subject was not read."
 
@@ -116,7 +118,7 @@ class _Walk:
         target = Path(os.path.realpath(path))
         if any(target.is_relative_to(folder) for folder in self._inside):
             return True
-        self._complain("outside-link", str(path), "leads out of the project; not read")
+        self._complain("outside-link", str(path), OUTSIDE)
         return False
 
 

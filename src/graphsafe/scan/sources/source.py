@@ -94,13 +94,13 @@ def decode(data: bytes) -> str:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         text = data.decode(encoding)
     except (SyntaxError, ValueError, LookupError) as error:  # a codec such as `undefined` may raise any of these
-        reason = str(error)
-        line = 1
-        if isinstance(error, UnicodeDecodeError):
-            line = data[: error.start].count(b"\n") + 1
-            byte = f"byte 0x{data[error.start]:02x}"
-            reason = f"{byte} is not {error.encoding.upper()}: save it as UTF-8, or name its encoding in the first line"
-        raise Unreadable(reason, line) from error
+        if not isinstance(error, UnicodeDecodeError):
+            raise Unreadable(str(error)) from error
+        given = error.object  # without a byte order mark
+        byte = f"byte 0x{given[error.start]:02x}"
+        reason = f"{byte} is not {error.encoding.upper()}: save it as UTF-8, or name its encoding in the first line"
+        before = _with_line_feeds(given[: error.start].decode(error.encoding, "replace"))
+        raise Unreadable(reason, *_end_of(before)) from error
     return _with_line_feeds(text)
 
 
@@ -127,6 +127,11 @@ def editable_lines(data: bytes) -> tuple[str, list[str], list[str]]:
     except (SyntaxError, ValueError, LookupError) as error:
         raise Unreadable(str(error)) from None
     return encoding, parts[::2], parts[1::2]
+
+
+def _end_of(text: str) -> tuple[int, int]:
+    """Return the line and column, from 1, behind a text."""
+    return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
 def _with_line_feeds(text: str) -> str:
@@ -177,6 +182,7 @@ def parse_source(source: Source) -> tuple[Source, ast.Module]:
             else:
                 return Source(source.path, text), tree
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
-        line = (error.lineno or 1) if isinstance(error, SyntaxError) else 1
-        column = (error.offset or 1) if isinstance(error, SyntaxError) else 1
-        raise Unreadable(reason, line, max(column, 1)) from error
+        if isinstance(error, SyntaxError) and error.lineno:
+            raise Unreadable(reason, error.lineno, max(error.offset or 1, 1)) from error
+        # Python names no place for a null byte.
+        raise Unreadable(reason, *(_end_of(source.text.partition("\0")[0]) if "\0" in source.text else ())) from error

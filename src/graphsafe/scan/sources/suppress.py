@@ -68,7 +68,7 @@ def comments(source: Source) -> list[Comment]:
         return []
     candidates = {number for number, line in enumerate(source.lines, 1) if _PERHAPS.search(line) is not None}
     found = []
-    for row, column, text, first in _comment_tokens(source.text):
+    for row, column, text, first in comment_tokens(source.text):
         comment = _comment_or_noqa(text, row, column + 1) if row in candidates else None
         behind_code = comment is not None and source.lines[row - 1][:column].strip()
         if comment is not None and (behind_code or comment.column == column + 1):
@@ -101,9 +101,8 @@ def comment_in(text: str, line: int, column: int) -> Comment | None:
     return Comment(line, column + match.start(), own, codes, reason.strip() or None)
 
 
-def _comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
-    """Return the row, column and text of each comment, and the first of the lines, up to its own, that cannot hold a
-    comment."""
+def comment_tokens(text: str) -> list[tuple[int, int, str, int]]:
+    """Return the row, column and text of each comment, and the first of the lines up to its own that can hold none."""
     found = []
     before = 0
     try:

@@ -9,12 +9,15 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from sys import intern
 
 from graphsafe.scan.sources.source import Source
+from graphsafe.scan.sources.suppress import comment_tokens
 from graphsafe.scan.symbols.blocks import blocks_of, bound_names, first_line, flat
 from graphsafe.scan.symbols.imports import import_targets
 
+MARK = re.compile(r"#\s*graphsafe:\s*(\w+)")
 HOT_MARK = re.compile(r"#\s*graphsafe:\s*(hot|cold)\b")
 HANDING_OVER = ("_hook(", ".forward = ")
 "Text on lines that pass a function to torch, which then calls it in every step."
@@ -44,7 +47,7 @@ class FunctionFacts:
     owner: str | None = None
     "The class whose body holds the function."
     mark: str | None = None
-    "`hot` or `cold`, from a `# graphsafe:` comment on or above the `def` line."
+    "`hot` or `cold`, from a `# graphsafe:` comment on the lines from the first decorator to the body, or above them."
     captures: bool = False
     "Whether the function has a `with` block that captures, or names a function that makes a graph."
     hands_over: bool = False
@@ -92,6 +95,8 @@ class FileIndex:
     "Whether the module level itself captures."
     replays: bool = False
     "Whether something named `replay` is called."
+    stray_marks: list[int] = field(default_factory=list)
+    "The lines of comments that look like marks of functions and mark none."
 
     @property
     def imports_torch(self) -> bool:
@@ -102,6 +107,7 @@ def build_index(source: Source, tree: ast.Module, module: str, is_package: bool)
     index = FileIndex(str(source.path), module, is_package)
     builder = _Builder(index, source)
     builder.module_body(tree.body)
+    index.stray_marks = builder.stray_marks()
     return index
 
 
@@ -119,9 +125,19 @@ class _Builder:
         if "graphsafe:" in source.text:
             found = ((number, HOT_MARK.search(line)) for number, line in enumerate(source.lines, 1))
             self.marks = {number: match[1] for number, match in found if match is not None}
+        self._unused = set(self.marks)
+        "Lines of marks that no function has taken."
         self.capture_lines = _lines_with(source, CAPTURE_WORDS)
         self.handing_over = _lines_with(source, HANDING_OVER)
         index.replays = ".replay()" in source.text
+
+    def stray_marks(self) -> list[int]:
+        """Return the lines of comments that mark no function: they stand elsewhere, or are misspelt."""
+        if "graphsafe:" not in self.source.text:
+            return []
+        misspelt = {number for number, line in enumerate(self.source.lines, 1) if meant_mark(line) is not None}
+        stray = misspelt | self._unused
+        return [row for row, _, _, _ in comment_tokens(self.source.text) if row in stray] if stray else []
 
     def module_body(self, body: Iterable[ast.stmt]) -> None:
         for statement in body:
@@ -177,10 +193,7 @@ class _Builder:
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, prefix: str, owner: str | None) -> FunctionFacts:
         first = first_line(node)
-        mark = self.marks.get(node.lineno) or self.marks.get(first)
-        above = first - 1
-        if mark is None and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
-            mark = self.marks[above]
+        mark = self._mark(first, max(node.lineno, first_line(node.body[0]) - 1))
         decorators = tuple(intern(text) for part in node.decorator_list if (text := decorator_name(part)))
         # A property's setter must not hide its getter.
         role = next((text for text in decorators if text in (f"{node.name}.setter", f"{node.name}.deleter")), node.name)
@@ -202,6 +215,22 @@ class _Builder:
                 if isinstance(statement, ast.ClassDef):
                     self._class(statement, f"{facts.name}.")
         return facts
+
+    def _mark(self, first: int, last: int) -> str | None:
+        """Return the mark on one of the lines of a function's head, or on the line above, and note that it is used."""
+        head = [number for number in range(first, last + 1) if number in self.marks]
+        above = first - 1
+        if not head and above in self.marks and self.source.lines[above - 1].lstrip().startswith("#"):
+            head = [above]
+        self._unused.difference_update(head)
+        return self.marks[head[0]] if head else None
+
+
+def meant_mark(line: str) -> str | None:
+    """Return the mark that a misspelt comment means, `hot` for `# graphsafe: hto`, or None."""
+    found = MARK.search(line)
+    word = found[1].lower() if found is not None and HOT_MARK.search(line) is None else ""
+    return next(iter(get_close_matches(word, ("hot", "cold"), 1, 0.6)), None) if word else None
 
 
 def dotted(node: ast.expr) -> str | None:

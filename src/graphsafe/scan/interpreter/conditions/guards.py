@@ -180,7 +180,7 @@ def _is_debug(test: ast.expr) -> bool:
             return _is_debug(test.func.value)
         return isinstance(test.func, ast.Attribute) and bool(DEBUG_NAME.search(test.func.attr))
     name = dotted(test)
-    return name is not None and bool(DEBUG_NAME.search(name))
+    return name is not None and name != "__debug__" and bool(DEBUG_NAME.search(name))
 
 
 def _text(test: ast.expr) -> str:

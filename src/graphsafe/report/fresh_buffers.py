@@ -1,0 +1,48 @@
+"""Notes about fresh buffers (GS401), folded to one line per file, behind all other findings.
+
+Captures allow allocations, many lines have them, and one repair removes all, so a text does not show each of them. If
+the configuration raises their level, they are findings like others. Forms for programs keep each one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from graphsafe.report.model import Finding
+from graphsafe.report.text import count, listed
+
+FOLDED = "GS401"
+_MOST_LINES = 8
+
+
+def is_folded(finding: Finding) -> bool:
+    return finding.code == FOLDED and finding.level == "note"
+
+
+def folded(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with the notes about fresh buffers last. Several of a file are one, which stands on the first
+    and names the lines of the others."""
+    kept: list[Finding] = []
+    by_file: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if is_folded(finding):
+            by_file.setdefault(finding.location.path, []).append(finding)
+        else:
+            kept.append(finding)
+    return [*kept, *map(_one, by_file.values())]
+
+
+def further_lines(findings: Sequence[Finding]) -> str:
+    """Return `and lines 8 and 20`, the lines of findings behind the first one's; empty if there are none."""
+    _, *others = sorted({finding.location.line for finding in findings})
+    return f"and line{'s' * (len(others) > 1)} {listed(map(str, others), most=_MOST_LINES)}" if others else ""
+
+
+def _one(findings: Sequence[Finding]) -> Finding:
+    places = {finding.location: finding for finding in findings}
+    if len(places) == 1:
+        return findings[0]
+    further = further_lines(findings)
+    text = f"{count(len(places), 'fresh buffer')} every step, here" + (f" {further}" if further else "")
+    return replace(findings[0], message=text)

@@ -1,0 +1,87 @@
+"""Handlers that catch the failure of a capture: whether the program goes on after them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
+
+from graphsafe.scan.hazards.graph_syntax import Function, own_nodes
+from graphsafe.scan.symbols.index import dotted
+
+FAILURES = frozenset(("Exception", "BaseException", "RuntimeError", "AcceleratorError"))
+"Exceptions that catch a failed capture, which raises RuntimeError or torch's AcceleratorError, derived from it."
+_EXITS = frozenset("sys.exit exit quit os._exit _exit os.abort abort".split())
+"Calls that end the process."
+
+Called: TypeAlias = Callable[[ast.Call], "Function | None"]
+"Returns the function of the project that a call runs, if it is known."
+
+
+def catches(caught: ast.expr | None) -> bool:
+    """Return whether `except caught:`, or a bare `except:` for None, catches the failure of a capture."""
+    if caught is None:
+        return True
+    return any(ast.unparse(part).rpartition(".")[2] in FAILURES for part in getattr(caught, "elts", [caught]))
+
+
+def swallows(handler: ast.ExceptHandler, function: Function | None, called: Called) -> bool:
+    """Return whether the program goes on after a handler of `function`: it neither raises nor ends the process, itself
+    or through a function that does nothing else, and no later line raises because of what it keeps."""
+    return not any(_ends(inner, called) for inner in _inside(handler.body)) and (
+        function is None or not _raises_later(handler, function)
+    )
+
+
+def _inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    return (inner for statement in body for inner in ast.walk(statement))
+
+
+def _ends(node: ast.AST, called: Called) -> bool:
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.Raise)
+    function = None if _is_exit(node) else called(node)
+    return _is_exit(node) or (function is not None and _never_returns(function))
+
+
+def _is_exit(call: ast.Call) -> bool:
+    return dotted(call.func) in _EXITS
+
+
+def _never_returns(function: Function) -> bool:
+    """Return whether a function ends in `raise` or in the end of the process, and has no other way out."""
+    last = function.body[-1]
+    is_end = isinstance(last, ast.Raise) or (
+        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _is_exit(last.value)
+    )
+    return is_end and not any(isinstance(node, (ast.Return, ast.Yield)) for _, node in own_nodes(function))
+
+
+def _raises_later(handler: ast.ExceptHandler, function: Function) -> bool:
+    """Return whether a line behind the handler raises what the handler has kept, or raises under a test of it:
+    `if failure is not None: raise RuntimeError("no graph") from failure`."""
+    kept = {text for inner in _inside(handler.body) for text in _kept(inner)}
+    for _, node in own_nodes(function) if kept else ():
+        if isinstance(node, ast.Raise):
+            told: list[ast.AST] = [node]
+        elif isinstance(node, ast.If) and any(isinstance(one, ast.Raise) for one in (*node.body, *node.orelse)):
+            told = [node.test]
+        else:
+            continue
+        if node.lineno > (handler.end_lineno or handler.lineno) and any(_names(one, kept) for one in told):
+            return True
+    return False
+
+
+def _kept(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node of a handler gives a value, and the containers to which it appends."""
+    if isinstance(node, ast.Assign):
+        yield from map(ast.unparse, node.targets)
+    elif isinstance(node, ast.AnnAssign):
+        yield ast.unparse(node.target)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("append", "add"):
+        yield ast.unparse(node.func.value)
+
+
+def _names(node: ast.AST, kept: set[str]) -> bool:
+    return any(isinstance(one, (ast.Name, ast.Attribute)) and ast.unparse(one) in kept for one in ast.walk(node))
