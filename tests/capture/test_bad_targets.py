@@ -29,11 +29,14 @@ WRONG = {
     f"{TARGETS / 'missing_package.py'}:build": "No module named 'not_there_at_all'",
     f"{BAD}:raises": "ValueError: no weights here",
     f"{BAD}:nonsense": "the factory returned an int",
+    f"{BAD}:NUMBER": "NUMBER is an int, not a function",
+    f"{BAD}:without_group": "--nproc 2 runs the target in two ranks of a group",
+    f"{BAD}:second_group": "ask `torch.distributed.is_initialized()` first",
     f"{BAD}:nothing": "the factory returned None",
     f"{BAD}:exits": "SystemExit: 5",
     f"{BAD}:step_raises": "the step failed: KeyError: 'boom'",
     f"{BAD}:step_segfaults": "killed by SIGSEGV",
-    f"{BAD}:step_exits": "the process exited with status 0",
+    f"{BAD}:step_exits": "the process exited with status 0, as after os._exit",
     f"{BAD}:out_of_memory": "the step failed: ",
 }
 
