@@ -91,6 +91,20 @@ def test_capture_says_what_the_command_says(project: Path) -> None:
         graphsafe.capture("hot.py:build", device="gpu")
 
 
+def test_a_device_may_be_an_object_and_none_is_the_default(project: Path) -> None:
+    torch = pytest.importorskip("torch")
+    gone = torch.device("cuda:63")
+    report = graphsafe.capture("hot.py:build", device=[gone])
+    assert report.verdict == "inconclusive" and "--device cuda:63" in [limit.what for limit in report.limits]
+    assert graphsafe.capture("hot.py:build", device=None).verdict == "not-ready"
+    wrong = torch.device("cpu")
+    for call in (graphsafe.capture, graphsafe.plan):
+        with pytest.raises(graphsafe.RequestError, match="--device cpu: expected cuda"):
+            call("hot.py:build", device=wrong)
+    with pytest.raises(graphsafe.RequestError, match="--device cpu: expected cuda"):
+        graphsafe.watch(device=wrong)
+
+
 def test_saved_reports(project: Path) -> None:
     cli.main(["scan", "hot.py", "-o", "one.json"])
     one = json.loads(Path("one.json").read_text())

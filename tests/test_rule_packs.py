@@ -161,7 +161,7 @@ def test_rules_test_uses_the_models_of_its_pack(project: Path, capsys: pytest.Ca
         (("- call: [NAMES]", "- {event: Call}"), "match[0].event: say `call: [NAME, ...]` instead"),
         (
             ("- call: [NAMES]", "- {event: Store, how: [scaler]}"),
-            "match[0].how: expected one of host-tensor, scalar,",
+            "match[0].how: expected one of by-index, host-part, host-tensor, scalar,",
         ),
         (("- call: [NAMES]", "- {calls: [a.b]}"), 'match[0].calls: unknown key (did you mean "call"?)'),
         (("[NAMES]", "[dump]"), "match[0].call: expected a dotted name such as library.module.function, got 'dump'"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,8 @@ from graphsafe.report.model import CONFIDENCES, LEVELS, REGIONS, Confidence, Lev
 from graphsafe.report.shown import Report
 
 if TYPE_CHECKING:
+    import torch
+
     from graphsafe.capture.request import CaptureRequest
     from graphsafe.config import AxisValue
 
@@ -75,8 +77,10 @@ def scan(
 
 
 def _many(value: Any) -> tuple[Any, ...]:
-    """Return the values of a list; a single text, path or number counts as a list of one."""
-    return (value,) if isinstance(value, (str, os.PathLike, int, float)) else tuple(value)
+    """Return the values of a list; a single text, path, number or device counts as a list of one, None as none."""
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
 
 
 def _encoded(text: str | bytes) -> bytes:
@@ -92,7 +96,7 @@ def capture(
     args: Sequence[object] | None = None,
     kwargs: Mapping[str, object] | None = None,
     *,
-    device: str | Sequence[str] = (),
+    device: str | torch.device | Sequence[str | torch.device] | None = None,
     buckets: Mapping[str, Sequence[AxisValue]] | None = None,
     inputs: Sequence[str] = (),
     warmup: int = 3,
@@ -128,7 +132,7 @@ def capture(
         raise RequestError(f"capture: timeout={timeout} leaves no time")
     devices = _many(device)
     options = {
-        "devices": tuple(map(parse_device, devices)),
+        "devices": tuple(parse_device(str(one)) for one in devices),
         "buckets": {axis: _many(values) for axis, values in (buckets or {}).items()},
         "inputs": tuple(map(parse_input, _many(inputs))),
         "warmup": warmup,

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -66,6 +67,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return int(code or OK)
     except click.ClickException as error:
+        if isinstance(error, click.UsageError) and not isinstance(error, _WITHOUT_ARGUMENTS):
+            complain(_usage_error(error))
+            return BAD_REQUEST
         shown = io.StringIO()
         error.show(shown)
         with contextlib.suppress(OSError):
@@ -90,6 +94,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.suppress(OSError):
             say(what_to_report(error, list(sys.argv[1:] if argv is None else argv)), err=True)
         return INTERNAL_ERROR
+
+
+_WITHOUT_ARGUMENTS: Any = getattr(click.exceptions, "NoArgsIsHelpError", ())
+"Raised by newer versions of click to show the help."
+
+
+def _usage_error(error: click.UsageError) -> str:
+    """Return in one line which words of the command line are wrong, and where the right ones are listed."""
+    path = error.ctx.command_path if error.ctx is not None else "graphsafe"
+    text = error.format_message().rstrip(".")
+    command = path.partition(" ")[2]
+    shown = f"{command}: {text[:1].lower()}{text[1:]}" if command else text
+    return f"{' '.join(shown.split())}; see {path} --help"
 
 
 def _discard_output() -> None:

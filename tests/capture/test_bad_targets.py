@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from graphsafe import cli
 from graphsafe.capture.request import BAD_REQUEST
 
 from .conftest import DEVICES, GPUS, TARGETS, Answer, Prove, processes_with
@@ -28,11 +29,14 @@ WRONG = {
     f"{TARGETS / 'missing_package.py'}:build": "No module named 'not_there_at_all'",
     f"{BAD}:raises": "ValueError: no weights here",
     f"{BAD}:nonsense": "the factory returned an int",
+    f"{BAD}:NUMBER": "NUMBER is an int, not a function",
+    f"{BAD}:without_group": "--nproc 2 runs the target in two ranks of a group",
+    f"{BAD}:second_group": "ask `torch.distributed.is_initialized()` first",
     f"{BAD}:nothing": "the factory returned None",
     f"{BAD}:exits": "SystemExit: 5",
     f"{BAD}:step_raises": "the step failed: KeyError: 'boom'",
     f"{BAD}:step_segfaults": "killed by SIGSEGV",
-    f"{BAD}:step_exits": "the process exited with status 0",
+    f"{BAD}:step_exits": "the process exited with status 0, as after os._exit",
     f"{BAD}:out_of_memory": "the step failed: ",
 }
 
@@ -55,6 +59,46 @@ def test_a_wrong_request_is_one_line_and_exit_2(target: str, command: Callable[.
     [line] = answer.err.strip().splitlines()
     assert line.startswith(f"graphsafe: {target}: ") and WRONG[target] in line
     assert answer.report is not None and answer.report["verdict"] == "inconclusive"
+
+
+REFUSED = [
+    ["--device", "gpu"],
+    ["--device"],
+    ["--bucket", "batch"],
+    ["--replays", "0"],
+    ["--nproc", "1"],
+    ["--format", "x"],
+    ["--devise", "sim"],
+    ["--plan", "--shapes"],
+    ["--emit", "plan.py", "--shapes"],
+    ["--shard", "3/2"],
+    ["--all"],
+]
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_a_refused_request_replaces_an_older_report(
+    words: list[str], tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    """Else the next step of a CI job takes the older one, which may say `ready`, for this one's."""
+    older = tmp_path / "graphsafe-report.json"
+    older.write_text("an older report", encoding="utf-8")
+    is_list = "--all" in words
+    code = cli.main(["capture", "step.py:build", "-o", str(tmp_path / "own.json"), *words])
+    assert code == 2 and older.read_text(encoding="utf-8") == "an older report"
+    written = json.loads((tmp_path / "own.json").read_text(encoding="utf-8"))
+    older.unlink()
+    answer = command("step.py:build", *words)
+    assert answer.code == 2 and len(answer.err.strip().splitlines()) == 1
+    for found in (written, json.loads(older.read_text(encoding="utf-8"))):
+        (report,) = found["reports"] if is_list else [found]
+        assert report["verdict"] == "inconclusive" and report["target"] == ("--all" if is_list else "step.py:build")
+        assert [limit["kind"] for limit in report["limits"]] == [BAD_REQUEST]
+
+
+def test_a_request_without_a_target_leaves_no_report(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    answer = command("--device", "sim")
+    assert answer.code == 2 and answer.report is None
 
 
 def test_an_error_shows_the_calls_that_led_to_it(command: Callable[..., Answer]) -> None:

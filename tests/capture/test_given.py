@@ -129,5 +129,7 @@ def test_what_cannot_be_sent_is_said_in_one_line() -> None:
         graphsafe.capture(torch.nn.Linear(2, 2), torch.ones(2, 2))  # type: ignore[arg-type]
     with pytest.raises(graphsafe.RequestError, match="not a int"):
         graphsafe.capture(3)  # type: ignore[arg-type]
+    with pytest.raises(graphsafe.RequestError, match="give the factory"):
+        graphsafe.capture(graphsafe.Step(torch.nn.ReLU(), (torch.ones(2),)))  # type: ignore[arg-type]
     with pytest.raises(graphsafe.RequestError, match="go with a function or a module"):
         graphsafe.capture("model.py:build", (torch.ones(2),))

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from graphsafe.errors import RequestError
 from graphsafe.report.forms import render
 from graphsafe.report.json_form import read_saved, render_json
 from graphsafe.report.ledger.model import Ledger
 from graphsafe.report.text import count
+from graphsafe.run.parent.launch import check_present
 from tests.conftest import ValidReport
 
 pytestmark = pytest.mark.child
@@ -615,6 +617,18 @@ def test_devices_that_cannot_be_watched_are_one_line(tmp_path: Path, devices: tu
     ran = run(tmp_path, *words, "--", sys.executable, "-c", "print('ran')", device=devices[0])
     assert (ran.returncode, ran.stdout) == (2, "")
     assert problem in ran.stderr and ran.stderr.count("\n") == 1
+
+
+def test_a_named_gpu_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`cuda` means any GPU; a program that asks for one and finds none would fail far from the cause."""
+    monkeypatch.setattr("graphsafe.capture.api.present_gpus", lambda: ["cuda:0"])
+    check_present(["all", "cuda", "cuda:0"])
+    monkeypatch.setattr("graphsafe.capture.api.present_gpus", lambda: [])
+    for devices in (["cuda"], ["all"]):
+        with pytest.raises(RequestError, match=f"--device {devices[0]}: this machine has no CUDA device"):
+            check_present(devices)
+    check_present(["sim", "sim:1"])
+    check_present([])
 
 
 def test_a_graphsafe_that_cannot_be_imported_says_so(tmp_path: Path, valid_report: ValidReport) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from graphsafe.capture.step import Step
 from graphsafe.errors import RequestError
 from graphsafe.files import from_here
 
@@ -54,6 +55,8 @@ def written(what: Any, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | N
     """Write a callable or module with its arguments, or, without arguments, a factory. Raises RequestError."""
     if importlib.util.find_spec("cloudpickle") is None or importlib.util.find_spec("torch") is None:
         raise RequestError('capturing an object needs PyTorch and cloudpickle: pip install "graphsafe[capture]"')
+    if isinstance(what, Step):
+        raise RequestError("capture: a Step is what a factory returns; give the factory, `lambda device: Step(...)`")
     if not callable(what):
         raise RequestError(f"capture: expected a target's name, a function or a module, not a {type(what).__name__}")
     if args is not None and not isinstance(args, Sequence):

@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -25,14 +24,13 @@ from graphsafe.commands.options import (
     form_option,
     is_quiet,
     outputs_option,
-    own_output,
     put_outputs,
     quiet_option,
-    refusals_reported,
     refuse,
     rule_texts,
     usual_form,
 )
+from graphsafe.commands.refusals import ReportsRefusals, absolute, refusals_reported, report_files
 from graphsafe.console import StatusLine, check_writable, complain, is_live, put_summary, say
 from graphsafe.errors import RequestError
 from graphsafe.interrupts import Ended, ended_by_signals, release_interrupts
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
     from graphsafe.report.model import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-REPORT_FILE = "graphsafe-report.json"
 _WITH_TIMELINE = frozenset(("html", "trace"))
 "Forms that show the step in time."
 _SEVERAL: Mapping[str, Any] = {"type": click.IntRange(min=2), "metavar": "N"}
@@ -60,7 +57,7 @@ def _repeatable(kind: str, metavar: str, text: str) -> Callable[[Command], Comma
     return click.option(f"--{kind}", f"{kind}s", multiple=True, callback=parsed, metavar=metavar, help=text)
 
 
-@click.command(short_help="Run one step, capture and replay it, and compare.")
+@click.command(cls=ReportsRefusals, short_help="Run one step, capture and replay it, and compare.")
 @click.argument("target", required=False)
 @click.option("--all", "all_targets", is_flag=True, help="Every target under [tool.graphsafe.targets].")
 @click.option("--allow-none", is_flag=True, help="With --all: succeed if no target is configured.")
@@ -127,37 +124,36 @@ def capture(
     graphsafe capture --all --format github
     graphsafe capture --all --locked --shard 2/8
     """
-    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": bool(shard)}
-    refuse(
-        {
-            "capture: give either a TARGET or --all": (target is None) != all_targets,
-            **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
-            "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
-            and update_lock,
-        }
-    )
-    part = Shard.parsed(shard)
     printed = [output.form or form or "terminal" for output in outputs if output.file is None] or [form or usual_form()]
-    files = [Output(_absolute(output.file), output.form) for output in outputs if output.file is not None]
-    files = files or [own_output(_absolute(Path(REPORT_FILE)))]
-    check_outputs(files)
-    reported = partial(refusals_reported, target, form, files)
-    if allow_none:
-        with reported():
+    files = report_files(outputs)
+    reported = partial(refusals_reported, target, all_targets, form, files)
+    needs_all = {"--allow-none": allow_none, "--locked": locked, "--update-lock": update_lock, "--shard": bool(shard)}
+    with reported():
+        refuse(
+            {
+                "capture: give either a TARGET or --all": (target is None) != all_targets,
+                **{f"capture {name}: give --all": given and not all_targets for name, given in needs_all.items()},
+                "capture: --locked compares with the lock, --update-lock writes it; give one of them": locked
+                and update_lock,
+            }
+        )
+        part = Shard.parsed(shard)
+        check_outputs(files)
+        if allow_none:
             config = config_here()
             if not config.targets:
                 complain("nothing to capture: no target under [tool.graphsafe.targets]")
                 return FINDINGS if locked and any_is_gone(config.root) else OK
-    options = _options(asked, all_targets)
-    nproc = options["nproc"]
-    from graphsafe.api import capture_requests
-    from graphsafe.capture.parent.ranks.launched import Launched
+        options = _options(asked, all_targets)
+        nproc = options["nproc"]
+        from graphsafe.api import capture_requests
+        from graphsafe.capture.parent.ranks.launched import Launched
 
-    launched = Launched.by(os.environ)
-    if launched is not None and nproc not in (None, launched.size):
-        raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
-    if watch and (launched is not None or locked or update_lock):
-        raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
+        launched = Launched.by(os.environ)
+        if launched is not None and nproc not in (None, launched.size):
+            raise RequestError(f"capture --nproc {nproc}: a launcher has started {launched.size} ranks")
+        if watch and (launched is not None or locked or update_lock):
+            raise RequestError("capture --watch: takes neither ranks of a launcher nor a lock")
     if launched is not None:
         release_interrupts()  # with a launcher, ranks first wait for each other
         if launched.rank > 0:
@@ -166,7 +162,12 @@ def capture(
     options["timeline"] = bool(shown & _WITH_TIMELINE)
     if watch:
         prove = partial(_prove, form=form, files=files, printed=printed, all_targets=all_targets)
-        return _watch(partial(capture_requests, target, **options), part, prove)
+
+        def requests_now() -> list[CaptureRequest]:
+            with reported():
+                return part.part_of(capture_requests(target, **options))
+
+        return _watch(requests_now, prove)
 
     def proven(ended: Ended, **more: object) -> int:
         with reported():
@@ -188,7 +189,7 @@ def capture(
         return code
 
 
-def _watch(asked: Callable[[], list[CaptureRequest]], part: Shard, prove: Callable[..., int]) -> int:
+def _watch(asked: Callable[[], list[CaptureRequest]], prove: Callable[..., int]) -> int:
     """Prove the same again whenever a file of the project changes; all children fork from one process."""
     from graphsafe.capture.api import kept_server
     from graphsafe.scan_request.watch import state_of, wait_for_change
@@ -200,7 +201,7 @@ def _watch(asked: Callable[[], list[CaptureRequest]], part: Shard, prove: Callab
             if is_live(sys.stdout):
                 click.clear()
             try:
-                prove(part.part_of(asked()), ended=ended, kept=kept)
+                prove(asked(), ended=ended, kept=kept)
             except RequestError as error:  # a configuration that is being edited
                 complain(str(error))
             if ended.by is not None:
@@ -301,9 +302,9 @@ def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
     if emit is not None:
         check_writable(emit, "--emit")
     if asked["shapes"]:
-        others = {"--plan": plan or check, "--nproc": asked["nproc"], "--replays": asked["replays"]}
+        others = ("plan", "emit", "check", "nproc", "replays")
         wrong = [f"--device {device}" for device in asked["devices"] if not device.startswith("sim")]
-        wrong += [name for name, given in others.items() if given]
+        wrong += [f"--{name}" for name in others if asked[name]]
         if wrong:
             raise RequestError(f"capture --shapes: nothing is computed, on any device; leave out {wrong[0]}")
     return {
@@ -311,16 +312,8 @@ def _options(asked: Mapping[str, Any], all_targets: bool) -> dict[str, Any]:
         "devices": asked["devices"] or (("sim",) if asked["shapes"] else ()),
         "buckets": dict(asked["buckets"]),
         "plan": plan or emit is not None or check,
-        "emit": None if emit is None else _absolute(emit),
+        "emit": None if emit is None else absolute(emit),
     }
-
-
-def _absolute(path: Path) -> Path:
-    """Return an absolute path, which stays valid if the working directory disappears. Raises RequestError."""
-    try:
-        return path.absolute()
-    except OSError:
-        raise RequestError("the working directory does not exist any more") from None
 
 
 def _capture_code(report: Report, breaks: bool, passes: bool | None) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -209,19 +208,3 @@ def config_here() -> Config:
     from graphsafe.config import config_over
 
     return config_over(Path.cwd())
-
-
-@contextmanager
-def refusals_reported(target: str | None, form: str | None, files: Sequence[Output]) -> Iterator[None]:
-    """Write a report of a refused request, with the reason: an older report must not stay in its place. `target` is
-    None for `--all`."""
-    try:
-        yield
-    except RequestError as error:
-        from graphsafe.capture.api import refused
-        from graphsafe.capture.request import CaptureRequest
-        from graphsafe.config import Config
-
-        report = refused(CaptureRequest(target or "--all", Config(root=Path.cwd())), str(error))
-        put_outputs([report] if target is None else report, form, files, "json", dict)
-        raise

@@ -78,7 +78,7 @@ def run(
     from graphsafe.run.parent.merge import ledger_of
     from graphsafe.run.part import Options
 
-    check_present(watched)
+    check_present(devices)
     config = config_here()
     book = rulebook_of(config)  # before the program runs, which may take hours
     ran = run_program(program, Options(watched, waits, stacks))

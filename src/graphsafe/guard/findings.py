@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from graphsafe.capture.answers.events import StepEvent
-from graphsafe.capture.shared.classify import code_of, value_read
+from graphsafe.capture.shared.classify import code_of, how_of, value_read
 from graphsafe.capture.shared.places import chain, line_text, location, text_at
 from graphsafe.guard.source import Launches
 from graphsafe.report.model import CallSite, Finding, in_order, unsuppressed
@@ -83,13 +83,13 @@ def findings_of(events: Iterable[StepEvent], evidence: Literal["measured", "pred
         rule = book.rules[code]
         words = {"expr": text_at(event.frames[-1], event.span), "value": value_read(code)}
         found[key] = replace(
-            rule.about(at, words, event.details()),
+            about := rule.about(at, words, event.details(), how_of(event, code)),
             level="error",
             confidence="proven" if evidence == "measured" else "likely",
             source="capture" if evidence == "measured" else "simulate",
             region="step",
             call_chain=chain(event.frames),
-            why=_TAKES_MEMORY if code == "GS401" else rule.short_why,
+            why=_TAKES_MEMORY if code == "GS401" else about.why,
         )
     return own_first(in_order(found.values()))
 

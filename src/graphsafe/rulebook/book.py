@@ -48,6 +48,7 @@ class Match:
     "The event's `how`; empty means any."
     message: str | None = None
     level: Level | None = None
+    why: str | None = None
     fix_short: str | None = None
 
 
@@ -131,9 +132,17 @@ class Rule:
         is_lowered = LEVELS.index(found) < LEVELS.index(self.level)
         return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
 
-    def about(self, location: Location, words: Mapping[str, str], data: Mapping[str, Any]) -> Finding:
-        """Return a scan's finding about a file, a comment or a baseline entry: such a finding has no calls that lead to
-        it."""
+    def texts(self, how: str | None) -> tuple[str, str, str]:
+        """Return the message, the reason and the fix for events that happen this way, with placeholders."""
+        match = next((match for match in self.matches if how in match.how), None)
+        own = (None, None, None) if match is None else (match.message, match.why, match.fix_short)
+        return own[0] or self.message, own[1] or self.short_why, own[2] or self.fix_short
+
+    def about(
+        self, location: Location, words: Mapping[str, str], data: Mapping[str, Any], how: str | None = None
+    ) -> Finding:
+        """Return a scan's finding about a file, a comment or a baseline entry: it has no calls that lead to it."""
+        message, why, fix = self.texts(how)
         return Finding(
             code=self.code,
             rule=self.name,
@@ -143,9 +152,9 @@ class Rule:
             device=None,
             location=location,
             call_chain=(),
-            message=self.message.format_map(words),
-            why=self.short_why,
-            fix=self.fix_short.format_map(words),
+            message=message.format_map(words),
+            why=why,
+            fix=fix.format_map(words),
             data=data,
         )
 

@@ -268,6 +268,7 @@ _MATCH_KEYS: Mapping[str, Convert] = {
     "how": _how,
     "message": _template,
     "level": word_of(LEVELS),
+    "why": Document.line,
     "fix_short": _template,
 }
 _LIBRARY_KEYS: Mapping[str, Convert] = {"names": Document.texts, "waits": Document.boolean, "returns": _returns}

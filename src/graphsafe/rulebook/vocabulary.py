@@ -10,7 +10,8 @@ Extent      op (an op whose output size depends on data), mask (`x[mask]`), mask
             range, size (a size argument of a factory or view), narrow, split
 Transfer    to-host, literal (Python values to a device tensor), index (`x[[0, 1]]`, a host index tensor), blocking
             (pageable, or pinned without `non_blocking=True`)
-Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`)
+Store       scalar (`buf[i] = 7`), host-tensor (`buf[i] = torch.tensor(7)`), by-index (`buf[index_tensor] = 7`),
+            host-part (`buf[0:2] = torch.tensor([7, 8])`)
 Call        the pattern, from a rule's `call`, that the called name matches
 """
 
@@ -29,7 +30,7 @@ HOWS: Mapping[str, frozenset[str]] = {
         "Branch": "if while assert ifexp and or not in compare max min any all sorted filter operator",
         "Extent": "op mask mask-store slice range size narrow split",
         "Transfer": "to-host literal index blocking",
-        "Store": "scalar host-tensor",
+        "Store": "scalar host-tensor by-index host-part",
         "Alloc": "factory like new clone growing appended pinned leaking",  # leaking: only from capture
         "Rng": "private-generator reseed state host-random",
         "StreamOp": "synchronize query elapsed-time barrier no-stream no-warmup unjoined foreign-stream literal-device "

@@ -50,7 +50,7 @@ class Watching:
         return _ledger(self._watch, self._book)
 
 
-def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watching:
+def watch(*, device: str | torch.device | Sequence[str | torch.device] | None = None, waits: bool = False) -> Watching:
     """Watch the CUDA graphs of this process inside a `with` block.
 
     `device="sim"` uses the simulated device in the block, for machines without a GPU. With `"cuda:1"`, or a list of
@@ -63,7 +63,8 @@ def watch(*, device: str | Sequence[str] = "cuda", waits: bool = False) -> Watch
             serve()
         print(watch.ledger().findings)
     """
-    devices = parsed_devices([device] if isinstance(device, str) else device)
+    given = [device] if isinstance(device, (str, torch.device)) else device or ()
+    devices = parsed_devices([str(one) for one in given])
     have = torch.cuda.device_count()
     for named in devices:
         if named.startswith("cuda:") and int(named.partition(":")[2]) >= have:

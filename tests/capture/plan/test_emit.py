@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -81,6 +82,33 @@ def test_emitted_code_gives_what_eager_steps_give(target: str, tmp_path: Path, c
     assert report is not None and report["plan"]["verified"], report
     assert emit_limits(report) == []
     assert (tmp_path / "plan.py").exists()
+
+
+@needs_package
+def test_emitted_code_replays_no_empty_graph(tmp_path: Path, command: Command) -> None:
+    """Two breaks follow each other, and one ends the step; `graphsafe run` has nothing to say about the code."""
+    answer = command(f"{FILE}:neighbours", *SIM, "--emit", "plan.py")
+    assert emit_limits(answer.report) == []
+    (tmp_path / "main.py").write_text(
+        "import sys, torch\n"
+        f"sys.path.insert(0, {str(TARGETS)!r})\n"
+        "import planned, plan\n"
+        "model, args = planned.neighbours(torch.device('cuda'))\n"
+        "inputs = [torch.randn(4, 8, device='cuda') for _ in range(3)]\n"
+        "with torch.no_grad():\n"
+        "    expected = [model(one).cpu() for one in inputs]\n"
+        "    step = plan.capture(model, args)\n"
+        "    for one, right in zip(inputs, expected):\n"
+        "        assert torch.equal(step(one).cpu(), right)\n",
+        encoding="utf-8",
+    )
+    run = [sys.executable, "-W", "error", "-m", "graphsafe", "run", "--fail", *SIM, "-o", "ledger.json", "--"]
+    done = subprocess.run([*run, sys.executable, "main.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "The CUDA Graph is empty" not in done.stderr
+    (process,) = json.loads((tmp_path / "ledger.json").read_text(encoding="utf-8"))["processes"]
+    assert [bool(one["nodes"]) for one in process["graphs"]] == [True, False, True, False]
+    assert [one["replays"] > 0 for one in process["graphs"]] == [True, False, True, False]
 
 
 @needs_package

@@ -147,3 +147,18 @@ def raises_deep(device):
         return weights["missing"]
 
     outer()
+
+
+NUMBER = 7
+
+
+def without_group(device):
+    def step(x):
+        torch.distributed.all_reduce(x)
+
+    return step, (torch.zeros(4, device=device),)
+
+
+def second_group(device):
+    for _ in range(2):
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)

@@ -333,3 +333,26 @@ class RunningMean:
 
 def two_kinds(device):
     return RunningMean(device), (torch.randn(4, 16, device=device),)
+
+
+class Neighbours(nn.Module):
+    """Two breaks with no work between them, and a break that ends the step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def scale(self, hidden):
+        return hidden.abs().max().item()
+
+    def forward(self, x):
+        hidden = self.second(self.first(x).relu() * 2 + 1).sigmoid()
+        scale = self.scale(hidden)
+        hidden = hidden / scale
+        hidden = self.first(hidden).relu() + 1
+        hidden = self.second(hidden).tanh() * 2
+        return hidden * hidden.sum().item()
+
+
+def neighbours(device):
+    return Neighbours().to(device), (torch.randn(4, 8, device=device),)

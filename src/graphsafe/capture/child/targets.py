@@ -23,6 +23,12 @@ from graphsafe.files import from_here
 from graphsafe.report.model import CallSite
 
 _NOTHING = object()
+_NEXT_STEPS: Mapping[str, str] = {
+    "process group has not been initialized": "; --nproc 2 runs the target in two ranks of a group",
+    "initialize the default process group twice": "; the ranks of --nproc have a group already: ask "
+    "`torch.distributed.is_initialized()` first",
+}
+"Part of an error's text -> the next step, where the text itself says nothing of graphsafe's options."
 Stage = Literal["import", "build", "step"]
 
 
@@ -83,7 +89,8 @@ def describe(error: BaseException, written: CallSite | None = None) -> str:
     if isinstance(root, SyntaxError) and root.filename:
         where = f" ({from_here(root.filename)}:{root.lineno})"
         text = str(root.msg)
-    return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}"
+    todo = next((step for known, step in _NEXT_STEPS.items() if known in text), "")
+    return f"{type(root).__name__}{f': {text[:300]}' if text else ''}{where}{todo}"
 
 
 def load_module(where: str) -> Any:
@@ -104,7 +111,7 @@ def find_factory(module: Any, target: str) -> Callable[..., Any]:
             callables = [other for other in dir(holder) if callable(getattr(holder, other, None))]
             raise TargetError("import", f"{where} has no {name}{nearest(part, callables)}")
     if not callable(found):
-        raise TargetError("import", f"{target} is a {type(found).__name__}, not a function that builds the step")
+        raise TargetError("import", f"{target} is {_kind(found)}, not a function that builds the step")
     return found  # type: ignore[no-any-return]
 
 

@@ -87,18 +87,16 @@ def finding_at(
     replaces the rule's own reason.
     """
     words = {"expr": "the step", "value": "a value", **words}
-    message, fix = _message_and_fix(rule, how, words)
     if frame is None:
-        return without_line(rule.code, rule.name, rule.level_of(level), message)
+        return without_line(rule.code, rule.name, rule.level_of(level), rule.texts(how)[0].format_map(words))
+    about = rule.about(location(frame, None), words, data, how)
     return replace(
-        rule.about(location(frame, None), words, data),
+        about,
         level=rule.level_of(level),
         confidence="proven" if source == "capture" else "likely",
         source=source,
         device=device,
-        message=message,
-        why=f"{why or rule.short_why} {because}".rstrip() + played_version(rule, source),
-        fix=fix,
+        why=f"{why or about.why} {because}".rstrip() + played_version(rule, source),
     )
 
 
@@ -118,12 +116,6 @@ def played_version(rule: Rule, source: Source) -> str:
         f" The simulated device plays torch {measured}, on which this was measured. It holds for torch {rule.torch}: "
         f"on a GPU, the installed torch {installed.partition('+')[0]} does not do this."
     )
-
-
-def _message_and_fix(rule: Rule, how: str | None, words: Mapping[str, str]) -> tuple[str, str]:
-    match = next((match for match in rule.matches if how in match.how), None)
-    texts = (match and match.message) or rule.message, (match and match.fix_short) or rule.fix_short
-    return texts[0].format_map(words), texts[1].format_map(words)
 
 
 Key = tuple[str, str, int]
@@ -175,8 +167,7 @@ class FindingTable:
             self.found[key] = replace(known, count=known.count + count, level=severest, data={**known.data, **data})
             return
         words = Words(expr=expr or text_at(frames[-1], span), value=value)
-        about = rule.about(at, words, data)
-        message, fix = _message_and_fix(rule, how, words)
+        about = rule.about(at, words, data, how)
         self.found[key] = replace(
             about,
             level=level,
@@ -185,9 +176,8 @@ class FindingTable:
             device=self._seen.device,
             region=region,
             call_chain=chain(frames),
-            message=message,
             why=about.why + here + played_version(rule, self._seen.source),
-            fix=fix + repair,
+            fix=about.fix + repair,
             count=count,
         )
 

@@ -39,7 +39,7 @@ from graphsafe.capture.parent.frozen_values import FrozenValues, known
 from graphsafe.capture.parent.later_decisions import blamed_for, rebound_by
 from graphsafe.capture.parent.probes import BEHIND_HOST, IN_LATER_ROUND, Seen, reported
 from graphsafe.capture.parent.ranks.divergence import of_one_rank
-from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, value_read
+from graphsafe.capture.shared.classify import CODE_OF_CAUSE, code_of, code_of_failure, how_of, value_read
 from graphsafe.capture.shared.places import is_within, shown
 from graphsafe.report.kernel_names import readable
 from graphsafe.report.model import CallSite, Finding, Level, Limit
@@ -122,7 +122,8 @@ class _Writer:
             elif event.guarded:
                 data["when"] = "not in a capture"
             count = max(event.count, 1)
-            self.add(code, event.frames, event.span, level=level, value=value_read(code), count=count, data=data)
+            value, how = value_read(code), how_of(event, code)
+            self.add(code, event.frames, event.span, level=level, value=value, count=count, data=data, how=how)
 
     def state(self) -> None:
         lazy = self._told[Reference].lazy
@@ -239,16 +240,17 @@ class _Writer:
         cause = None if diagnosis is None else CODE_OF_CAUSE.get(diagnosis.cause)
         listed = code_of_text(message, self._book)
         code, frames, span = listed or "GS607", self._entry, None if error is None else error.span
+        how = None
         if event is not None and event.frames:
             code = cause or listed or code_of_failure(event, self._book.ops)
-            frames, span = event.frames, event.span
+            frames, span, how = event.frames, event.span, how_of(event, code)
         elif error is not None and error.frames:
             frames = error.frames
         known = None if cause else self._explained(frames, code)
         if known is not None:
             self.table.found[known] = replace(self.table.found[known], data={**self.table.found[known].data, **says})
         else:
-            self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says)
+            self.add(code, frames, span, expr=(message or None) if code == "GS607" else None, data=says, how=how)
 
     def _explained(self, frames: Sequence[CallSite], code: str) -> Key | None:
         """Return the step child's finding on this line: of this rule, else of a rule about broken captures."""

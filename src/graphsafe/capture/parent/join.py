@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from graphsafe.capture.parent.chain_that_ran import with_chain_that_ran
 from graphsafe.capture.shared.classify import functions_of
 from graphsafe.capture.shared.places import shown
 from graphsafe.config import Config
@@ -68,7 +69,7 @@ def joined(
                 finding, status="confirmed", edits=prediction.edits, suppressed=prediction.suppressed
             )
         if not matches and _function_ran(prediction.location, ran):
-            alone.append(_judged(prediction, ran, ready))
+            alone.append(_judged(with_chain_that_ran(prediction, ran), ran, ready))
     proven, used = with_comments(proven)
     return [*proven, *(one for one in alone if one.code != "GS901" or _line(one) not in used)], []
 

@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
+
     from graphsafe.report.model import Report
 
 
@@ -38,20 +40,20 @@ class Planned:
         return module
 
 
-def plan(target: str, device: str | None = None) -> Planned:
+def plan(target: str, device: str | torch.device | None = None) -> Planned:
     """Plan a target (`FILE.py:FACTORY` or `package.module:FACTORY`) in separate processes.
 
     `graphsafe.plan("model.py:build_layer").apply()` needs `graphsafe[plan]`, and the target must be importable under
-    its file's name. Raises RequestError where there is no torch.
+    its file's name. Raises RequestError for another device, and where there is no torch.
     """
     import tempfile
 
     from graphsafe.capture.api import capture_target
-    from graphsafe.capture.request import CaptureRequest
+    from graphsafe.capture.request import CaptureRequest, parse_device
     from graphsafe.config import Config
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "plan.py")
-        devices = () if device is None else (device,)
+        devices = () if device is None else (parse_device(str(device)),)
         report = capture_target(CaptureRequest(target, Config(root=Path.cwd()), devices=devices, plan=True, emit=file))
         return Planned(report, file.read_text(encoding="utf-8") if file.exists() else None)

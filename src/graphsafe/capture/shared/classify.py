@@ -6,6 +6,7 @@ These are pure functions of events and the user's source; the parent applies the
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,6 +27,8 @@ def tree_of(lines: Sequence[str] | None) -> ast.Module:
 _FORMATS = ("__format__", "__repr__", "__str__")
 CODE_OF_CAUSE = {"unjoined-stream": "GS603", "foreign-stream": "GS604"}
 "Cause of a `Diagnosis` -> the rule, if the cause alone names it."
+_BY_INDEX = frozenset({"aten::index_put_", "aten::_index_put_impl_", "aten::_to_copy"})
+"Operations of a store through an index tensor that copy its value to the device."
 _EXTENT_CALLS = frozenset({"range", "islice"})
 
 
@@ -60,6 +63,18 @@ def code_of(event: StepEvent, ops: OpTable) -> str | None:
             data.get("how", "")
         )
     return _tabled(event, ops, ("hidden-sync", "waits", "dynamic-shape", "reads-host", "branches")) or "GS106"
+
+
+def how_of(event: StepEvent, code: str) -> str | None:
+    """Return the way in which the event happens that the rule has words for, as events of scan have it."""
+    if code != "GS303":
+        return None
+    if event.op in _BY_INDEX:
+        return "by-index"
+    if event.op != "aten::copy_" or event.nbytes is None:
+        return None
+    bits = re.search(r"\d+", str(event.data.get("dtype", "")))
+    return "host-part" if event.nbytes > (int(bits[0]) // 8 if bits else 1) else "scalar"
 
 
 def code_of_failure(event: StepEvent, ops: OpTable) -> str:

@@ -39,14 +39,14 @@ def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_present(devices: Sequence[str]) -> None:
-    """Raise RequestError for a named GPU that does not exist; to find out, torch is imported, which takes seconds."""
-    named = [device for device in devices if device.startswith("cuda:")]
+    """Raise RequestError for named GPUs that do not exist; to find out, torch is imported, which takes seconds."""
+    named = sorted((one for one in devices if not one.startswith("sim")), key=lambda one: ":" not in one)
     if not named:
         return
     from graphsafe.capture.api import present_gpus
 
     present = present_gpus()
-    for device in (one for one in named if one not in present):
+    for device in (one for one in named if one not in present and (":" in one or not present)):
         raise RequestError(f"--device {device}: this machine has {', '.join(present) or 'no CUDA device'}")
 
 

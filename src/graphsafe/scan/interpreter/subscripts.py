@@ -232,7 +232,7 @@ def _store_by_mask(frame: Frame, node: ast.AST, mask: Value, value: Value, confi
     if source is not None and source.where != "host":
         frame.emit("Extent", "mask-store", node, confidence, value=describe(mask))
     elif source is not None and source.ndim != 0:
-        frame.emit("Store", "host-tensor", node, confidence, value=describe(value))
+        frame.emit("Store", "host-part", node, confidence, value=describe(value))
 
 
 def _store_by_index(
@@ -246,13 +246,15 @@ def _store_by_index(
     source, _ = as_tensor(value)
     if source is not None:
         if source.where == "host" and (source.ndim != 0 or single or gathers):
-            frame.emit("Store", "host-tensor", node, confidence, None, value=describe(value), **_place(single))
+            how = "by-index" if gathers else "host-tensor" if single else "host-part"
+            frame.emit("Store", how, node, confidence, None, value=describe(value), **_place(single))
     elif type(value) is Number or type(value) is Array:
         # Through an index tensor, index_put_ first moves the value to the device; with a mask, it fills the elements
         # instead.
         if single or gathers:
             doubt = confidence if single or _indexed_by_integers(frame, target) else "possible"
-            frame.emit("Store", "scalar", node, doubt, None, value="a Python value", **_place(single))
+            how = "by-index" if gathers else "scalar"
+            frame.emit("Store", how, node, doubt, None, value="a Python value", **_place(single))
     elif type(value) is Sequence and type(value.elem) is Number:
         frame.emit("Transfer", "literal", node, confidence, value="a Python list")
 

@@ -256,7 +256,7 @@ class Linter:
             further_roots=max(counts.get(ref, 1) - 1, 0),
             count=len({item[3].span for item in group}),
             message=(match.message or rule.message).format_map(words) + _about_compile(event),
-            why=rule.short_why if around is None else around.why,
+            why=(match.why or rule.short_why) if around is None else around.why,
             fix=(match.fix_short or rule.fix_short).format_map(words) if around is None else around.fix,
             data=data,
             region=region,

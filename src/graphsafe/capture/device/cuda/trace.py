@@ -122,8 +122,9 @@ class Running:
         self.reported = True
         if not (pinned and non_blocking):
             kind: StepEventKind = "copy-to-device" if to_cuda else "copy-to-host"
+            dtype, literal = str(source.dtype).removeprefix("torch."), self.call() in _LITERALS
             self.report(
-                kind, name, source.nbytes, pinned=pinned, non_blocking=non_blocking, literal=self.call() in _LITERALS
+                kind, name, source.nbytes, dtype=dtype, pinned=pinned, non_blocking=non_blocking, literal=literal
             )
 
     def _tell_once(self, kind: StepEventKind, op: str, **data: Any) -> None:

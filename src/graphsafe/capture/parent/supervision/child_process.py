@@ -113,7 +113,7 @@ class Child:
                 return f"killed by {signal.Signals(-self.status).name}, {self._where()}"
         if self.status == CHANGED and (changes := self._printed(CHANGES)) is not None:
             return f"{changes}, and nothing more can be done in it, {self._where()}"
-        return f"the process exited with status {self.status}, {self._where()}"
+        return f"the process exited with status {self.status}, as after os._exit, {self._where()}"
 
     def ask_for_its_stack(self) -> None:
         """Ask the child to write its stack, before it is ended."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import CellType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -171,6 +172,36 @@ def returned(value: Any) -> Any:
     return last if last is not None and last.result is value else SimpleNamespace(result=value)
 
 
+_EMPTY = "The CUDA Graph is empty"
+
+
+@contextmanager
+def _noting_empty_graphs() -> Iterator[Callable[[], bool]]:
+    """Give a function that returns whether a graph without work was captured since its last call.
+
+    PyTorch only tells in a warning, which is not shown here. Other warnings are shown as before.
+    """
+    noted: list[str] = []
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def note(message: Warning | str, *about: Any, **options: Any) -> None:
+            if str(message).startswith(_EMPTY):
+                noted.append(_EMPTY)
+            else:
+                show(message, *about, **options)
+
+        warnings.filterwarnings("always", message=_EMPTY)
+        warnings.showwarning = note
+
+        def was_empty() -> bool:
+            found = bool(noted)
+            noted.clear()
+            return found
+
+        yield was_empty
+
+
 class PlannedStep:
     """A step as graphs with eager breaks between them. Inputs with other shapes, or with other values that are not
     tensors, run eagerly.
@@ -198,15 +229,32 @@ class PlannedStep:
         with torch.cuda.stream(stream):
             for _ in range(warmup):
                 fn(*self.args, **self.kwargs)
-            with breakable_graph(self._graph, stream=stream, barrier_fn=self._replay_last):
-                self._outputs = returned(fn(*self.args, **self.kwargs))
-            self._replay_last()
+            self._outputs = returned(self._capture(stream))
         current.wait_stream(stream)
 
-    def _replay_last(self) -> None:
-        # The package captures one graph after the other without running any, so the eager code between them would read
-        # memory that nothing has written yet. It has no public name for its last graph.
-        self._graph._segments[-1].replay()
+    def _capture(self, stream: Any) -> Any:
+        """Capture one step and return its outputs.
+
+        The package captures one graph after the other without running any, so the eager code between them would read
+        memory that nothing has written yet. Graphs between breaks with no work between them, and after a break that
+        ends the step, are empty. The package has no public names for its graphs.
+        """
+        empty: list[Any] = []
+        with _noting_empty_graphs() as was_empty:
+
+            def replay_last() -> None:
+                last = self._graph._segments[-1]
+                if was_empty():
+                    empty.append(last)
+                else:
+                    last.replay()
+
+            with breakable_graph(self._graph, stream=stream, barrier_fn=replay_last):
+                outputs = self.fn(*self.args, **self.kwargs)
+            replay_last()
+        # Only now: the pool of the graphs would end with its only graph.
+        self._graph._segments[:] = [one for one in self._graph._segments if one not in empty]
+        return outputs
 
     @property
     def outputs(self) -> Any:

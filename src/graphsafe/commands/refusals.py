@@ -1,0 +1,81 @@
+"""A refused request of `graphsafe capture` leaves a report that says why, in the place of an older one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from graphsafe.commands.options import Output, own_output, put_outputs
+from graphsafe.errors import RequestError
+
+REPORT_FILE = "graphsafe-report.json"
+
+
+class ReportsRefusals(click.Command):
+    """A command that also leaves the report if the words of its command line cannot be parsed."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        words = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except (click.UsageError, RequestError) as error:
+            lenient = {"resilient_parsing": True, "ignore_unknown_options": True, "allow_extra_args": True}
+            known = super().make_context(info_name, words, parent, **{**extra, **lenient})
+            why = error.format_message() if isinstance(error, click.UsageError) else str(error)
+            _leave_report(known.params, known.args, why)
+            raise
+
+
+def _leave_report(params: Mapping[str, Any], others: Sequence[str], why: str) -> None:
+    """Leave a report where the words that could be parsed say. Of an unknown option, the target may be the value."""
+    named = [word for word in (params["target"], *others) if word and not word.startswith("-")]
+    target = max(named, key=lambda word: ":" in word, default=None)
+    with contextlib.suppress(RequestError):
+        files = report_files(params["outputs"] or ())
+        with refusals_reported(target, bool(params["all_targets"]), params["form"], files):
+            raise RequestError(why)
+
+
+def report_files(outputs: Sequence[Output]) -> list[Output]:
+    """Return the files that get the report. Raises RequestError."""
+    files = [Output(absolute(output.file), output.form) for output in outputs if output.file is not None]
+    return files or [own_output(absolute(Path(REPORT_FILE)))]
+
+
+def absolute(path: Path) -> Path:
+    """Return an absolute path, which stays valid if the working directory disappears. Raises RequestError."""
+    try:
+        return path.absolute()
+    except OSError:
+        raise RequestError("the working directory does not exist any more") from None
+
+
+def refusals_reported(
+    target: str | None, all_targets: bool, form: str | None, files: Sequence[Output]
+) -> AbstractContextManager[None]:
+    """Write a report of a request that is refused in this block. A request that names no target has none."""
+    if target is None and not all_targets:
+        return nullcontext()
+    return _reported("--all" if all_targets or target is None else target, all_targets, form, files)
+
+
+@contextmanager
+def _reported(target: str, is_list: bool, form: str | None, files: Sequence[Output]) -> Iterator[None]:
+    try:
+        yield
+    except RequestError as error:
+        from graphsafe.capture.api import refused
+        from graphsafe.capture.request import CaptureRequest
+        from graphsafe.config import Config
+
+        report = refused(CaptureRequest(target, Config(root=Path.cwd())), str(error))
+        with contextlib.suppress(RequestError):  # the refusal itself is what the user must read
+            put_outputs([report] if is_list else report, form, files, "json", dict)
+        raise
