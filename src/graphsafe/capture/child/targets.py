@@ -111,7 +111,7 @@ def find_factory(module: Any, target: str) -> Callable[..., Any]:
             callables = [other for other in dir(holder) if callable(getattr(holder, other, None))]
             raise TargetError("import", f"{where} has no {name}{nearest(part, callables)}")
     if not callable(found):
-        raise TargetError("import", f"{target} is {_kind(found)}, not a function that builds the step")
+        raise TargetError("import", f"{target} is {kind_of(found)}, not a function that builds the step")
     return found  # type: ignore[no-any-return]
 
 
@@ -163,14 +163,14 @@ def subject_of(answer: Any, inputs: tuple[InputSpec, ...], device: torch.device)
             return _checked(Subject(answer[0], tuple(answer[1]), dict(kwargs)), inputs)
     raise TargetError(
         "build",
-        f"the factory returned {_kind(answer)}, not (callable, args), (callable, args, kwargs), "
+        f"the factory returned {kind_of(answer)}, not (callable, args), (callable, args, kwargs), "
         "a graphsafe.Step or an nn.Module",
     )
 
 
 def _checked(subject: Subject, inputs: tuple[InputSpec, ...]) -> Subject:
     if not callable(subject.fn):
-        raise TargetError("build", f"the factory's step is {_kind(subject.fn)}, which cannot be called")
+        raise TargetError("build", f"the factory's step is {kind_of(subject.fn)}, which cannot be called")
     if inputs:
         raise TargetError(
             "build", "--input is for a factory that returns an nn.Module alone; this one brings its inputs"
@@ -181,10 +181,12 @@ def _checked(subject: Subject, inputs: tuple[InputSpec, ...]) -> Subject:
 def _check_parts(step: Step) -> None:
     """Raise TargetError if a part of a Step has the wrong type."""
     if not isinstance(step.args, (tuple, list)) or not isinstance(step.kwargs, Mapping):
-        given = f"{_kind(step.args)} and {_kind(step.kwargs)}"
+        given = f"{kind_of(step.args)} and {kind_of(step.kwargs)}"
         raise TargetError("build", f"the Step's args and kwargs are {given}, not a tuple and a dictionary")
     if not isinstance(step.events, Mapping):
-        raise TargetError("build", f"the Step's events are {_kind(step.events)}, not a dictionary of functions by name")
+        raise TargetError(
+            "build", f"the Step's events are {kind_of(step.events)}, not a dictionary of functions by name"
+        )
     called = {"refresh": step.refresh, "reset": step.reset}
     called = {name: part for name, part in called.items() if part is not None}
     for name, part in {**called, **{f"event {name!r}": event for name, event in step.events.items()}}.items():
@@ -192,7 +194,8 @@ def _check_parts(step: Step) -> None:
             raise TargetError("build", f"the Step's {name} cannot be called: it has the type {type(part).__name__}")
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """Return the type of a value in words: `an int`, `None`."""
     if isinstance(value, tuple):
         return f"a tuple of {', '.join(type(item).__name__ for item in value[:4]) or 'nothing'}"
     name = type(value).__name__

@@ -9,7 +9,8 @@ import torch
 
 from graphsafe.capture.child.session import PAIR, Session, host_values, save_values
 from graphsafe.capture.child.state import Snapshot, inputs_of, numbers_of, opaque_inputs_of, reach_of
-from graphsafe.capture.child.targets import TargetError, users_code
+from graphsafe.capture.child.state.values import SCALARS
+from graphsafe.capture.child.targets import TargetError, kind_of, users_code
 from graphsafe.capture.child.vary import generator_for, proposals
 from graphsafe.capture.device.modes import outside_modes
 from graphsafe.capture.shared.job import OWN_INPUTS
@@ -28,6 +29,7 @@ _BROKE = "the new values that were tried broke the process"
 _FAILS = "the step fails, or turns to NaN, on every new value that was tried"
 _NO_OUTPUT = "no output depends on it"
 _OPAQUE = "its contents cannot be changed; a graph keeps what Python reads from it (a `refresh` that changes it helps)"
+_NO_TENSOR = "no tensor is found in what the step returns ({}); tuples, lists, dicts and objects are looked into"
 _ALL_ZERO = "no output depends on it: every output is zero whatever the inputs are (a layer initialised with zeros?)"
 
 
@@ -118,6 +120,8 @@ class _Trial:
         on_gpu = (session.device.is_on_device, session.device.is_on_another)
         self.on_host = {path for path, one in inputs.items() if not any(test(one) for test in on_gpu)}
         self._all_zero = True
+        self._opaque: str | None = None
+        "The type of the object that the step returns, if no tensor is found in it."
         self._base, self._base_nan = self._run({}, OWN_INPUTS)
 
     def proposed(self, path: str, k: int, kind: int) -> torch.Tensor | None:
@@ -149,6 +153,7 @@ class _Trial:
                 return kind, ""
             if runs:
                 why = _ALL_ZERO if self._all_zero else _NO_OUTPUT
+                why = why if self._opaque is None else _NO_TENSOR.format(self._opaque)
             kind += 1
         return None, why
 
@@ -208,7 +213,10 @@ class _Trial:
             session.device.store(inputs[path], values)
         session.seed(0)
         given = session.device.digests(inputs)
-        outputs = session.outputs_of(session.step())
+        returned = session.step()
+        outputs = session.outputs_of(returned)
+        is_plain = issubclass(type(returned), (*SCALARS, dict, list, tuple))
+        self._opaque = None if is_plain or outputs.tensors else kind_of(returned)
         with users_code("step", "the step failed"):
             state = session.device.digests(reach_of(session.subject).tensors)
             # An input that the step leaves unchanged is no result of the step.
@@ -217,5 +225,6 @@ class _Trial:
             results = list(host_values(session.device, outputs.tensors).values())
         with outside_modes():
             nan = any(bool(value.isnan().any()) for value in results if value.is_floating_point())
-            self._all_zero = self._all_zero and not any(bool((value != 0).any()) for value in results)
+            is_zero = bool(results) and not any(bool((value != 0).any()) for value in results)
+            self._all_zero = self._all_zero and is_zero
         return digests, nan

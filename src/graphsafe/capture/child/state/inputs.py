@@ -77,12 +77,19 @@ def _is_opaque(kind: type) -> bool:
 
 
 def numbers_of(subject: Subject) -> list[str]:
-    """Return the paths of Python and NumPy numbers among the step's arguments, which a graph holds as constants."""
+    """Return the paths of Python and NumPy numbers among the step's arguments, which a graph holds as constants; of
+    those in a set, its own path."""
     numpy: Any = sys.modules.get("numpy")
     numbers: tuple[type, ...] = (
         (bool, int, float, complex) if numpy is None else (bool, int, float, complex, numpy.generic)
     )
-    return [path for path, value in _arguments(subject) if issubclass(type(value), numbers)]
+    found = []
+    for path, value in _arguments(subject, in_objects=True):
+        kind = type(value)
+        held = value if issubclass(kind, (set, frozenset)) else (value,)
+        if any(issubclass(type(one), numbers) for one in held):
+            found.append(path)
+    return found
 
 
 def _arguments(subject: Subject, in_objects: bool = False) -> Iterator[tuple[str, Any]]:
