@@ -10,7 +10,8 @@ from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.report.model import Report
-from graphsafe.rulebook.book import Case, Rule, Rulebook, load_pack, load_rulebook
+from graphsafe.rulebook.book import Rulebook, load_pack, load_rulebook
+from graphsafe.rulebook.rule import Case, Rule
 from graphsafe.rulebook.rulefile import expected_lines
 from graphsafe.scan.api import scan_paths
 

@@ -17,7 +17,8 @@ from graphsafe.baseline.baseline_file import Entry, Identity
 from graphsafe.report.fingerprint import fingerprint
 from graphsafe.report.model import Confidence, Finding, Location, Report, Suppression, in_order
 from graphsafe.report.source import Lines, read_lines
-from graphsafe.rulebook.book import UNREADABLE, Rule
+from graphsafe.rulebook.book import UNREADABLE
+from graphsafe.rulebook.rule import Rule
 
 MOST = 100
 "The largest number of characters; longer code is replaced by its beginning and a hash."

@@ -9,7 +9,7 @@ from graphsafe.fixes.code import Code, Fix
 from graphsafe.fixes.registry import FIXES
 from graphsafe.report.model import Finding, Report
 from graphsafe.report.source import Lines
-from graphsafe.rulebook.book import Rule
+from graphsafe.rulebook.rule import Rule
 from graphsafe.rulebook.vocabulary import FixName
 
 SAFE, UNSAFE = "safe", "unsafe"

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_uppercase
 
 from graphsafe.errors import RequestError, nearest
-from graphsafe.rulebook.book import Case, KnownError, Rule, Rulebook
+from graphsafe.rulebook.book import KnownError, Rulebook
+from graphsafe.rulebook.rule import Case, Rule
 
 FAMILIES: Mapping[str, str] = {
     "GS1": "The host reads the device",

@@ -17,7 +17,8 @@ from graphsafe.report.no_line import without_line
 from graphsafe.report.probes.horizon import Departure
 from graphsafe.report.probes.twin import Difference
 from graphsafe.report.text import count
-from graphsafe.rulebook.book import Rule, Rulebook
+from graphsafe.rulebook.book import Rulebook
+from graphsafe.rulebook.rule import Rule
 
 OWN_GRAPHS = "it replays CUDA graphs of its own, which PyTorch refuses during a capture"
 WITHOUT_GRAPHS = "; to capture the whole step, build it without graphs of its own"

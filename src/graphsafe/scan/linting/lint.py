@@ -14,7 +14,8 @@ from graphsafe.files import from_here
 from graphsafe.report.fingerprint import fingerprinted
 from graphsafe.report.model import CONFIDENCES, CallSite, Confidence, Finding, Limit, Location, Suppression
 from graphsafe.report.source import line_of
-from graphsafe.rulebook.book import UNREADABLE, Match, Rule, Rulebook
+from graphsafe.rulebook.book import UNREADABLE, Rulebook
+from graphsafe.rulebook.rule import Match, Rule
 from graphsafe.scan.domain.events import Event
 from graphsafe.scan.domain.record import COMPILED, TARGET, Edge, Place, Record
 from graphsafe.scan.linting import declared_support

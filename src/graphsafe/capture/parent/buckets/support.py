@@ -14,7 +14,7 @@ from graphsafe.config import SUPPORT_LEVELS as LEVELS
 from graphsafe.report.model import CallSite, Declared, Finding, Limit, Proven, Source, Support, Verdict
 from graphsafe.report.probes.timing import Timing
 from graphsafe.report.text import bucket_name
-from graphsafe.rulebook.book import Rule
+from graphsafe.rulebook.rule import Rule
 
 _NEVER, _SINGLE, _UNIFORM, _ALWAYS = LEVELS
 _FAILED: tuple[Verdict, ...] = ("not-ready", "ready-with-breaks")

@@ -1,0 +1,130 @@
+"""A rule as data: everything that one rule file says of its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from graphsafe.report.model import LEVELS, Confidence, Finding, Level, Location
+from graphsafe.rulebook.vocabulary import EventKind, FixName
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Events that a rule matches. A text or level that is not None replaces the rule's own."""
+
+    event: EventKind
+    how: tuple[str, ...] = ()
+    "The event's `how`; empty means any."
+    message: str | None = None
+    level: Level | None = None
+    why: str | None = None
+    fix_short: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A module's source that shows the rule; lines that must be found end with `# expect: CODE`."""
+
+    title: str
+    code: str
+    level: Level | None = None
+    "The level of the case's findings, if it differs from the rule's."
+    confidence: Confidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A measurement, and the torch version under which it was made."""
+
+    torch: str
+    device: str | None = None
+    atlas: tuple[str, ...] = ()
+    "Snippets of rules/ops/torch-X.Y.json."
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class AroundGraphs:
+    """The texts of a rule in region `step`: the cost of the line there, and the code to write instead."""
+
+    why: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule, as in its file. Texts are Markdown; `message` and `fix_short` have placeholders for words of an
+    event."""
+
+    code: str
+    name: str
+    level: Level
+    summary: str
+    what: str
+    why: str
+    fix: str
+    fix_short: str
+    message: str
+    around_graphs: AroundGraphs | None = None
+    "Set for a rule about captures, whose findings in the host code around graphs are warnings at most."
+    error_text: tuple[str, ...] = ()
+    checklist: tuple[int, ...] = ()
+    "Items of NVIDIA's checklist for PyTorch and CUDA graphs."
+    dynamo: tuple[str, ...] = ()
+    "Ids of Dynamo's graph-break registry."
+    torch: str = ""
+    "Torch versions for which the rule holds; empty means all."
+    matches: tuple[Match, ...] = ()
+    "The events; empty for a rule that only `capture` or graphsafe itself reports."
+    bad: tuple[Case, ...] = ()
+    good: tuple[Case, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    see_also: tuple[str, ...] = ()
+    instead_of: tuple[str, ...] = ()
+    "More general rules, whose findings on the same line are left out."
+    fixes: tuple[FixName, ...] = ()
+    "Names in graphsafe.fixes.proposals; the first one that is right for a finding is used."
+    configured: Level | None = None
+    "The level that the configuration gives the rule in place of its own."
+
+    @property
+    def short_why(self) -> str:
+        """Return the first paragraph of `why`, in one line."""
+        return " ".join(self.why.strip().split("\n\n")[0].split())
+
+    def level_of(self, found: Level | None = None) -> Level:
+        """Return the level of a finding, given the level that its match has in the rulebook; None stands for the rule's
+        own level. A configured level never raises a finding whose circumstances put it below the rule's own."""
+        found = found or self.level
+        if self.configured is None:
+            return found
+        is_lowered = LEVELS.index(found) < LEVELS.index(self.level)
+        return min(found, self.configured, key=LEVELS.index) if is_lowered else self.configured
+
+    def texts(self, how: str | None) -> tuple[str, str, str]:
+        """Return the message, the reason and the fix for events that happen this way, with placeholders."""
+        match = next((match for match in self.matches if how in match.how), None)
+        own = (None, None, None) if match is None else (match.message, match.why, match.fix_short)
+        return own[0] or self.message, own[1] or self.short_why, own[2] or self.fix_short
+
+    def about(
+        self, location: Location, words: Mapping[str, str], data: Mapping[str, Any], how: str | None = None
+    ) -> Finding:
+        """Return a scan's finding about a file, a comment or a baseline entry: it has no calls that lead to it."""
+        message, why, fix = self.texts(how)
+        return Finding(
+            code=self.code,
+            rule=self.name,
+            level=self.level_of(),
+            confidence="likely",
+            source="scan",
+            device=None,
+            location=location,
+            call_chain=(),
+            message=message.format_map(words),
+            why=why,
+            fix=fix.format_map(words),
+            data=data,
+        )
