@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
@@ -37,10 +38,17 @@ class StepNames:
     "Names of classes whose instances are called."
 
     def may_be_called_in(self, data: bytes) -> bool:
-        return any(b"." + name + b"(" in data for name in self.functions) or self.may_be_made_in(data)
+        return (bool(self.functions) and _calls_of(self.functions).search(data) is not None) or self.may_be_made_in(
+            data
+        )
 
     def may_be_made_in(self, data: bytes) -> bool:
         return any(name in data for name in self.classes)
+
+
+@lru_cache
+def _calls_of(methods: frozenset[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"\.(?:%s)\(" % b"|".join(sorted(methods)))
 
 
 def may_take_step(data: bytes) -> bool:
