@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.index import dotted, is_none
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
 "The name of a method that makes what a capture reads."
 FILLED = re.compile(
-    r"((?<=\.)\w+(?= = )|\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
+    r"((?<=\.)\w+(?= = )|\b\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
 )
 "The text of a field that gets a new tensor, with its name."
 OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")
