@@ -17,7 +17,7 @@ MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
 _STEPS = re.compile(rb"\.(?:replay|backward|step)\(")
 _MODEL = re.compile(rb"%s\(" % _CALLED.encode())
 _BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
-"""What is before the model's own name in a call of a model.
+"""The text before the model's own name in a call of a model.
 
 It is looked at afterwards, since a search that begins with plain text is three times as fast.
 """
