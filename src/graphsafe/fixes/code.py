@@ -28,7 +28,13 @@ class Code:
     @cached_property
     def _parents(self) -> dict[ast.AST, ast.AST]:
         """Each node -> the node around it, outermost nodes first."""
-        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+        found: dict[ast.AST, ast.AST] = {}
+        waiting: list[ast.AST] = [self.tree]
+        for node in waiting:
+            for child in ast.iter_child_nodes(node):
+                found[child] = node
+                waiting.append(child)
+        return found
 
     @cached_property
     def _by_line(self) -> dict[int, list[ast.expr | ast.stmt]]:

@@ -10,12 +10,12 @@ two facts.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Literal
 
 from graphsafe.config import Config
 from graphsafe.rulebook.book import Rulebook
 from graphsafe.scan.domain.arguments import Arguments, Call, arguments_of
+from graphsafe.scan.domain.frozen import dataclass
 from graphsafe.scan.domain.record import AROUND_GRAPHS, ENTRY_POINT, LOOP, PASSING_HOOK, Failure, Record, reason_weight
 from graphsafe.scan.domain.summary import CallEdge, Summary
 from graphsafe.scan.domain.values import (

@@ -1,9 +1,8 @@
 """Reads a project in several processes. The report is the same as with one process.
 
-Each process has its own engine. It gets files and steps one by one, and sends back the steps that these lead to, so
-that each step is taken once. Each process reads the callees that its steps need. A process gets neighbouring files and
-the steps that it found itself, since these share most of their callees. It gets other work only when it has none of its
-own.
+Each process has its own engine. It gets a few files and steps at a time, and sends back the steps that these lead to,
+so that each step is taken once. Each process reads the callees that its steps need. A process gets neighbouring
+files and the steps that it found itself, since these share most of their callees, and others only when it has none.
 """
 
 from __future__ import annotations
@@ -14,13 +13,16 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from graphsafe.scan.deep_stack import run_deep
 from graphsafe.scan.driver import Driver, Step
 from graphsafe.scan.learnt import learnt_together
+
+MOST_AT_ONCE = 8
+"The most files and steps that a process gets at once. It waits for each of them, as long as a small step takes."
 
 
 def read_shared(driver: Driver, paths: Sequence[str], count: int, progress: Callable[[], None]) -> bool:
@@ -56,8 +58,7 @@ def _hand_out(
     seen: set[Step],
     progress: Callable[[], None],
 ) -> None:
-    """Give each process its own share one by one, and then work from the end of the largest share, until everything is
-    done.
+    """Give each process its own share bit by bit, and then the end of the largest share, until all is done.
 
     `seen` holds the steps that some process has taken or will take.
     """
@@ -80,20 +81,26 @@ def _hand_out(
             # process is reading.
             own, largest = queues[process], max(queues.values(), key=len)
             if own or largest:
-                process.send(own.popleft() if own else largest.pop())
+                take = own.popleft if own else largest.pop
+                process.send([take() for _ in range(_at_once(own or largest))])
                 idle.remove(process)
                 busy.append(process)
         if not busy:
             break
         for ready in wait(busy):
             assert isinstance(ready, Connection)
-            is_file, steps = ready.recv()
-            if is_file:
+            files, steps = ready.recv()
+            for _ in range(files):
                 progress()
             add(ready, steps)
             busy.remove(ready)
             idle.append(ready)
     _tell(processes, None)
+
+
+def _at_once(queue: Sequence[str | Step]) -> int:
+    """Return how many items of a queue a process gets: fewer towards the end, so that all processes end together."""
+    return min(MOST_AT_ONCE, 1 + len(queue) // 16)
 
 
 def _answers(processes: Sequence[Connection]) -> list[Any]:
@@ -141,34 +148,37 @@ def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -
 
 def _serve(driver: Driver, connection: Connection) -> None:
     known = driver.project.files.indexes.keys() | ()
-    _take_part(driver, connection)
+    sent: set[Step] = set()
+    _take_part(driver, connection, sent)
     connection.send(driver.reached())
-    connection.send(_shareable(driver, driver.assumed(connection.recv())))
-    _take_part(driver, connection)
+    connection.send(_shareable(driver, driver.assumed(connection.recv()), sent))
+    _take_part(driver, connection, sent)
     connection.send(driver.learnt())
-    # Each process repeats its own steps, because it has their answers.
-    connection.send(
-        [found for step in driver.again(connection.recv()) for found in _shareable(driver, driver.take(step))]
-    )
-    _take_part(driver, connection)
+    # A process repeats its own steps, whose answers it has.
+    again = driver.again(connection.recv())
+    connection.send([found for step in again for found in _shareable(driver, driver.take(step), sent)])
+    _take_part(driver, connection, sent)
     outcome = driver.outcome()
     connection.send((outcome, driver.project.found(known)))
 
 
-def _take_part(driver: Driver, connection: Connection) -> None:
+def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
     """Take files and steps, and send the steps that they lead to, until there are no more."""
-    while (item := connection.recv()) is not None:
-        is_file = isinstance(item, str)
-        connection.send((is_file, _shareable(driver, driver.look_into(item) if is_file else driver.take(item))))
+    while (items := connection.recv()) is not None:
+        files = [item for item in items if isinstance(item, str)]
+        found = [driver.look_into(item) if isinstance(item, str) else driver.take(item) for item in items]
+        connection.send((len(files), _shareable(driver, chain.from_iterable(found), sent)))
 
 
-def _shareable(driver: Driver, steps: Iterable[Step]) -> list[Step]:
-    """Read the steps that only this process can take; return the steps that any process can take."""
+def _shareable(driver: Driver, steps: Iterable[Step], sent: set[Step]) -> list[Step]:
+    """Return the steps that any process can take and that were not `sent`, after those are read that only this process
+    can."""
     shareable, waiting = [], [*steps]
     while waiting:
         step = waiting.pop()
-        if step.is_shareable:
-            shareable.append(step)
-        else:
+        if not step.is_shareable:
             waiting += driver.take(step)
+        elif step not in sent:
+            sent.add(step)
+            shareable.append(step)
     return shareable

@@ -113,9 +113,8 @@ class Queries:
 
     def number(self, key: Hashable) -> int:
         """Return the number of a question. Raises TypeError for a key without a hash."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._answers)
+        number = self._numbers.setdefault(key, len(self._answers))
+        if number == len(self._answers):
             self._answers.append(_MISSING)
             self._asked.append(None)
         return number

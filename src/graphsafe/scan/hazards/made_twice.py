@@ -17,7 +17,7 @@ from graphsafe.scan.symbols.index import dotted, is_none
 CAPTURES = re.compile(r"(?<![a-z])captur(e|ing)(?![a-z])")
 "Matches the name of a method that makes the objects for a capture."
 FILLED = re.compile(
-    r"((?<=\.)\w+(?= = )|\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
+    r"((?<=\.)\w+(?= = )|\b\w+(?==t)) ?= ?torch\.(?:tensor|as_tensor|zeros|ones|empty|full|arange|from_numpy)\("
 )
 "Matches the assignment of a new tensor to a field; the group is the field's name."
 OTHERWISE = re.compile(r"prefill|extend|dummy|warm|profil|test|eager|mixed")

@@ -48,7 +48,8 @@ def _name(frame: Frame, node: ast.Name) -> Value:
 
 
 def _attribute(frame: Frame, node: ast.Attribute) -> Value:
-    text = dotted(node)
+    inner = node.value
+    text = f"{inner.id}.{node.attr}" if type(inner) is ast.Name else dotted(node)
     if text is not None and text in frame.env:
         value = frame.env[text]
         if frame.hot:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 
 from graphsafe.report.model import Region
 from graphsafe.scan.domain.record import AROUND_GRAPHS, HANDED, LOOP, WRAPPED, Record
@@ -51,6 +51,7 @@ class Regions:
         self._blocks: dict[str, list[Lines]] = {}
         "Function -> its blocks that capture."
         self._pausing: dict[str, bool] = {}
+        self._lines_capturing: dict[str, Sequence[int]] = {}
         "File -> whether its text holds a call that pauses."
         hot = {*record.edges, *record.roots}
         replaying = {ref for ref in hot if self._replays(ref) or self._pauses(ref)}
@@ -132,7 +133,7 @@ class Regions:
         waiting, seen = [(ref, line or 0)], {ref}
         while waiting:
             function, at = waiting.pop()
-            captures = [*self._captures_of(function)]
+            captures = self._captures_of(function)
             if captures and self._loops_after(function, at, max(captures)):
                 return False
             if not captures:
@@ -159,7 +160,7 @@ class Regions:
     def captures_after(self, ref: str, line: int) -> bool:
         """Return whether a function may capture after a line that changes weights, or each of its callers does so in
         the statements that follow the call."""
-        captures = [*self._captures_of(ref)]
+        captures = self._captures_of(ref)
         if captures:
             return not self._loops_after(ref, line, max(captures))
         callers = self._calls.callers(ref)
@@ -179,7 +180,12 @@ class Regions:
             for one in block[position + 1 :]
         )
 
-    def _captures_of(self, ref: str) -> Iterator[int]:
+    def _captures_of(self, ref: str) -> Sequence[int]:
+        if ref not in self._lines_capturing:
+            self._lines_capturing[ref] = [*self._find_captures(ref)]
+        return self._lines_capturing[ref]
+
+    def _find_captures(self, ref: str) -> Iterator[int]:
         """Yield the lines of a function that call a capturing function, or drop graphs: `self.graphs.clear()`."""
         node = self._project.function_node(ref)
         for _, inner in own_nodes(node) if node is not None else ():

@@ -136,7 +136,6 @@ def find_candidates(files: Files, wanted: Sequence[str], config: Config, root_pa
     """Choose the files that may lead to the `wanted` files. Files that cannot be opened become problems of `files`."""
     if are_few(wanted, files):
         sources = {path: data for path in files.names if (data := files.data(path)) is not None}
-        files.held = sources
         plan = reading_plan(files, wanted, sources, _definitions(root_patterns.names).search)
         candidates: Sequence[str] = plan.candidates
         scope = None if plan.is_complete else Scope(plan.scope, MAX_READINGS * len(wanted))

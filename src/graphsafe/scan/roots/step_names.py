@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from graphsafe.scan.domain.naming import MODEL
 from graphsafe.scan.hazards.graph_syntax import MEASURES
 
-MODEL_CALL = (
-    rf"(?:self\.)?_?(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
-)
+_CALLED = rf"(?:{MODEL})(?:\.forward(?:_\w+)?|\.(?:decode|generate|predict|run)_(?:one_)?(?:step|frame|token))?"
+MODEL_CALL = rf"(?:self\.)?_?{_CALLED}"
 """A call of a model that makes one step: `model.forward_batch(…)` and `self._model.generate_frame(…)` do, a call of
-`model.generate(…)` makes all steps."""
-SEED = re.compile(rb"\.replay\(|\.backward\(|\.step\(|(?<![\w.])%s\(" % MODEL_CALL.encode())
-"Matches the text of a function that takes a step by itself."
-_SURE = b".replay(", b".backward("
-_ENDS = (b"_step(", b"_frame(", b"_token(")
-_PERHAPS = (b".step(", b".forward", *_ENDS, *(f"{name}(".encode() for name in MODEL.split("|")))
-"""Every other text that `SEED` matches contains one of these texts.
+`model.generate(…)` makes them all."""
+_STEPS = re.compile(rb"\.(?:replay|backward|step)\(")
+_MODEL = re.compile(rb"%s\(" % _CALLED.encode())
+_BEFORE = re.compile(rb"(?<![\w.])(?:self\.)?_?\Z")
+"""The text before the model's own name in a call of a model.
 
-A search for each text is many times as fast as the pattern.
+It is looked at afterwards, since a search that begins with plain text is three times as fast.
 """
+_LONGEST = len("self._")
+_SURE = b".replay(", b".backward("
 _DEFINED = re.compile(rb"^[ \t]*(?:async )?(def|class) (\w+)|\.replay\(|\.backward\(", re.M)
 _DERIVED = re.compile(rb"^[ \t]*class (\w+)\(([^()=\n]+)\)", re.M)
 _CALLED_BY_OTHERS = frozenset((b"forward", b"main", b"__init__", b"backward", b"build"))
@@ -38,15 +38,24 @@ class StepNames:
     "Names of classes whose instances are called."
 
     def may_be_called_in(self, data: bytes) -> bool:
-        return any(b"." + name + b"(" in data for name in self.functions) or self.may_be_made_in(data)
+        return (bool(self.functions) and _calls_of(self.functions).search(data) is not None) or self.may_be_made_in(
+            data
+        )
 
     def may_be_made_in(self, data: bytes) -> bool:
         return any(name in data for name in self.classes)
 
 
+@lru_cache
+def _calls_of(methods: frozenset[bytes]) -> re.Pattern[bytes]:
+    return re.compile(rb"\.(?:%s)\(" % b"|".join(sorted(methods)))
+
+
 def may_take_step(data: bytes) -> bool:
     """Return whether a text may hold a call that takes a step."""
-    return takes_surely(data) or (any(text in data for text in _PERHAPS) and SEED.search(data) is not None)
+    return _STEPS.search(data) is not None or any(
+        _BEFORE.search(data, max(0, match.start() - _LONGEST), match.start()) for match in _MODEL.finditer(data)
+    )
 
 
 def takes_surely(data: bytes) -> bool:

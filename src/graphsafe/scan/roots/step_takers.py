@@ -80,6 +80,7 @@ class FileTakers:
         }
         self._nodes: dict[str, Body] = {}
         self._parents: dict[str, Parents] = {}
+        self._called_in: dict[str, Sequence[ast.Call]] = {}
         self._makes_callables = between > 0 and all_files.names.may_be_made_in(source.text.encode())
         self._noted: set[str] = set()
         self._steps: dict[str, Sequence[tuple[ast.Call, Strength, ast.stmt | None]]] = {}
@@ -108,6 +109,11 @@ class FileTakers:
             self._parents[name] = parents_in(self.node(name))
         return self._parents[name]
 
+    def _calls(self, name: str) -> Sequence[ast.Call]:
+        if name not in self._called_in:
+            self._called_in[name] = [node for node in self.parents(name) if isinstance(node, ast.Call)]
+        return self._called_in[name]
+
     def steps_in(self, name: str) -> Sequence[tuple[ast.Call, Strength, ast.stmt | None]]:
         """Return the calls in a function that take a step, the way in which each does, and the innermost loop around
         each."""
@@ -117,7 +123,7 @@ class FileTakers:
 
     def _steps_so_far(self, name: str) -> Iterator[tuple[ast.Call, Strength, ast.stmt | None]]:
         parents = self.parents(name)
-        for call in [node for node in parents if isinstance(node, ast.Call)]:
+        for call in self._calls(name):
             strength = self._strength_of(call, name)
             if strength is not None:
                 yield call, strength, _loop_around(call, parents)
@@ -280,8 +286,9 @@ class FileTakers:
         owner, _, name = function.rpartition(".")
         called = owner.rpartition(".")[2] if name == "__init__" else name
         found: dict[str, None] = {}
-        for caller in [caller for caller, text in self._texts.items() if f"{called}(".encode() in text]:
-            for call in [call for call in self.parents(caller) if isinstance(call, ast.Call)]:
+        spelled = f"{called}(".encode()
+        for caller in [caller for caller, text in self._texts.items() if spelled in text]:
+            for call in self._calls(caller):
                 if (dotted(call.func) or "").rpartition(".")[2] == called:
                     given = [value for value, one in matched(call, node) if one.arg == parameter]
                     found.update(dict.fromkeys(ref for value in given for ref in self._classes_of(value, caller)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -53,17 +54,18 @@ def inside(node: ast.AST, kind: type[Node]) -> Sequence[Node]:
 @memoize_on_node
 def _by_kind(node: ast.AST) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
     """Return the nodes inside a node, without itself, by their kind."""
-    found: dict[type[ast.AST], list[ast.AST]] = {}
+    found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
     waiting = children(node)
     for inner in waiting:
-        found.setdefault(type(inner), []).append(inner)
+        found[type(inner)].append(inner)
         waiting += children(inner)
     return found
 
 
-_NO_NODES = frozenset("ctx id attr arg kind type_comment conversion is_async simple level module".split())
+_NO_NODES = frozenset("ctx id attr arg kind type_comment conversion is_async simple level module kwd_attrs".split())
+_NO_PARTS = (ast.Constant, ast.Global, ast.Nonlocal)
 _PARTS = {
-    kind: tuple(name for name in kind._fields if name not in _NO_NODES and kind is not ast.Constant)
+    kind: tuple(name for name in kind._fields if name not in _NO_NODES and kind not in _NO_PARTS)
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
@@ -76,7 +78,7 @@ def children(node: ast.AST) -> list[ast.AST]:
     for name in _PARTS[type(node)]:
         value = getattr(node, name, None)
         if type(value) is list:
-            found += [each for each in value if isinstance(each, ast.AST)]
+            found += value if None not in value else filter(None, value)
         elif isinstance(value, ast.AST):
             found.append(value)
     return found

@@ -80,7 +80,7 @@ class Project:
             path = min(candidates, key=lambda path: (-_shared(path, importer), path))
         if path not in self._asked:
             self._asked.add(path)
-            self.asked_bytes += len(self.files.held.get(path, b""))
+            self.asked_bytes += len(self.files.data(path) or b"")
         return self.files.index(path)
 
     def resolve(self, file: FileIndex, name: str, depth: int = 0) -> Binding | None:

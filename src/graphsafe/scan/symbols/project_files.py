@@ -44,8 +44,8 @@ class Files:
         self._names: dict[str, tuple[str, bool]] = {}
         self._modules: dict[str, list[str]] = {}
         self._sources: OrderedDict[str, Source] = OrderedDict()
-        self.held: Mapping[str, bytes] = {}
-        "The contents of all files, if they are needed more than once."
+        self._contents: dict[str, bytes | None] = {}
+        "The contents of the files that were read: most are searched for a dozen things. None if it cannot be opened."
         self.rewritten: set[str] = set()
         "Files with syntax newer than the running Python; newer.py made their sources."
         self._nodes: OrderedDict[tuple[str, int, int], ast.stmt | None] = OrderedDict()
@@ -120,19 +120,20 @@ class Files:
             self.index(path)
 
     def data(self, path: str) -> bytes | None:
-        """Return the bytes of a file; None if it cannot be opened; the problem is then recorded."""
-        if path in self.held:
-            return self.held[path]
-        if path in self._buffers:
-            return self._buffers[path]
-        try:
-            return read_bytes(path)
-        except Unreadable as problem:
-            self.problems[path] = problem
-            return None
+        """Return the bytes of a file; None, with a problem noted, if it cannot be opened."""
+        if path not in self._contents:
+            try:
+                self._contents[path] = self._buffers[path] if path in self._buffers else read_bytes(path)
+            except Unreadable as problem:
+                self.problems[path] = problem
+                self._contents[path] = None
+        return self._contents[path]
 
     def _read(self, path: str) -> Source:
-        return read(Path(path), self._buffers.get(path))
+        data = self.data(path)
+        if data is None:
+            raise self.problems[path]
+        return read(Path(path), data)
 
     def search(self, path: str, pattern: re.Pattern[str]) -> list[str]:
         """Return all matches of a pattern with at most one group in a file's text. Raises as `source` does."""

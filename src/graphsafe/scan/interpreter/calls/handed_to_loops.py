@@ -13,11 +13,13 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 
 LOOPER = re.compile(
-    rb"^def (\w*(?:bench|timeit|time_|_time|measure|latency|throughput|profile|loop|drive|repeat)\w*)"
-    rb"\((?:fn|func|function|step|step_fn|callable|body|op)\b",
-    re.M,
+    rb"def (?<![^\n]def )(\w*(?:bench|timeit|time_|_time|measure|latency|throughput|profile|loop|drive|repeat)\w*)"
+    rb"\((?:fn|func|function|step|step_fn|callable|body|op)\b"
 )
-"A function that, by its name and its first parameter, calls the parameter in a loop."
+"""A function of a module that, by its name and its first parameter, calls the parameter in a loop.
+
+The pattern begins with plain text, and looks back from there to the start of the line.
+"""
 
 
 def note(frame: Frame, function: Function, arguments: Arguments) -> None:
