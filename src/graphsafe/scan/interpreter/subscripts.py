@@ -64,7 +64,7 @@ def _load(frame: Frame, node: ast.Subscript, owner: Value) -> Value:
     if isinstance(owner, (Lib, ClassValue)):
         return owner
     if isinstance(node.slice, ast.Slice):
-        bounds = _slice_bounds(frame, node.slice)
+        bounds = _slice_bounds(frame, node.slice, owner)
         return _slice_sequence(owner, bounds) if isinstance(owner, Sequence) else owner
     index = frame.evaluate(node.slice)
     if isinstance(owner, Sequence):
@@ -146,8 +146,15 @@ def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
         frame.emit("HostRead", "index", node, confidence_of(tensor, certain), value=describe(index))
 
 
-def _slice_bounds(frame: Frame, node: ast.Slice) -> tuple[Value | None, ...]:
-    return tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
+def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | None, ...]:
+    """Return the bounds of a slice. Lists, texts and tensors alike call `__index__` of a device tensor."""
+    bounds = tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
+    if isinstance(owner, (Sequence, Unknown, Array, Number)):
+        for part, bound in zip((node.lower, node.upper, node.step), bounds, strict=True):
+            tensor, certain = (None, False) if bound is None else as_tensor(bound)
+            if part is not None and tensor is not None and tensor.where != "host":
+                frame.emit("Extent", "slice", part, confidence_of(tensor, certain), value=describe(tensor))
+    return bounds
 
 
 def _slice_sequence(owner: Sequence, bounds: tuple[Value | None, ...]) -> Value:

@@ -32,6 +32,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, names_of_sizes
 from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
@@ -232,7 +233,9 @@ class _Parameter:
             return False
         if is_root and MASK_NAME.search(name) is not None:
             return True
-        return is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter")
+        if is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter"):
+            return True
+        return from_step and feeds_tensor_module(frame, self.function, name)
 
     def _is_made_on_host(self) -> bool:
         """Return whether the default is a tensor of the host, as other callers then pass one, too."""

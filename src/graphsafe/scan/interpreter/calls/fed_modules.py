@@ -1,0 +1,78 @@
+"""Modules that a method feeds with one of its parameters: most modules of PyTorch take nothing but tensors."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+
+from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, options
+from graphsafe.scan.domain.values import Sequence as SequenceValue
+from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+
+_MODULE = re.compile(r"torch\.nn\.(modules\.\w+\.)?(?P<name>[A-Z]\w*)(\[.*)?$")
+_OF_ANYTHING = frozenset("Module Identity Container".split())
+"Modules whose call may be given anything."
+_OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
+"Modules that take a packed sequence as well, or whatever another module takes."
+
+
+def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
+    """Return whether the body calls an attribute of `self` with this parameter first, and that is a module of PyTorch
+    which takes only tensors."""
+    receiver = frame.self_value
+    if type(receiver) is not Instance:
+        return False
+    return any(
+        _takes_tensor(frame.attributes.of_instance(receiver, attribute, frame.level))
+        for attribute in _fed(function).get(name, ())
+    )
+
+
+def _takes_tensor(value: Value | None) -> bool:
+    found = [_kind(option) for option in options(value)] if value is not None else []
+    return bool(found) and all(found) and any(name not in _OF_ANYTHING for name in found)
+
+
+def _kind(value: Value) -> str:
+    """Return the name of a module of PyTorch, for `nn.Sequential` that of its first module, or an empty text."""
+    if type(value) is SequenceValue:
+        first = value.items[0] if value.items else value.elem
+        return _kind(first) if type(first) is RuntimeObject else ""
+    found = _MODULE.match(value.detail or "") if type(value) is RuntimeObject and value.kind == "module" else None
+    return found["name"] if found is not None and found["name"] not in _OF_PACKED else ""
+
+
+@memoize_on_node
+def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
+    """Return, for each name, the attributes of `self` that are called with it before it is bound anew."""
+    bound = _first_bound(function)
+    found: dict[str, list[str]] = {}
+    for call in inside(function, ast.Call):
+        module, first = call.func, call.args[0] if call.args else None
+        if not (isinstance(module, ast.Attribute) and isinstance(module.value, ast.Name) and module.value.id == "self"):
+            continue
+        if isinstance(first, ast.Name) and (first.lineno, first.col_offset) < bound.get(
+            first.id, (first.lineno + 1, 0)
+        ):
+            found.setdefault(first.id, []).append(module.attr)
+    return found
+
+
+@memoize_on_node
+def _first_bound(function: ast.AST) -> Mapping[str, tuple[int, int]]:
+    """Return where each local name is first bound; an assignment binds at its end, after its right side is read."""
+    ends: dict[str, tuple[int, int]] = {}
+    assigned: set[tuple[int, int]] = set()
+    for statement in inside(function, ast.Assign):
+        end = (statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
+        for target in (inner for each in statement.targets for inner in inside(each, ast.Name)):
+            assigned.add((target.lineno, target.col_offset))
+            if isinstance(target.ctx, ast.Store):
+                ends[target.id] = min(end, ends.get(target.id, end))
+    for name in inside(function, ast.Name):
+        place = (name.lineno, name.col_offset)
+        if not isinstance(name.ctx, ast.Load) and place not in assigned:
+            ends[name.id] = min(place, ends.get(name.id, place))
+    return ends
