@@ -58,3 +58,17 @@ def test_a_use_shows_a_tensor(scan: Scan, step: str, line: str, code: str) -> No
 )
 def test_no_other_use_does(scan: Scan, step: str) -> None:
     assert scan(net(step)) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "codes"),
+    [
+        ("f = torch.compile(lambda x: x.sum().item(), mode='reduce-overhead')", ["GS101"]),
+        ("f = torch.cuda.make_graphed_callables(lambda x: x * x.sum().item(), (torch.zeros(3),))", ["GS101"]),
+        ("f = torch.compile(lambda x, n=2: x.view(n, -1), mode='reduce-overhead')", []),
+        ("f = torch.compile(lambda x: x.sum().item())", []),
+        ("f = torch.compile(lambda text: text.split(), mode='reduce-overhead')", []),
+    ],
+)
+def test_lambdas_that_pytorch_captures(scan: Scan, line: str, codes: list[str]) -> None:
+    assert scan(line) == [(code, line) for code in codes]

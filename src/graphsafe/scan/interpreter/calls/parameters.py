@@ -118,10 +118,14 @@ def result_declared_for(frame: Frame, name: str) -> Value:
 
 def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     spec = node.args
-    given = list(arguments.positional)
-    for i, parameter in enumerate((*spec.posonlyargs, *spec.args)):
+    given, positional = list(arguments.positional), [*spec.posonlyargs, *spec.args]
+    defaults = [None] * (len(positional) - len(spec.defaults)) + [*spec.defaults]
+    for i, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
         passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
+        if passed is None and _is_hot_root(frame):
+            frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, None, arguments.open).value()
+        else:
+            frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
     if spec.vararg is not None:
         frame.env[spec.vararg.arg] = of_elements("tuple", UNKNOWN)
     if spec.kwarg is not None:
@@ -133,7 +137,7 @@ class _Parameter:
     """One parameter of a call: what the function says about it, and the argument that the call passes."""
 
     frame: Frame
-    function: Definition
+    function: Definition | ast.Lambda
     node: ast.arg
     default: ast.expr | None
     passed: Value | None
@@ -208,7 +212,7 @@ class _Parameter:
         If the class has a `setup_context`, `forward` takes none.
         """
         project, owner = self.frame.project, self.frame.owner if self.node in self.function.args.args[:1] else None
-        if owner is None or not project.derives(owner, "autograd.Function"):
+        if owner is None or isinstance(self.function, ast.Lambda) or not project.derives(owner, "autograd.Function"):
             return False
         return self.function.name != "forward" or project.find_method(owner, "setup_context") is None
 
