@@ -24,7 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     with_views,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, bindings
-from graphsafe.scan.hazards.kept_results import results_of
+from graphsafe.scan.hazards.kept_graphs import results_of
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, elements
 
