@@ -43,6 +43,7 @@ def lines(found: Tables) -> Iterator[Line]:
     fields = _number_names(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
+        yield from _lacking_where_stored(name, function, capturing, functions, fields)
         yield from _without_key(name, function, capturing, functions, fields)
     for table in found.all:
         yield from _other_numbers(table)
@@ -101,6 +102,44 @@ def _lacking(
             origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
             maker = _made_by(entry.slice, origins, function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
+
+
+def _lacking_where_stored(
+    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+) -> Iterator[Line]:
+    """Yield calls on demand of a function that captures, and keeps the graph itself under a key which lacks a number or
+    an option that the captured block reads: `if n not in self.graphs: self.capture(n, scale)`."""
+    own = _by_last_name(functions)
+    for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
+        for call in [one.value for one in branch.body if isinstance(one, ast.Expr)]:
+            made = capturing.get(called_name(call)) if isinstance(call, ast.Call) else None
+            if made is None or not isinstance(call, ast.Call) or not captures_in(made):
+                continue
+            given = {parameter.arg: value for value, parameter in matched(call, made)}
+            names = [name for block in captures_in(made) for name in inside(block, ast.Name)]
+            read = {one for name in names for one in names_in(name, made, own)}
+            used = {place(given[one]) for one in given.keys() & read}
+            for entry in _entries(made, ast.unparse(branch.test)):
+                told = names_in(branch.test, function, own)
+                for one in names_in(entry.slice, made, own):
+                    told |= names_in(given[head(one)], function, own) if head(one) in given else {one}
+                switched = _switched(name, place(entry.value), functions)
+                frozen = _frozen(call, function, made, switched, fields, own)
+                lacking = [
+                    text
+                    for text, sources in frozen.items()
+                    if text in used and not (text in told or all(is_told(one, told) for one in sources))
+                ]
+                if lacking:
+                    yield Line(name, "key-lacks", call, min(lacking))
+
+
+def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
+    """Yield the entries that a function makes of a table which a test asks."""
+    for _, node in own_nodes(function):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Subscript) and (place(target.value) or "?") in test:
+                yield target
 
 
 def _without_key(
