@@ -9,6 +9,18 @@ import pytest
 from .conftest import Scan
 
 NET = """\
+class Typed(nn.Module):
+    def forward(self, rows: torch.Tensor): return rows
+
+class Used(nn.Module):
+    def forward(self, rows, more=None): return rows.unsqueeze(0)
+
+class Listed(nn.Module):
+    def forward(self, rows: list[torch.Tensor]): return rows
+
+class Open(nn.Module):
+    def forward(self, rows): return rows
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -16,6 +28,7 @@ class Net(nn.Module):
         self.feed = nn.Sequential(nn.LayerNorm(8), nn.GELU())
         self.rnn = nn.LSTM(8, 8)
         self.any = nn.Identity()
+        self.typed, self.used, self.listed, self.open = Typed(), Used(), Listed(), Open()
         self.items = nn.ModuleList([nn.Linear(8, 8)])
         self.register_buffer("ids", torch.zeros(8, dtype=torch.long))
 
@@ -34,6 +47,8 @@ def net(step: str) -> str:
         ("print(x)\nreturn self.lin(x)", "print(x)", "GS104"),
         ("y = self.lin(x)\nprint(x)", "print(x)", "GS104"),
         ("x = self.feed(x)\nif x > 0: pass", "if x > 0: pass", "GS102"),
+        ("print(x)\nreturn self.typed(x)", "print(x)", "GS104"),
+        ("print(x)\nreturn self.used(x)", "print(x)", "GS104"),
         ("return x[[0, -1]]", "return x[[0, -1]]", "GS302"),
         ("n = self.ids.max()\nreturn extra[:n]", "return extra[:n]", "GS203"),
         ("n = self.ids.max()\nreturn [x, extra][n:]", "return [x, extra][n:]", "GS203"),
@@ -48,6 +63,8 @@ def test_a_use_shows_a_tensor(scan: Scan, step: str, line: str, code: str) -> No
     [
         "print(x)\nreturn self.any(x)",
         "print(x)\nreturn self.rnn(x)",
+        "print(x)\nreturn self.listed(x)",
+        "print(x)\nreturn self.open(x)",
         "print(x)\nx = x[0]\nreturn self.lin(x)",
         "print(x)\nfor x in extra: self.lin(x)",
         "if x > 0: extra = self.lin(extra)",

@@ -1,4 +1,4 @@
-"""Modules that a method feeds with one of its parameters: most modules of PyTorch take nothing but tensors."""
+"""Modules that a method feeds with one of its parameters, which shows that it is a tensor: most take nothing else."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 
-from graphsafe.scan.domain.values import Instance, RuntimeObject, Value, options
+from graphsafe.scan.domain.values import Instance, RuntimeObject, Tensor, Value, options
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
+from graphsafe.scan.symbols.blocks import parameters
 
 _MODULE = re.compile(r"torch\.nn\.(modules\.\w+\.)?(?P<name>[A-Z]\w*)(\[.*)?$")
 _OF_ANYTHING = frozenset("Module Identity Container".split())
@@ -19,29 +22,46 @@ _OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
 
 
 def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
-    """Return whether the body calls an attribute of `self` with this parameter first, and that is a module of PyTorch
-    which takes only tensors."""
+    """Return whether the body calls an attribute of `self` with this parameter first, and that is a module which takes
+    only tensors: by its class in PyTorch, or by the first parameter of the project's own `forward`."""
     receiver = frame.self_value
     if type(receiver) is not Instance:
         return False
     return any(
-        _takes_tensor(frame.attributes.of_instance(receiver, attribute, frame.level))
+        _takes_tensor(frame, frame.attributes.of_instance(receiver, attribute, frame.level))
         for attribute in _fed(function).get(name, ())
     )
 
 
-def _takes_tensor(value: Value | None) -> bool:
-    found = [_kind(option) for option in options(value)] if value is not None else []
+def _takes_tensor(frame: Frame, value: Value | None) -> bool:
+    found = [_kind(frame, option) for option in options(value)] if value is not None else []
     return bool(found) and all(found) and any(name not in _OF_ANYTHING for name in found)
 
 
-def _kind(value: Value) -> str:
-    """Return the name of a module of PyTorch, for `nn.Sequential` that of its first module, or an empty text."""
+def _kind(frame: Frame, value: Value) -> str:
+    """Return the name of a module's class, for `nn.Sequential` that of its first module, or an empty text if the module
+    may take other values."""
     if type(value) is SequenceValue:
         first = value.items[0] if value.items else value.elem
-        return _kind(first) if type(first) is RuntimeObject else ""
+        return "" if type(first) is SequenceValue else _kind(frame, first)
+    if type(value) is Instance:
+        return value.ref if frame.attributes.is_module(value.ref) and _steps_on_tensor(frame, value.ref) else ""
     found = _MODULE.match(value.detail or "") if type(value) is RuntimeObject and value.kind == "module" else None
     return found["name"] if found is not None and found["name"] not in _OF_PACKED else ""
+
+
+def _steps_on_tensor(frame: Frame, ref: str) -> bool:
+    """Return whether the first parameter of a module's `forward` is a tensor, by its annotation or by its use."""
+    method = frame.project.find_method(ref, "forward")
+    node = frame.project.function_node(method) if method is not None else None
+    first = parameters(node)[1:2] if node is not None else []
+    if method is None or node is None or not first or first[0] in node.args.kwonlyargs:
+        return False
+    file = frame.project.files.index(method.partition("::")[0])
+    declared = first[0].annotation
+    if declared is not None and file is not None:
+        return type(annotated(frame.engine, file, declared)) is Tensor
+    return is_used_as_tensor(node, first[0].arg, frame.ops, "step-input")
 
 
 @memoize_on_node
