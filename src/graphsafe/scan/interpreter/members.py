@@ -163,6 +163,8 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
 
 def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
     """Return a method of the descriptor that the class of an object binds to a name: `rate = Clamped()`."""
+    if name not in frame.project.body_names(owner.ref):
+        return None
     held = frame.attributes.of_class(owner.ref, name)
     found = frame.project.find_method(held.ref, method) if type(held) is Instance else None
     return Function(found, held) if found is not None else None

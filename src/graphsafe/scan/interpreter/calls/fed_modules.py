@@ -19,6 +19,7 @@ _OF_ANYTHING = frozenset("Module Identity Container".split())
 "Modules whose call may be given anything."
 _OF_PACKED = frozenset("RNN LSTM GRU DataParallel".split())
 "Modules that take a packed sequence as well, or whatever another module takes."
+_NEVER = (float("inf"), 0)
 
 
 def feeds_tensor_module(frame: Frame, function: ast.AST, name: str) -> bool:
@@ -67,32 +68,27 @@ def _steps_on_tensor(frame: Frame, ref: str) -> bool:
 @memoize_on_node
 def _fed(function: ast.AST) -> Mapping[str, Sequence[str]]:
     """Return, for each name, the attributes of `self` that are called with it before it is bound anew."""
-    bound = _first_bound(function)
     found: dict[str, list[str]] = {}
     for call in inside(function, ast.Call):
         module, first = call.func, call.args[0] if call.args else None
-        if not (isinstance(module, ast.Attribute) and isinstance(module.value, ast.Name) and module.value.id == "self"):
+        if type(first) is not ast.Name or type(module) is not ast.Attribute or type(module.value) is not ast.Name:
             continue
-        if isinstance(first, ast.Name) and (first.lineno, first.col_offset) < bound.get(
-            first.id, (first.lineno + 1, 0)
-        ):
+        if module.value.id == "self" and (first.lineno, first.col_offset) < _first_bound(function, first.id):
             found.setdefault(first.id, []).append(module.attr)
     return found
 
 
 @memoize_on_node
-def _first_bound(function: ast.AST) -> Mapping[str, tuple[int, int]]:
-    """Return where each local name is first bound; an assignment binds at its end, after its right side is read."""
-    ends: dict[str, tuple[int, int]] = {}
-    assigned: set[tuple[int, int]] = set()
-    for statement in inside(function, ast.Assign):
-        end = (statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
-        for target in (inner for each in statement.targets for inner in inside(each, ast.Name)):
-            assigned.add((target.lineno, target.col_offset))
-            if isinstance(target.ctx, ast.Store):
-                ends[target.id] = min(end, ends.get(target.id, end))
-    for name in inside(function, ast.Name):
-        place = (name.lineno, name.col_offset)
-        if not isinstance(name.ctx, ast.Load) and place not in assigned:
-            ends[name.id] = min(place, ends.get(name.id, place))
-    return ends
+def _first_bound(function: ast.AST, name: str) -> tuple[float, int]:
+    """Return where a local name is first bound; an assignment binds at its end, after its right side is read."""
+    bound = [
+        (one.lineno, one.col_offset)
+        for one in inside(function, ast.Name)
+        if one.id == name and type(one.ctx) is not ast.Load
+    ]
+    first = min(bound) if bound else _NEVER
+    for statement in inside(function, ast.Assign) if bound else ():
+        value = statement.value
+        if (statement.lineno, statement.col_offset) <= first < (value.lineno, value.col_offset):
+            return (statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
+    return first
