@@ -18,6 +18,13 @@ SOURCE = """
     import operator
     import torch
 
+    class Limit:
+        def __get__(self, owner, cls=None):
+            return owner.t.item()  # get
+
+        def __set__(self, owner, v):
+            owner.t = v + v.item()  # set
+
     class Size:
         def __init__(self, t):
             self.t = t
@@ -53,6 +60,18 @@ WAITS = [
     ("def __hash__(self): return hash(self.t.item())  # wait", "x = x + {size: 1.0}[size]"),
     ("def __str__(self): return f'{self.t:.2f}'  # wait", "print(size)"),
     ("def __repr__(self): return f'{self.t:.2f}'  # wait", "text = f'{size!r}'"),
+    ("def __setitem__(self, key, v): self.t[: v.item()] = 0  # wait", "size[2] = x.max()"),
+    ("def __setitem__(self, key, v): self.t[: v.item()] = 0  # wait", "size[:2] = x.max()"),
+    ("def __getitem__(self, key): return self.t.item()  # wait", "kept = size[:2]"),
+    ("def __delitem__(self, key): self.t.item()  # wait", "del size[2]"),
+    ("def __neg__(self): return self.t.item()  # wait", "x = x + -size"),
+    ("def __invert__(self): return self.t.item()  # wait", "x = x + ~size"),
+    ("def __abs__(self): return self.t.item()  # wait", "x = x + abs(size)"),
+    ("def __round__(self): return self.t.item()  # wait", "x = x + round(size)"),
+    ("def __getattr__(self, name): return self.t.item()  # wait", "x = x + size.total"),
+    ("def __getattr__(self, name): return lambda: self.t.item()  # wait", "x = x + size.total()"),
+    ("limit = Limit()  # GET", "x = x + size.limit"),
+    ("limit = Limit()  # SET", "size.limit = x.max()"),
     ("def __next__(self): return self.t.item()  # wait", "x = x + next(size)"),
     ("def __exit__(self, *given): torch.cuda.synchronize()  # wait", "with size: x = x + 1"),
 ]
@@ -65,14 +84,20 @@ DIRECT = [
     "order = sorted(range(4), key=x.__getitem__)",
     "kept = operator.itemgetter(x.argmax())([1.0, 2.0])",
     "kept = operator.getitem([1.0, 2.0], x.argmax())",
+    "kept = operator.methodcaller('item')(x.sum())",
+    "kept = x.sum().__float__()",
+    "kept = x.sum().__bool__()",
+    "kept = [1.0, 2.0][: x.argmax()]",
 ]
 
 
 def marks(folder: Path, method: str, use: str) -> set[str]:
     text = textwrap.dedent(SOURCE).replace("METHOD", method).replace("USE", f"{use}  # use")
     (folder / "step.py").write_text(text, encoding="utf-8")
-    findings = [f for f in scan_paths([folder], load_config(folder)).findings if f.code.startswith("GS1")]
-    return {text.splitlines()[f.location.line - 1].rpartition("  # ")[2] for f in findings}
+    findings = [f for f in scan_paths([folder], load_config(folder)).findings if f.code.startswith(("GS1", "GS203"))]
+    found = {text.splitlines()[f.location.line - 1].rpartition("  # ")[2] for f in findings}
+    # A descriptor is a class of its own.
+    return {{"get": "wait", "set": "wait"}.get(mark, mark) for mark in found}
 
 
 @pytest.mark.parametrize(("method", "use"), WAITS)

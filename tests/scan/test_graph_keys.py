@@ -178,3 +178,52 @@ def test_numbers_that_other_lines_of_the_file_declare(tmp_path: Path, key: str, 
         "            self.tapes[key] = self._tape(size, query.top, pooling)"
     )
     assert lines == ([stored] if found else [])
+
+
+STORING = """\
+import torch
+
+
+class Runner:
+    def __init__(self, model, stream):
+        self.model, self.stream = model, stream
+        self.graphs = {{}}
+        self.x = torch.zeros(64, 8, device="cuda")
+
+    def capture(self, n: int, scale: float, timeout: float = 1.0):
+        self.model(self.x[:n] * scale)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream):
+            out = self.model(self.x[:n]{used})
+        self.graphs[{key}] = graph, out
+
+    def step(self, x, scale: float, timeout: float):
+        n = x.shape[0]
+        if {test}:
+            {call}
+        self.x[:n].copy_(x)
+        graph, out = self.graphs[{asked}]
+        graph.replay()
+        return out.clone()
+"""
+
+
+@pytest.mark.parametrize(
+    ("used", "key", "test", "call", "found"),
+    [
+        (" * scale", "n", "n not in self.graphs", "self.capture(n, scale)", True),
+        (" * scale", "n", "self.graphs.get(n) is None", "self.capture(n, scale=scale)", True),
+        (" * scale", "n, scale", "(n, scale) not in self.graphs", "self.capture(n, scale)", False),
+        ("", "n", "n not in self.graphs", "self.capture(n, scale)", False),
+        (" * scale", "n", "n not in self.graphs", "self.capture(n, 0.5)", False),
+        (" * scale", "n", "n not in self.graphs", "self.capture(n, 0.5, timeout)", False),
+    ],
+)
+def test_a_method_that_keeps_the_graph_itself(
+    tmp_path: Path, used: str, key: str, test: str, call: str, found: bool
+) -> None:
+    text = STORING.format(used=used, key=key, test=test, call=call, asked=key)
+    (tmp_path / "runner.py").write_text(text, encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    lines = [text.splitlines()[one.location.line - 1].strip() for one in report.findings if one.code == "GS713"]
+    assert lines == [call] * found

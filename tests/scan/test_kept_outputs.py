@@ -275,3 +275,54 @@ def test_a_method_of_the_users_that_is_called_like_a_containers(tmp_path: Path, 
     (tmp_path / "rollout.py").write_text(ROLLOUT.format(body=body), encoding="utf-8")
     report = scan_paths([tmp_path], Config(root=tmp_path))
     assert ("GS706" in {one.code for one in report.findings}) is found
+
+
+BY_SIZE = """
+import torch
+
+class Runner:
+    def __init__(self, net, sizes, stream):
+        self.x = torch.zeros(8, 8, device="cuda")
+        self.graphs, self.outs = {{}}, {{}}
+        for n in sizes:
+            net(self.x[:n])
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream):
+                out = net(self.x[:n])
+            {kept}
+
+    def run(self, x):
+        n = x.shape[0]
+        self.x[:n].copy_(x)
+{taken}
+
+def collect(runner, batches):
+    return [runner.run(x) for x in batches]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kept", "taken", "found"),
+    [
+        ("self.graphs[n], self.outs[n] = graph, out", "self.graphs[n].replay(); return self.outs[n]", True),
+        ("self.graphs[n] = graph; self.outs[n] = out[:n]", "self.graphs[n].replay(); return self.outs[n][:n]", True),
+        ("self.graphs[n] = graph, out", "graph, out = self.graphs[n]; graph.replay(); return out", True),
+        ("self.outs[n] = out; self.graphs[n] = graph", "y = self.outs[n]; self.graphs[n].replay(); return y", True),
+        ("self.outs[n] = out; self.graphs[n] = graph", "self.graphs[n].replay(); y = self.outs[n]; return y", True),
+        ("self.graphs[n] = graph, out", "graph, out = self.graphs[n]; graph.replay(); return n", False),
+        ("self.graphs[n] = graph, out", "graph, y = self.graphs[n]; graph.replay(); y = y.clone(); return y", False),
+        ("self.graphs[n] = graph; self.outs[n] = out", "self.graphs[n].replay(); return self.outs[n].clone()", False),
+        (
+            "out = out.clone(); self.graphs[n], self.outs[n] = graph, out",
+            "self.graphs[n].replay(); return self.outs[n]",
+            False,
+        ),
+        ("self.graphs[n], self.outs[n] = graph, net(out)", "self.graphs[n].replay(); return self.outs[n]", False),
+    ],
+)
+def test_outputs_that_a_table_holds_by_size(tmp_path: Path, kept: str, taken: str, found: bool) -> None:
+    text = BY_SIZE.format(kept=kept, taken=textwrap.indent(taken.replace("; ", "\n"), " " * 8))
+    (tmp_path / "serve.py").write_text(text, encoding="utf-8")
+    report = scan_paths([tmp_path], Config(root=tmp_path))
+    lines = {one.location.line for one in report.findings if one.code == "GS706"}
+    assert (len(text.splitlines()) in lines) is found

@@ -79,3 +79,10 @@ def test_a_file_with_newer_syntax_is_scanned(tmp_path: Path, monkeypatch: pytest
     )
     (finding,) = scan_paths([tmp_path], Config(root=tmp_path)).findings
     assert (finding.code, finding.location.line, finding.location.column) == ("GS101", 10, 20)
+
+
+def test_an_f_string_with_its_own_quotes_inside_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(newer, "_is_old", lambda string: b'"a"' not in string)
+    assert rewrite('name = f"{d["a"]} {x.sum()}"\n') == "name = f\"{d['a']} {x.sum()}\"\n"
+    # Line breaks inside are new as well.
+    assert rewrite('name = f"{d["a"]\n}"\n') == 'name = (  d["a"]\n) \n'

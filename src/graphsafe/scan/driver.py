@@ -349,13 +349,20 @@ class Driver:
         path, _, name = step.ref.partition("::")
         if name:
             between = step.kind == "between" or comes_again(self.project.function_facts(step.ref))
-            return engine.read(Call(step.ref, step.receiver, loops=step.loops, between=between))
+            return engine.read(Call(step.ref, step.receiver, self._told_to(step), loops=step.loops, between=between))
         file = self.project.files.index(path)
         if file is not None:
             tree = parse(self.project.files.source(path).text)
             frame = Frame(engine, file, step.ref, {}, hot=False, step_loops=step.loops)
             statements.execute(frame, tree.body)
         return NONE
+
+    def _told_to(self, step: Step) -> Arguments:
+        """Return what calls of a class tell of the arguments of its constructor, which captures."""
+        cls, _, name = step.ref.rpartition(".")
+        return (
+            self._engine.attributes.told(cls, step.ref) if step.kind == "site" and name == "__init__" else Arguments()
+        )
 
     def _told(self, ref: str) -> dict[str, Value]:
         """Return the parameters of an entry point that receive host tensors in calls by name."""

@@ -13,12 +13,15 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.hazards.failure_handlers import catches, swallows
 from graphsafe.scan.hazards.graph_syntax import Function, stored_names
 from graphsafe.scan.sources.capture_calls import is_begin
+from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted
 
 AUTOCAST = frozenset(
     "torch.autocast torch.amp.autocast torch.amp.autocast_mode.autocast torch.cuda.amp.autocast"
     " torch.cuda.amp.autocast_mode.autocast".split()
 )
+_MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_".split())
+"Methods of a module that return the module and call no kernel of its `forward`."
 TEST = re.compile(r"(^|\.)test_")
 "The name of a module or function of a test, which captures on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
@@ -118,7 +121,11 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     count as warm, unless the function itself warms up something else or warms up after the capture.
     """
     captured = list(_calls(frame, node.body))
-    if frame.node is None or not captured or frame.project.files.search(frame.path, WARM_UP):
+    if frame.node is None or not captured:
+        return None
+    if any(_is_new(frame.node, call.func, node.lineno) for call in captured):
+        return "likely"
+    if frame.project.files.search(frame.path, WARM_UP):
         return None
     names = {dotted(call.func) for call in captured}
     others = [inner for inner in ast.walk(frame.node) if isinstance(inner, ast.Call)]
@@ -131,6 +138,25 @@ def _never_warmed(frame: Frame, node: ast.With | ast.AsyncWith) -> Confidence | 
     made_here = stored_names(ast.walk(frame.node))
     alone = all(_is_called_once(frame, name) for name in names)
     return "likely" if late or another or names & made_here or alone else "possible"
+
+
+def _is_new(function: Function, called: ast.expr, line: int) -> bool:
+    """Return whether the function has made an object of a class, and up to this line has not called it, read one of its
+    attributes or handed it to anything that may call it: `net = Net().cuda()`."""
+    uses = [one for one in inside(function, ast.Name) if isinstance(called, ast.Name) and one.id == called.id]
+    made = [one.value for one in inside(function, ast.Assign) if [one.targets[0]] == uses[:1] and one.lineno < line]
+    before = [one for one in uses if one.lineno < line]
+    return len(before) == 1 and len(made) == 1 and _makes_object(made[0])
+
+
+def _makes_object(value: ast.expr) -> bool:
+    """Return whether an expression makes an object, and perhaps moves it: `torch.nn.Linear(8, 8).to(device).eval()`."""
+    while isinstance(value, ast.Call):
+        name = dotted(value.func)
+        if name is not None:
+            return name.rpartition(".")[2][:1].isupper() and not WARM_UP.search(name)
+        value = value.func.value if isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES else value.func
+    return False
 
 
 def _is_called_once(frame: Frame, name: str | None) -> bool:

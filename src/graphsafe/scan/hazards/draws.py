@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.record import Record
 from graphsafe.scan.execution.frame import Frame
+from graphsafe.scan.hazards.graph_syntax import Function, called_name, own_nodes
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node, source_text
+from graphsafe.scan.symbols.blocks import parameters
+from graphsafe.scan.symbols.index import FunctionFacts, dotted
 from graphsafe.scan.symbols.project import Project
 
 IN_TRAINING = "`if self.training`"
@@ -30,8 +33,44 @@ def is_registered(frame: Frame, node: ast.Call) -> bool:
     if text.startswith("torch.cuda.default_generators["):
         return True
     name = text.rpartition(".")[2]
-    registered = frame.project.files.search(frame.path, REGISTERED)
-    return any(known.rpartition(".")[2] == name for known in registered)
+    known = [one for one in frame.project.files.search(frame.path, REGISTERED) if one.rpartition(".")[2] == name]
+    if not known or frame.owner is None or text != f"self.{name}":
+        return bool(known)
+    holders = [*_holders(frame, name)]
+    mro = frame.project.mro
+    related = (cls is None or cls in mro(frame.owner) or frame.owner in mro(cls) for cls in holders)
+    return len(holders) < len(known) or any(related)
+
+
+def _holders(frame: Frame, name: str) -> Iterator[str | None]:
+    """Yield the class of the object whose generator of this name a function of the file registers: of `noise` in
+    `graph.register_generator_state(noise.generator)`; None if it is not known."""
+    file = frame.project.files.index(frame.path)
+    lines = frame.project.files.source(frame.path).lines
+    for facts in file.functions.values() if file is not None else ():
+        if not any("register_generator_state" in line for line in lines[facts.line - 1 : facts.end_line]):
+            continue
+        node = frame.project.function_node(f"{frame.path}::{facts.name}")
+        for _, call in own_nodes(node) if node is not None else ():
+            given = call.args[0] if isinstance(call, ast.Call) and call.args else None
+            if isinstance(given, ast.Attribute) and given.attr == name and _registers(call):
+                yield _class_of(frame, given.value, node, facts)
+
+
+def _registers(call: ast.AST) -> bool:
+    return isinstance(call, ast.Call) and called_name(call) == "register_generator_state"
+
+
+def _class_of(frame: Frame, holder: ast.expr, node: Function | None, facts: FunctionFacts) -> str | None:
+    """Return the class of `self`, or of a parameter by its annotation."""
+    head = holder.id if isinstance(holder, ast.Name) else ""
+    if head == "self" and facts.owner is not None:
+        return f"{frame.path}::{facts.owner}"
+    declared = next((one.annotation for one in parameters(node) if one.arg == head), None) if node is not None else None
+    file = frame.project.files.index(frame.path)
+    name = dotted(declared) if declared is not None else None
+    binding = frame.project.resolve(file, name) if file is not None and name is not None else None
+    return binding.ref if binding is not None and binding.kind == "class" else None
 
 
 def is_for_arrays(frame: Frame) -> bool:

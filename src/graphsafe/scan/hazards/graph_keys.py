@@ -1,4 +1,4 @@
-"""Finds graphs whose key lacks a value that the capture froze, and graphs that each iteration of a loop captures again.
+"""Finds graphs whose key lacks a value that the capture froze.
 
 `if n not in self.graphs: self.graphs[n] = self._capture(n, batch.greedy)` replays the first batch's choice for all
 later ones of that size.
@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 
 from graphsafe.scan.hazards.graph_syntax import (
-    LOOPS,
     Function,
     Line,
     called_name,
@@ -20,9 +19,6 @@ from graphsafe.scan.hazards.graph_syntax import (
     captures_in,
     functions_in,
     head,
-    is_capture,
-    is_plain_replay,
-    loop_around,
     own_nodes,
     parents_in,
     place,
@@ -41,21 +37,20 @@ Functions = Mapping[str, Function]
 
 def lines(found: Tables) -> Iterator[Line]:
     functions = {name: node for name, node, _ in found.functions}
-    capturing = _capturing(functions)
+    capturing = capturing_in(functions)
     if not capturing:
         return
     fields = _number_names(found.tree)
     for name, function in functions.items():
         yield from _lacking(name, function, capturing, functions, fields)
+        yield from _lacking_where_stored(name, function, capturing, functions, fields)
         yield from _without_key(name, function, capturing, functions, fields)
-        yield from _in_each_round(name, function, capturing)
     for table in found.all:
         yield from _other_numbers(table)
 
 
-def _capturing(functions: Functions) -> Functions:
-    """Return the functions that capture, and the functions that call such a function, by the last part of their
-    names."""
+def capturing_in(functions: Functions) -> Functions:
+    """Return the functions that capture, and those that call one, by the last part of their names."""
     by_last: dict[str, Function] = {}
     for name, node in functions.items():
         last = name.rpartition(".")[2]
@@ -107,6 +102,44 @@ def _lacking(
             origins = {head(one) for one in (min(lacking), *frozen[min(lacking)])}
             maker = _made_by(entry.slice, origins, function, functions)
             yield Line(*(maker or (name, "key-lacks", node)), min(lacking))
+
+
+def _lacking_where_stored(
+    name: str, function: Function, capturing: Functions, functions: Functions, fields: Set[str]
+) -> Iterator[Line]:
+    """Yield calls on demand of a function that captures, and keeps the graph itself under a key which lacks a number or
+    an option that the captured block reads: `if n not in self.graphs: self.capture(n, scale)`."""
+    own = _by_last_name(functions)
+    for branch in [inner for _, inner in own_nodes(function) if isinstance(inner, ast.If)]:
+        for call in [one.value for one in branch.body if isinstance(one, ast.Expr)]:
+            made = capturing.get(called_name(call)) if isinstance(call, ast.Call) else None
+            if made is None or not isinstance(call, ast.Call) or not captures_in(made):
+                continue
+            given = {parameter.arg: value for value, parameter in matched(call, made)}
+            names = [name for block in captures_in(made) for name in inside(block, ast.Name)]
+            read = {one for name in names for one in names_in(name, made, own)}
+            used = {place(given[one]) for one in given.keys() & read}
+            for entry in _entries(made, ast.unparse(branch.test)):
+                told = names_in(branch.test, function, own)
+                for one in names_in(entry.slice, made, own):
+                    told |= names_in(given[head(one)], function, own) if head(one) in given else {one}
+                switched = _switched(name, place(entry.value), functions)
+                frozen = _frozen(call, function, made, switched, fields, own)
+                lacking = [
+                    text
+                    for text, sources in frozen.items()
+                    if text in used and not (text in told or all(is_told(one, told) for one in sources))
+                ]
+                if lacking:
+                    yield Line(name, "key-lacks", call, min(lacking))
+
+
+def _entries(function: Function, test: str) -> Iterator[ast.Subscript]:
+    """Yield the entries that a function makes of a table which a test asks."""
+    for _, node in own_nodes(function):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Subscript) and (place(target.value) or "?") in test:
+                yield target
 
 
 def _without_key(
@@ -364,29 +397,3 @@ def _gives_number(value: ast.expr, given: Set[str]) -> bool:
     if isinstance(value, ast.Constant):
         return isinstance(value.value, (int, float))
     return isinstance(value, ast.Name) and value.id in given
-
-
-# rounds
-
-
-def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
-    """Yield captures that each iteration of a loop makes for its own replay."""
-    parents = parents_in(function)
-    for loop in [node for node in parents if isinstance(node, LOOPS)]:
-        for statement in loop.body:
-            made = _made_here(statement, capturing)
-            if made is None:
-                continue
-            later = loop.body[loop.body.index(statement) + 1 :]
-            replays = [call for call in calls_in([statement, *later]) if is_plain_replay(call)]
-            if any(loop_around(call, parents) is loop for call in replays):
-                yield Line(name, "captured-again", made, ast.unparse(made))
-
-
-def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
-    """Return the capture that a statement makes unconditionally: a call, or the `torch.cuda.graph(…)` of a block."""
-    if isinstance(statement, (ast.With, ast.AsyncWith)):
-        item = next(filter(is_capture, statement.items), None)
-        return item.context_expr if item is not None else None
-    value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
-    return value if isinstance(value, ast.Call) and called_name(value) in capturing else None

@@ -48,6 +48,8 @@ class GraphTensors:
     "Tensors that captures write in place: every replay changes them."
     parts: set[str] = field(default_factory=set)
     "Inputs that captures read through views: `self.ids[:n]`."
+    spread: set[str] = field(default_factory=set)
+    "Inputs that captured calls take apart: `model(*self.inputs)`."
     blocks: list[CaptureBlock] = field(default_factory=list)
     handing: list[ast.Call] = field(default_factory=list)
     "Calls of helpers that capture their arguments."
@@ -79,6 +81,11 @@ class GraphTensors:
     def overwritten(self) -> Set[str]:
         """The tensors that every replay overwrites."""
         return self.outputs | self.updated
+
+    def is_display(self, name: str) -> bool:
+        """Return whether a name is bound to a list or a dict, of which a line may replace one tensor."""
+        kinds = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
+        return any(isinstance(made.value, kinds) for _, made in self.bound.get(name, ()))
 
     def is_refreshed(self, name: str) -> bool:
         """Return whether some function writes new values into an input in place."""
@@ -240,6 +247,7 @@ def note_captured(found: GraphTensors, block: Code) -> None:
                 found.inputs.add(text)
                 if place(value) is None:
                     found.parts.add(text)
+        found.spread.update(_spread_by(inner))
         bound = filter(None, (place(one) or entry(one) for one in _bound_by(inner)))
         found.outputs.update(text for text in bound if head(text) not in own)
         found.updated.update(text for text in _changed_by(inner) if head(text) not in own)
@@ -255,6 +263,13 @@ def _read_by(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.BinOp):
         return [node.left, node.right]
     return [node.value] if isinstance(node, ast.Assign) else []
+
+
+def _spread_by(node: ast.AST) -> Iterator[str]:
+    """Yield the containers that a call takes apart: `model(*self.inputs)`, `model(**self.inputs)`."""
+    if isinstance(node, ast.Call):
+        given = [value.value for value in node.args if isinstance(value, ast.Starred)]
+        yield from filter(None, map(place, (*given, *(word.value for word in node.keywords if word.arg is None))))
 
 
 def _changed_by(node: ast.AST) -> Iterator[str]:

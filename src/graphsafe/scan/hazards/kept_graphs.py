@@ -1,20 +1,31 @@
 """Graphs that are kept together with their tensors: `self.graphs[n] = (graph, x, y)`, an object of a class, a dict.
 
-Code that replays such a graph takes it out of the container again, under names of its own. The names are matched by the
-part's index in the tuple, its field of the object, or its key in the dict.
+Code that replays such a graph takes it out again, under its own names. The names are matched by the part's index in the
+tuple, its field of the object, or its key in the dict. Results may also be kept alone: `self.outs[n] = out`.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
-from graphsafe.scan.hazards.graph_syntax import Function, is_capture, is_plain_replay, own_nodes, place
-from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables
+from graphsafe.scan.hazards.graph_syntax import (
+    Function,
+    captures_in,
+    entry,
+    is_capture,
+    is_host,
+    is_plain_replay,
+    own_nodes,
+    place,
+    stored_names,
+    viewed,
+)
+from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import kept_names
-from graphsafe.scan.symbols.index import dotted
+from graphsafe.scan.symbols.index import dotted, elements
 
 Key = int | str
 "The index in a tuple, the attribute of an object, or the key of a dict."
@@ -137,3 +148,49 @@ def _taken_out(bundle: Bundle, graph: ast.expr, keys: frozenset[Key], nodes: lis
             names = [place(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
             if len(names) == bundle.size and names[bundle.graph] == graph.id:  # type: ignore[index]
                 yield from filter(None, (names[key] for key in keys))  # type: ignore[index]
+
+
+# results that are kept without a graph
+
+
+def results_of(table: GraphTensors, function: Function) -> Set[str]:
+    """Return the names by which one of the owner's functions knows results that every replay overwrites: `self.out`,
+    `self.outs[]`, and `out` after `out = self.outs[n]`."""
+    found = set(table.overwritten)
+    if isinstance(table.scope, ast.ClassDef):
+        found.update(text for one in table.functions.values() for text in _kept(one))
+    nodes = [node for _, node in own_nodes(function)]
+    stored = [node for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    first = min((node.lineno for node in nodes if is_plain_replay(node)), default=0)
+    # A name that is bound behind the replay, as in `out = out.clone()`, may hold something else.
+    later = {name.id for name in stored if name.lineno > first > 0}
+    names = [name.id for name in stored]
+    taken = {
+        target.id
+        for node in nodes
+        if isinstance(node, ast.Assign) and viewed(node.value) in found - later
+        for target in node.targets
+        if isinstance(target, ast.Name) and names.count(target.id) == 1
+    }
+    return (found - later) | taken
+
+
+def _kept(function: Function) -> Iterator[str]:
+    """Yield the attributes and tables in which a function keeps what its captures bind to local names."""
+    for block in captures_in(function):
+        end = block.end_lineno or block.lineno
+        later = [node for _, node in own_nodes(function) if getattr(node, "lineno", 0) > end]
+        made = {*_bound_in(block)} - stored_names(later)
+        for node in later:
+            for target, value in bindings(node) if isinstance(node, ast.Assign) else ():
+                text = place(target) or entry(target)
+                if text is not None and text.startswith("self.") and viewed(value) in made:
+                    yield text
+
+
+def _bound_in(block: ast.With | ast.AsyncWith) -> Iterator[str]:
+    for statement in block.body:
+        for node in inside(statement, ast.Assign):
+            if not is_host(node.value):
+                names = (part for target in node.targets for part in elements(target))
+                yield from (part.id for part in names if isinstance(part, ast.Name))

@@ -24,6 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     with_views,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables, bindings
+from graphsafe.scan.hazards.kept_graphs import results_of
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.index import dotted, elements
 
@@ -60,7 +61,7 @@ def lines(found: Tables) -> Iterator[Line]:
         name: given
         for table in found.all
         for name in sorted(table.replaying)
-        if (given := _returned(table.functions[name], table.overwritten)) is not None
+        if (given := _returned(table.functions[name], results_of(table, table.functions[name]))) is not None
     }
     graphed = {name: _Given(call) for name, call in _graphed(found)}
     if not replaying and not graphed:

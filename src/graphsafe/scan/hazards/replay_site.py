@@ -15,6 +15,7 @@ from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.events import Event, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
+    captured_rounds,
     changed_outside,
     copy_streams,
     graph_keys,
@@ -44,7 +45,7 @@ from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
-from graphsafe.scan.symbols.index import dotted, elements
+from graphsafe.scan.symbols.index import dotted, elements, takes_slice
 from graphsafe.scan.symbols.project import Project
 
 TIMING = re.compile(r"\b(perf_counter\w*|elapsed_time|monotonic|time\.time|do_bench|enable_timing|profiler)\b")
@@ -81,7 +82,7 @@ def events(
 
 def _changes(found: Tables) -> Iterator[Line]:
     """Yield the lines that conflict with a replay."""
-    for module in (changed_outside, graph_keys, lost_memory, copy_streams, stale_replays):
+    for module in (changed_outside, graph_keys, captured_rounds, lost_memory, copy_streams, stale_replays):
         yield from module.lines(found)
 
 
@@ -135,6 +136,7 @@ class _Site:
         self._function = function
         self._inputs = set().union(*(known.inputs for known in captured))
         self._parts = set().union(*(known.parts for known in captured))
+        self._spread = {name for known in captured for name in known.spread if known.is_display(name)}
         self._outputs = set().union(*(known.outputs for known in captured))
         self._overwritten = set().union(*(known.overwritten for known in captured))
         self._captures: list[ast.AST] = [one for known in captured for one in (*known.blocks, *known.handing)]
@@ -163,6 +165,8 @@ class _Site:
     def _rebound(self, node: ast.Assign) -> Iterator[Event]:
         for target, value in bindings(node):
             text = place(target)
+            if isinstance(target, ast.Subscript) and not takes_slice(target) and place(target.value) in self._spread:
+                text = place(target.value)
             if text is None or text not in self._inputs or is_host(value) or is_view_of(value, text):
                 continue
             if self._before_replay(node):

@@ -31,8 +31,8 @@ from graphsafe.scan.hazards.branch_effects import may_be_tensor
 from graphsafe.scan.interpreter import members, operators
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.losses import as_loss
-from graphsafe.scan.interpreter.subscripts import subscript_store
-from graphsafe.scan.models import torch_functions
+from graphsafe.scan.interpreter.subscripts import index_of, subscript_store
+from graphsafe.scan.models import protocols, torch_functions
 from graphsafe.scan.state import writes
 from graphsafe.scan.state.provenance import is_table_of_flag
 from graphsafe.scan.state.writes import write_item
@@ -135,10 +135,20 @@ def assign(
         _assign_attribute(frame, target, owner, value, node, augmented, written)
     elif isinstance(target, ast.Subscript):
         owner = frame.evaluate(target.value)
+        if _put_by_method(frame, target, owner, value, node):
+            return
         if not subscript_store(frame, target, owner, value, node):
             _assign_item(frame, target, owner, value, node, augmented)
     elif isinstance(target, ast.Starred):
         assign(frame, target.value, sequence("list", [value]), node)
+
+
+def _put_by_method(frame: Frame, target: ast.Subscript, owner: Value, value: Value, node: ast.AST) -> bool:
+    """Call the `__setitem__` that the class of `owner` defines; return False if it defines none."""
+    if type(owner) is not Instance or frame.project.find_method(owner.ref, "__setitem__") is None:
+        return False
+    arguments = Arguments((index_of(frame, target), value))
+    return protocols.called(frame, node, owner, "__setitem__", arguments=arguments) is not None
 
 
 def _unpack(frame: Frame, targets: list[ast.expr], value: Value, node: ast.AST) -> None:
@@ -215,6 +225,8 @@ def _assign_attribute(
         setter = frame.project.find_method(option.ref, f"{target.attr}.setter")
         if setter is not None:
             frame.call(node, Function(setter, option), Arguments((value,)))
+            return
+        if members.set_by_descriptor(frame, node, option, target.attr, value):
             return
         if frame.hot:
             holder = dotted(target.value) or "…"

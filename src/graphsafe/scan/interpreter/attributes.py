@@ -28,7 +28,7 @@ from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.annotations import annotated
 from graphsafe.scan.interpreter.constructed import Constructed, UnderConstruction, all_constructed
 from graphsafe.scan.interpreter.construction_sites import built
-from graphsafe.scan.interpreter.given_values import agree, filled, is_empty, of_parameter, telling
+from graphsafe.scan.interpreter.given_values import agree, filled, is_empty, of_parameter, telling, told_by
 from graphsafe.scan.interpreter.named_attribute import Marked
 from graphsafe.scan.symbols.blocks import bound_value, parameters
 from graphsafe.scan.symbols.declared_fields import declared_in, is_said_to_be_on_host
@@ -109,12 +109,10 @@ class AttributeTables:
                     _add(self._engine.effects.constructed, (ref, name), option)
 
     def given(self, ref: str, values: Mapping[str, Value]) -> None:
-        """Record the tensors that a call passes to a constructor, by the parameters that take them."""
+        """Note the tensors and optimizers that a call passes to a constructor, by the parameters that take them."""
         for name, value in values.items():
-            tensor, certain = as_tensor(value)
-            if tensor is not None and certain and tensor.certain:
-                kept = Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
-                _add(self._engine.effects.constructed, (ref, of_parameter(name)), kept)
+            for told in told_by(value):
+                _add(self._engine.effects.constructed, (ref, of_parameter(name)), told)
 
     def learn(self, constructions: Mapping[Key, Sequence[Value]]) -> None:
         """Take over the values that all calls of the project put into fields, if they say more than annotations."""
@@ -250,15 +248,16 @@ class AttributeTables:
             if method is None:
                 continue
             if given is None:
-                yield Call(method, owner, self._told(ref, method) if name == "__init__" else Arguments(), level=0)
+                yield Call(method, owner, self.told(ref, method) if name == "__init__" else Arguments(), level=0)
             elif name in ("__init__", "__post_init__"):
                 arguments = arguments_of(given if name == "__init__" else None)
                 yield Call(method, owner, arguments, depth=1, level=0, composes=True)
         if given is None:
             yield from (Call(method, owner, level=0) for method in self._factories(ref))
 
-    def _told(self, ref: str, constructor: str) -> Arguments:
-        """Return the tensors that calls of a class pass to its constructor, if all or none of them are on the host."""
+    def told(self, ref: str, constructor: str) -> Arguments:
+        """Return the tensors and optimizers that calls of a class pass to its constructor, unless only some are on the
+        host."""
         node = self._engine.project.function_node(constructor)
         given = {one.arg: self._given(ref, of_parameter(one.arg)) for one in (parameters(node) if node else ())}
         told = {name: join_all(telling(values)) for name, values in given.items() if agree(values)}

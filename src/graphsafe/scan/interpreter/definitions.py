@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from graphsafe.scan.domain.arguments import Arguments
 from graphsafe.scan.domain.held import held_in
 from graphsafe.scan.domain.values import UNKNOWN, ClassValue
 from graphsafe.scan.execution.frame import Frame
-from graphsafe.scan.models import platforms
+from graphsafe.scan.models import platforms, protocols
 from graphsafe.scan.symbols.imports import import_targets
 from graphsafe.scan.symbols.index import decorator_name
 from graphsafe.scan.symbols.kernels import is_kernel
@@ -17,6 +18,10 @@ def delete(frame: Frame, node: ast.Delete) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
             frame.env.pop(target.id, None)
+        elif isinstance(target, ast.Subscript) and frame.hot:
+            owner = frame.evaluate_quietly(target.value)
+            key = UNKNOWN if isinstance(target.slice, ast.Slice) else frame.evaluate_quietly(target.slice)
+            protocols.called(frame, node, owner, "__delitem__", arguments=Arguments((key,)))
 
 
 def import_(frame: Frame, node: ast.Import | ast.ImportFrom) -> None:

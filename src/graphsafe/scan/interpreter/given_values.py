@@ -3,10 +3,10 @@ information."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from graphsafe.scan.domain.joins import join
-from graphsafe.scan.domain.values import Dict, Tensor, Unknown, Value, as_tensor
+from graphsafe.scan.domain.values import Dict, RuntimeObject, Tensor, Unknown, Value, as_tensor, options
 from graphsafe.scan.domain.values import Sequence as SequenceValue
 
 
@@ -21,6 +21,18 @@ def is_empty(value: Value | None) -> bool:
     if type(value) is SequenceValue:
         return value.items == ()
     return type(value) is Dict and not value.items and type(value.elem) is Unknown
+
+
+def told_by(value: Value) -> Iterator[Value]:
+    """Yield what an argument of one call tells of the parameter: a tensor, an optimizer."""
+    tensor, certain = as_tensor(value)
+    if tensor is not None and certain and tensor.certain:
+        yield Tensor(tensor.where, tensor.dtype, tensor.ndim, tensor.pinned)
+    yield from filter(is_optimizer, options(value))
+
+
+def is_optimizer(value: Value) -> bool:
+    return type(value) is RuntimeObject and value.kind == "optimizer"
 
 
 def agree(values: Sequence[Value]) -> bool:

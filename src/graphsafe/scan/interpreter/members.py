@@ -135,6 +135,9 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     if found is None:
         found = frame.attributes.of_instance(owner, name, frame.level)
     if found is None:
+        asked = by_getattr(frame, node, owner, name)
+        if asked is not None:
+            return asked
         below = frame.engine.overrides.with_attribute(owner.ref, name) if owner.declared else ()
         if below and len(below) <= MAX_SUBCLASSES:
             return join_all(of_instance(frame, node, Instance(ref, owner.step), name, text) for ref in below)
@@ -142,6 +145,10 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
     if type(found) is Function and found.bound is None and _is_method(frame.engine, found.ref):
         # `forward_core = Other.forward_core` in a class body.
         return replace(found, bound=owner)
+    if type(found) is Instance:
+        getter = _of_descriptor(frame, owner, name, "__get__")
+        if getter is not None:
+            return frame.call(node, getter, Arguments((owner, ClassValue(owner.ref))))
     value = named_attribute(found, text, key, frame.attributes.marked)
     on_host = type(value) is Tensor and value.where == "host" and not HOST_NAME.search(name)
     if on_host and name in declared_in(frame.project, frame.path).on_device:
@@ -152,6 +159,37 @@ def of_instance(frame: Frame, node: ast.AST, owner: Instance, name: str, text: s
         return replace(value, step=True)
     # The next step has another object, because each step makes or receives its own.
     return not_held(value) if owner.step or owner.made else value
+
+
+def _of_descriptor(frame: Frame, owner: Instance, name: str, method: str) -> Function | None:
+    """Return a method of the descriptor that the class of an object binds to a name: `rate = Clamped()`."""
+    if name not in frame.project.body_names(owner.ref):
+        return None
+    held = frame.attributes.of_class(owner.ref, name)
+    found = frame.project.find_method(held.ref, method) if type(held) is Instance else None
+    return Function(found, held) if found is not None else None
+
+
+def set_by_descriptor(frame: Frame, node: ast.AST, owner: Instance, name: str, value: Value) -> bool:
+    """Do `owner.name = value` if the class binds the name to a descriptor with `__set__`."""
+    setter = _of_descriptor(frame, owner, name, "__set__")
+    if setter is not None:
+        frame.call(node, setter, Arguments((owner, value)))
+    return setter is not None
+
+
+def by_getattr(frame: Frame, node: ast.AST, owner: Instance, name: str) -> Value | None:
+    """Return what the object's `__getattr__` returns for an attribute that nothing else defines, if that is known.
+
+    A base of a library may define the attribute, so that Python does not ask.
+    """
+    method = frame.project.find_method(owner.ref, "__getattr__")
+    if method is None or name.startswith("__"):
+        return None
+    if any("::" not in base and base not in _PLAIN_BASES for base in frame.project.mro(owner.ref)):
+        return None
+    made = frame.call(node, Function(method, owner), Arguments((number(name),)))
+    return None if type(made) is Unknown else made
 
 
 def _of_method(frame: Frame, node: ast.AST, owner: Instance, method: str, name: str, text: str) -> Value:

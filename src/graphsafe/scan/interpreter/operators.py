@@ -160,6 +160,9 @@ def unary(frame: Frame, node: ast.UnaryOp) -> Value:
     tensor, _ = as_tensor(value)
     if tensor is not None:
         return elementwise((tensor,), tensor.dtype)
+    made = protocols.signed(frame, node, node.op, value)
+    if made is not None:
+        return made
     return negated(node.op, value) if type(value) is Number else value
 
 

@@ -41,6 +41,7 @@ from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter import members
 from graphsafe.scan.interpreter.indices import Index, emit_mask_by_name, index_tensor, parts_of
 from graphsafe.scan.models import protocols
+from graphsafe.scan.models.builtin_functions import SLICE
 from graphsafe.scan.sources.node_memo import source_text
 
 
@@ -63,8 +64,11 @@ def _load(frame: Frame, node: ast.Subscript, owner: Value) -> Value:
         return _load_tensor(frame, node, owner)
     if isinstance(owner, (Lib, ClassValue)):
         return owner
+    if type(owner) is Instance and isinstance(node.slice, ast.Slice):
+        made = protocols.called(frame, node, owner, "__getitem__", arguments=Arguments((index_of(frame, node),)))
+        return owner if made is None or type(made) is Unknown else made
     if isinstance(node.slice, ast.Slice):
-        bounds = _slice_bounds(frame, node.slice)
+        bounds = _slice_bounds(frame, node.slice, owner)
         return _slice_sequence(owner, bounds) if isinstance(owner, Sequence) else owner
     index = frame.evaluate(node.slice)
     if isinstance(owner, Sequence):
@@ -82,6 +86,14 @@ def _load(frame: Frame, node: ast.Subscript, owner: Value) -> Value:
     if isinstance(owner, RuntimeObject):
         return Number(overridable_by="environment") if owner.kind == "environment" else Unknown(device=True)
     return _item_of_unknown(frame, node, owner, index) if isinstance(owner, Unknown) else UNKNOWN
+
+
+def index_of(frame: Frame, node: ast.Subscript) -> Value:
+    """Return the value that `__getitem__` and `__setitem__` are given for an index."""
+    if not isinstance(node.slice, ast.Slice):
+        return frame.evaluate(node.slice)
+    _slice_bounds(frame, node.slice, UNKNOWN)
+    return SLICE
 
 
 def _item(owner: Sequence, index: Value) -> Value:
@@ -146,8 +158,15 @@ def _wait_for_index(frame: Frame, node: ast.Subscript, index: Value) -> None:
         frame.emit("HostRead", "index", node, confidence_of(tensor, certain), value=describe(index))
 
 
-def _slice_bounds(frame: Frame, node: ast.Slice) -> tuple[Value | None, ...]:
-    return tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
+def _slice_bounds(frame: Frame, node: ast.Slice, owner: Value) -> tuple[Value | None, ...]:
+    """Return the bounds of a slice. Lists, texts and tensors alike call `__index__` of a device tensor."""
+    bounds = tuple(None if part is None else frame.evaluate(part) for part in (node.lower, node.upper, node.step))
+    if isinstance(owner, (Sequence, Unknown, Array, Number)):
+        for part, bound in zip((node.lower, node.upper, node.step), bounds, strict=True):
+            tensor, certain = (None, False) if bound is None else as_tensor(bound)
+            if part is not None and tensor is not None and tensor.where != "host":
+                frame.emit("Extent", "slice", part, confidence_of(tensor, certain), value=describe(tensor))
+    return bounds
 
 
 def _slice_sequence(owner: Sequence, bounds: tuple[Value | None, ...]) -> Value:

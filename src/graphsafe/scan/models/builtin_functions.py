@@ -171,6 +171,10 @@ def sum_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
 def abs_(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     value = arguments.first
     tensor, _ = as_tensor(value)
+    name = node.func.id if isinstance(node.func, ast.Name) else "abs"
+    made = protocols.called(frame, node, value, f"__{name}__") if tensor is None else None
+    if made is not None:
+        return made
     return (
         replace(tensor, fresh=True, attr=None)
         if tensor is not None

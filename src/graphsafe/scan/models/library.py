@@ -233,6 +233,7 @@ _FUNCTIONS: dict[str, Handler] = {
     "functools.reduce": spelled_out.reduced,
     "operator.getitem": spelled_out.item,
     "operator.itemgetter": spelled_out.item_getter,
+    "operator.methodcaller": spelled_out.method_caller,
     **{f"itertools.{name}": spelled_out.chosen for name in ("takewhile", "dropwhile", "filterfalse")},
     "itertools.islice": builtin_functions.listed("iterator"),
     "dataclasses.replace": _replaced,

@@ -19,6 +19,7 @@ _COMPARISONS: dict[type[ast.AST], tuple[str, str]] = {
     **{ast.GtE: ("__ge__", "__le__"), ast.Eq: ("__eq__", "__eq__"), ast.NotEq: ("__ne__", "__ne__")},
 }
 "The method of the left operand, and the reflected method of the right operand."
+_SIGNS: dict[type[ast.AST], str] = {ast.USub: "__neg__", ast.UAdd: "__pos__", ast.Invert: "__invert__"}
 
 
 def called(frame: Frame, node: ast.AST, value: Value, *names: str, arguments: Arguments | None = None) -> Value | None:
@@ -41,6 +42,11 @@ def operated(frame: Frame, node: ast.AST, op: ast.operator, left: Value, right: 
     names = (f"__i{name}__", f"__{name}__") if in_place else (f"__{name}__",)
     found = called(frame, node, left, *names, arguments=Arguments((right,)))
     return called(frame, node, right, f"__r{name}__", arguments=Arguments((left,))) if found is None else found
+
+
+def signed(frame: Frame, node: ast.AST, op: ast.unaryop, value: Value) -> Value | None:
+    """Return the result of `-value`, `+value` or `~value` if the object's class defines it."""
+    return called(frame, node, value, _SIGNS[type(op)]) if type(op) in _SIGNS else None
 
 
 def compared(frame: Frame, node: ast.AST, op: ast.cmpop, left: Value, right: Value) -> Value | None:

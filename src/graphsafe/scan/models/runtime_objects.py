@@ -46,7 +46,8 @@ def method(frame: Frame, node: ast.Call, handle: RuntimeObject, name: str, argum
     named_calls.note(frame, node, full)
     op = frame.ops.python(full)
     if op is not None:
-        return operations.by_table(frame, node, op, name, None, arguments)
+        made = operations.by_table(frame, node, op, name, None, arguments)
+        return handle if op.result.kind == "self" else made
     model = frame.engine.libraries.find(full)
     if model is not None:
         return library_models.call(frame, node, full, model, arguments)

@@ -35,6 +35,15 @@ def item_getter(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
     return _of_one(frame, node, ast.Subscript(ast.Name("held", ast.Load()), node.args[0], ast.Load()))
 
 
+def method_caller(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
+    """Return `operator.methodcaller("name", *given)` as `lambda held: held.name(*given)`."""
+    name = node.args[0] if node.args else None
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return UNKNOWN
+    method = ast.Attribute(ast.Name("held", ast.Load()), name.value, ast.Load())
+    return _of_one(frame, node, ast.Call(method, node.args[1:], node.keywords))
+
+
 def items_of(frame: Frame, node: ast.AST, tensor: Tensor) -> Value:
     """Return the bound method `tensor.__getitem__` as `lambda held: tensor[held]`."""
     body = ast.Subscript(ast.Name("self", ast.Load()), ast.Name("held", ast.Load()), ast.Load())

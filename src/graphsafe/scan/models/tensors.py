@@ -127,6 +127,13 @@ def _tolist(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) 
     return of_elements("list", NUMBER)
 
 
+def _cast(frame: Frame, node: ast.Call, tensor: Tensor, arguments: Arguments) -> Value:
+    """Read `tensor.__float__()` and the like, which Python calls for `float(tensor)`."""
+    if tensor.where != "host":
+        frame.emit("HostRead", "cast", node, confidence_of(tensor, True), value=describe(tensor))
+    return NUMBER
+
+
 def _read(frame: Frame, node: ast.Call, tensor: Tensor) -> None:
     if tensor.where != "host":
         frame.emit("HostRead", "method", node, confidence_of(tensor, True), value=describe(tensor))
@@ -284,6 +291,7 @@ _METHODS = {
     "tolist": _tolist,
     "cpu": _cpu,
     "numpy": _numpy,
+    **{f"__{name}__": _cast for name in ("bool", "int", "float", "complex", "index")},
     "__array__": lambda frame, node, tensor, _: numpy_reads.read(frame, node, [tensor]),
     "to": _to,
     "type_as": _to,

@@ -115,7 +115,12 @@ def _patches(module: libcst.Module, spans: Mapping[Any, Any], data: bytes) -> It
             values = list(_values(node))
             if _is_old(data[start:end]):
                 continue
-            yield from _as_tuple(start, end, [_range(value, spans) for value in values])
+            ranges = [_range(value, spans) for value in values]
+            quoted = _with_other_quotes(data[start:end], [(first - start, last - start) for first, last in ranges])
+            if quoted is not None:
+                yield start, end, quoted
+                continue
+            yield from _as_tuple(start, end, ranges)
             stack.extend(values)
         else:
             if kind == "ExceptStarHandler":
@@ -148,6 +153,18 @@ def _is_old(string: bytes) -> bool:
     except (SyntaxError, ValueError):
         return False
     return True
+
+
+def _with_other_quotes(string: bytes, values: list[tuple[int, int]]) -> bytes | None:
+    """Return an f-string whose expressions have other quotes than the string itself, `f"{d['a']}"` for `f"{d["a"]}"`,
+    or None if that is not all that is new about it."""
+    for old, new in ((b'"', b"'"), (b"'", b'"')) if b"\n" not in string else ():
+        other = bytearray(string)
+        for first, last in values:
+            other[first:last] = string[first:last].replace(old, new)
+        if _is_old(bytes(other)):
+            return bytes(other)
+    return None
 
 
 def _as_tuple(start: int, end: int, values: list[tuple[int, int]]) -> Iterator[Patch]:

@@ -59,6 +59,7 @@ class Project:
         self._modules = files.modules
         self._packages = frozenset(name.partition(".")[0] for name in files.modules)
         self._mros: dict[str, tuple[str, ...]] = {}
+        self._body_names: dict[str, frozenset[str]] = {}
         self._cut: dict[str, str] = {}
         "Class with too many bases -> its nearest base that also has too many, or the class itself."
         self._bindings: dict[tuple[str, str], Binding | None] = {}
@@ -236,6 +237,13 @@ class Project:
             self._mros[ref] = (ref,)
             self._mros[ref] = self._linearise(ref)
         return self._mros[ref]
+
+    def body_names(self, ref: str) -> frozenset[str]:
+        """Return the names that the bodies of a class and its bases bind, methods aside."""
+        if ref not in self._body_names:
+            known = (self.class_facts(base) for base in self.mro(ref) if "::" in base)
+            self._body_names[ref] = frozenset(name for facts in known if facts is not None for name in facts.fields)
+        return self._body_names[ref]
 
     def derives(self, ref: str, endings: str | tuple[str, ...]) -> bool:
         """Return whether a class has a base outside the project whose dotted name has one of these endings."""

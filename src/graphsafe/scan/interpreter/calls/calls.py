@@ -258,6 +258,9 @@ def _instance_method(
     if frame.attributes.of_instance(receiver, name, frame.level) is not None:
         value = members.of_instance(frame, node, receiver, name, source_text(function))
         return call_value(frame, node, value, arguments)
+    answered = members.by_getattr(frame, node, receiver, name)
+    if answered is not None:
+        return call_value(frame, node, answered, arguments)
     if frame.attributes.is_module(receiver.ref):
         made = module_methods.of_module(frame, node, receiver, name, arguments)
         if made is not None:

@@ -15,7 +15,6 @@ from graphsafe.scan.domain.values import (
     Instance,
     Number,
     Passed,
-    RuntimeObject,
     Sequence,
     Tensor,
     Union,
@@ -26,6 +25,7 @@ from graphsafe.scan.domain.values import (
 from graphsafe.scan.domain.widening import widened
 from graphsafe.scan.execution.frame import Engine, Frame
 from graphsafe.scan.interpreter.calls import validators
+from graphsafe.scan.interpreter.given_values import is_optimizer
 from graphsafe.scan.sources.node_memo import inside, memoize_on_node
 from graphsafe.scan.symbols.blocks import kept_names, parameters
 
@@ -117,17 +117,16 @@ def _note_passed(engine: Engine, ref: str, method: str, arguments: Arguments) ->
     kept = {attribute: passed[name] for attribute, name in kept_names(node).items() if name in passed}
     engine.attributes.passed(ref, {attribute: value for attribute, value in kept.items() if _is_object(value)})
     undeclared = {one.arg for one in parameters(node) if one.annotation is None}
-    engine.attributes.given(ref, {name: value for name, value in passed.items() if name in undeclared})
+    engine.attributes.given(
+        ref, {name: value for name, value in passed.items() if name in undeclared or is_optimizer(value)}
+    )
 
 
 def _is_object(value: Value) -> bool:
     """Return whether a value is (or may be) a tensor or an object, so that an attribute with this value determines
     which code a step runs."""
     found = options(value)
-    return bool(found) and all(
-        type(option) in (Tensor, Instance) or (type(option) is RuntimeObject and option.kind == "optimizer")
-        for option in found
-    )
+    return bool(found) and all(type(option) in (Tensor, Instance) or is_optimizer(option) for option in found)
 
 
 @memoize_on_node

@@ -31,7 +31,7 @@ _RESIZING = frozenset(("view", "reshape", "expand"))
 "Methods of tensors whose arguments are sizes; as functions of torch they take the tensor first."
 
 SLICED = "[:, …]"
-"The entry, among the names of attributes, for an index of several dimensions, which lists and dicts do not support."
+"Stands, among the names of attributes, for an index that lists and dicts do not have: several dimensions, a list."
 
 
 @memoize_on_node
@@ -135,7 +135,14 @@ def _arguments(call: ast.Call) -> Iterator[tuple[str, str | tuple[str, int]]]:
 
 
 def _selects_along(index: ast.expr) -> bool:
-    """Return whether an index has several dimensions, with a `:`, `None` or `...` among them; no key of a dict has that
-    form."""
+    """Return whether an index is a list of integers, or has several dimensions, `:`, `None` or `...` among them: no key
+    of a dict is like that."""
+    if isinstance(index, ast.List):
+        return bool(index.elts) and all(map(_is_integer, index.elts))
     parts = index.elts if isinstance(index, ast.Tuple) else []
     return any(isinstance(p, ast.Slice) or (isinstance(p, ast.Constant) and p.value in (None, Ellipsis)) for p in parts)
+
+
+def _is_integer(node: ast.expr) -> bool:
+    number = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(number, ast.Constant) and type(number.value) is int

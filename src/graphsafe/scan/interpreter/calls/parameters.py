@@ -32,6 +32,7 @@ from graphsafe.scan.domain.values import (
 )
 from graphsafe.scan.execution.frame import Frame
 from graphsafe.scan.interpreter.annotations import annotated
+from graphsafe.scan.interpreter.calls.fed_modules import feeds_tensor_module
 from graphsafe.scan.interpreter.calls.parameter_usage import is_used_as_tensor, names_of_sizes
 from graphsafe.scan.models import numpy_reads
 from graphsafe.scan.symbols.declared_fields import declared_in, declared_on_host
@@ -118,10 +119,14 @@ def result_declared_for(frame: Frame, name: str) -> Value:
 
 def bind_lambda(frame: Frame, node: ast.Lambda, arguments: Arguments) -> None:
     spec = node.args
-    given = list(arguments.positional)
-    for i, parameter in enumerate((*spec.posonlyargs, *spec.args)):
+    given, positional = list(arguments.positional), [*spec.posonlyargs, *spec.args]
+    defaults = [None] * (len(positional) - len(spec.defaults)) + [*spec.defaults]
+    for i, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
         passed = given[i] if i < len(given) else arguments.keywords.get(parameter.arg)
-        frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
+        if passed is None and _is_hot_root(frame):
+            frame.env[parameter.arg] = _Parameter(frame, node, parameter, default, None, arguments.open).value()
+        else:
+            frame.env[parameter.arg] = bound_to(passed, parameter.arg) if passed is not None else UNKNOWN
     if spec.vararg is not None:
         frame.env[spec.vararg.arg] = of_elements("tuple", UNKNOWN)
     if spec.kwarg is not None:
@@ -133,7 +138,7 @@ class _Parameter:
     """One parameter of a call: its declaration and use in the function, and the argument that the call passes."""
 
     frame: Frame
-    function: Definition
+    function: Definition | ast.Lambda
     node: ast.arg
     default: ast.expr | None
     passed: Value | None
@@ -209,7 +214,7 @@ class _Parameter:
         If the class has a `setup_context`, `forward` takes none.
         """
         project, owner = self.frame.project, self.frame.owner if self.node in self.function.args.args[:1] else None
-        if owner is None or not project.derives(owner, "autograd.Function"):
+        if owner is None or isinstance(self.function, ast.Lambda) or not project.derives(owner, "autograd.Function"):
             return False
         return self.function.name != "forward" or project.find_method(owner, "setup_context") is None
 
@@ -235,7 +240,9 @@ class _Parameter:
             return False
         if is_root and MASK_NAME.search(name) is not None:
             return True
-        return is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter")
+        if is_used_as_tensor(self.function, name, frame.ops, "step-input" if from_step else "parameter"):
+            return True
+        return from_step and feeds_tensor_module(frame, self.function, name)
 
     def _is_made_on_host(self) -> bool:
         """Return whether the default is a host tensor, since other callers then pass host tensors too."""

@@ -1,0 +1,83 @@
+"""Finds graphs that each iteration of a loop captures anew, for one replay."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Set
+
+from graphsafe.scan.hazards.graph_keys import Functions, capturing_in
+from graphsafe.scan.hazards.graph_syntax import (
+    LOOPS,
+    Function,
+    Line,
+    called_name,
+    calls_in,
+    is_capture,
+    is_plain_replay,
+    is_short,
+    loop_around,
+    own_nodes,
+    parents_in,
+    place,
+)
+from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.sources.node_memo import inside
+
+
+def lines(found: Tables) -> Iterator[Line]:
+    functions = {name: node for name, node, _ in found.functions}
+    capturing = capturing_in(functions)
+    for name, function in functions.items() if capturing else ():
+        yield from _in_each_round(name, function, capturing)
+    once = {last for last, node in capturing.items() if _replays_once(node) and found.functions_called(last) == 1}
+    for name, function in functions.items() if once else ():
+        yield from _calls_in_each_round(name, function, once)
+
+
+def _in_each_round(name: str, function: Function, capturing: Functions) -> Iterator[Line]:
+    """Yield captures that each iteration of a loop makes for its own replay."""
+    parents = parents_in(function)
+    for loop in [node for node in parents if isinstance(node, LOOPS)]:
+        for statement in loop.body:
+            made = _made_here(statement, capturing)
+            if made is None:
+                continue
+            later = loop.body[loop.body.index(statement) + 1 :]
+            replays = [call for call in calls_in([statement, *later]) if is_plain_replay(call)]
+            if any(loop_around(call, parents) is loop for call in replays):
+                yield Line(name, "captured-again", made, ast.unparse(made))
+
+
+def _calls_in_each_round(name: str, function: Function, once: Set[str]) -> Iterator[Line]:
+    """Yield calls, in each iteration of a loop, of functions that capture for one replay of their own."""
+    for loop in [node for _, node in own_nodes(function) if isinstance(node, LOOPS) and not is_short(node)]:
+        plain = [one for one in loop.body if isinstance(one, (ast.Expr, ast.Assign, ast.AugAssign))]
+        for call in calls_in(plain):
+            if called_name(call) in once:
+                yield Line(name, "captured-again", call, ast.unparse(call))
+
+
+def _replays_once(function: Function) -> bool:
+    """Return whether every call of a function captures a graph of its own, replays it outside of loops and drops it."""
+    for position, statement in enumerate(function.body):
+        if any(isinstance(inner, (ast.Return, ast.Yield)) for inner in ast.walk(statement)):
+            return False
+        call = _made_here(statement, {})
+        graph = call.args[0] if isinstance(call, ast.Call) and call.args else None
+        if isinstance(graph, ast.Name):
+            uses = [name for name in inside(function, ast.Name) if name.id == graph.id]
+            read = [name for name in uses if isinstance(name.ctx, ast.Load)]
+            made_here = any(isinstance(name.ctx, ast.Store) for name in uses)
+            replays = [one.value for one in function.body[position + 1 :] if isinstance(one, ast.Expr)]
+            replayed = [one for one in replays if is_plain_replay(one) and place(one.func) == f"{graph.id}.replay"]
+            return made_here and len(replayed) == 1 and len(read) == 2
+    return False
+
+
+def _made_here(statement: ast.stmt, capturing: Functions) -> ast.expr | None:
+    """Return the capture that a statement makes unconditionally: a call, or the `torch.cuda.graph(…)` of a block."""
+    if isinstance(statement, (ast.With, ast.AsyncWith)):
+        item = next(filter(is_capture, statement.items), None)
+        return item.context_expr if item is not None else None
+    value = statement.value if isinstance(statement, (ast.Expr, ast.Assign)) else None
+    return value if isinstance(value, ast.Call) and called_name(value) in capturing else None

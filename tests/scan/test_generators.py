@@ -1,0 +1,55 @@
+"""Generators of random numbers: which of them a graph knows, and where they are seeded."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import Scan
+
+NOISE = """\
+class {name}(nn.Module):
+    def __init__(self, seed):
+        super().__init__()
+        self.gen = torch.Generator("cuda").manual_seed(seed)
+
+    def forward(self, x: torch.Tensor):
+        return x + torch.randn(x.shape, device=x.device, generator=self.gen)  # {name}
+
+"""
+CAPTURE = """\
+class Runner:
+    def __init__(self, noise{declared}, x, stream):
+        self.gen = noise.gen
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state({registered}.gen)
+        with torch.cuda.graph(graph, stream=stream):
+            y = noise(x)
+"""
+
+
+def drawing(scan: Scan, declared: str, registered: str) -> list[str]:
+    text = NOISE.format(name="Plain") + NOISE.format(name="Registered")
+    found = scan(text + CAPTURE.format(declared=declared, registered=registered))
+    return [line.rpartition("# ")[2] for code, line in found if code == "GS502"]
+
+
+def test_another_class_has_another_generator(scan: Scan) -> None:
+    assert drawing(scan, ": Registered", "noise") == ["Plain"]
+    assert drawing(scan, ": nn.Module", "noise") == []
+    assert drawing(scan, "", "noise") == []
+    assert drawing(scan, "", "noise.inner") == []
+
+
+@pytest.mark.parametrize("made", ["torch.Generator('cuda').manual_seed(seed)", "torch.Generator(device='cuda')"])
+def test_seeding_returns_the_generator(scan: Scan, made: str) -> None:
+    text = f"""\
+class Noise(nn.Module):
+    def __init__(self, seed):
+        super().__init__()
+        self.gen = {made}
+
+    def forward(self, x: torch.Tensor):
+        self.gen.manual_seed(3)
+        return x
+"""
+    assert scan(text) == [("GS503", "self.gen.manual_seed(3)")]
