@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from graphsafe.scan.hazards.graph_keys import Functions, capturing_in
 from graphsafe.scan.hazards.graph_syntax import (
     LOOPS,
     Function,
@@ -21,6 +20,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import Tables
+from graphsafe.scan.hazards.keys.graph_keys import Functions, capturing_in
 from graphsafe.scan.sources.node_memo import inside
 
 

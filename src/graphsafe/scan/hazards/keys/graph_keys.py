@@ -24,7 +24,7 @@ from graphsafe.scan.hazards.graph_syntax import (
     place,
 )
 from graphsafe.scan.hazards.graph_tensors import CONSTRUCTORS, GraphTensors, Tables, targets
-from graphsafe.scan.hazards.key_names import is_told, names_in
+from graphsafe.scan.hazards.keys.key_names import is_told, names_in
 from graphsafe.scan.sources.node_memo import inside
 from graphsafe.scan.symbols.blocks import matched, parameters
 from graphsafe.scan.symbols.index import dotted
