@@ -15,10 +15,8 @@ from graphsafe.rulebook.vocabulary import EventKind
 from graphsafe.scan.domain.events import Event, span_of
 from graphsafe.scan.domain.record import Place
 from graphsafe.scan.hazards import (
-    captured_rounds,
     changed_outside,
     copy_streams,
-    graph_keys,
     handed_tensors,
     kept_graphs,
     kept_outputs,
@@ -42,6 +40,7 @@ from graphsafe.scan.hazards.graph_syntax import (
 )
 from graphsafe.scan.hazards.graph_tensors import GraphTensors, Tables, bindings, tables
 from graphsafe.scan.hazards.kept_outputs import HANDS_OUT, KEEPS
+from graphsafe.scan.hazards.keys import captured_rounds, graph_keys
 from graphsafe.scan.hazards.own_names import spelled_out
 from graphsafe.scan.sources.source import parse
 from graphsafe.scan.symbols.blocks import parameters
