@@ -173,7 +173,9 @@ class _Writer:
         """Add findings for values that Python froze at capture, which differing captures prove."""
         if self._twin.status == "fail" and self._twin.differences:
             values = FrozenValues(self._twin, self._probes.state.changed or (), self._told[Ran].host_calls, self._entry)
-            for code, frames, told in values.told(escaped=bool(self._told[EscapedWork].operations)):
+            diagnosis = self._told[Diagnosed].diagnosis
+            is_foreign = diagnosis is not None and CODE_OF_CAUSE.get(diagnosis.cause) == "GS604"
+            for code, frames, told in values.told(escaped=is_foreign or bool(self._told[EscapedWork].operations)):
                 self.add(code, frames, **told)
 
     def horizon(self) -> None:

@@ -286,7 +286,7 @@ class Run:
         capture, replay = self._probes.capture, self._probes.replay
         died = capture.status == "crashed" and capture.phase == "capture"
         # A difference that twin captures explain needs no other explanation.
-        unexplained = replay.status == "fail" and self._probes.twin.status != "fail"
+        unexplained = replay.status == "fail" and not self._probes.twin.explains
         wrong = capture.status == "pass" and (capture.empty or unexplained)
         if self.rank.any(bool(capture.status == "fail" or died or wrong)):
             self._run(self._job("diagnose"))

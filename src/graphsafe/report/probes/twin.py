@@ -61,6 +61,14 @@ class Twin(Probe):
     changes: tuple[Cause, ...] = unreported(())
     "The causes, with what changed."
 
+    @property
+    def explains(self) -> bool:
+        """Return whether the captures differ in a way that explains wrong replays. Other memory without a known cause
+        may itself follow from work outside the graph."""
+        return self.status == "fail" and bool(
+            self.causes or any(one.what != "address" for one in self.differences or ())
+        )
+
     def text(self) -> str:
         if self.first_error is not None or not self.captures:
             return error_text(self.first_error)

@@ -27,6 +27,8 @@ from graphsafe.capture.shared.job import Channel, Job
 
 _CPU_SECONDS, _SECONDS = 2.0, 20.0
 "No further round begins after this much CPU time of the process, or this much time in total."
+_CPU_GOING_ON = 4.0
+"The CPU time of rounds that go on from each other: a refresh that reads state of the device acts in late ones."
 _MOST_BYTES = 256 * 2**20
 "Number of bytes of outputs and state that may be passed on for all rounds together."
 _STATE_BYTES = 2**20
@@ -61,14 +63,14 @@ def run(job: Job, channel: Channel) -> None:
         save_values(channel, ROUNDS, rounds)
         # A device that fails in what follows takes nothing of the above away.
         if rounds.is_whole and goes_on(session, reference):
-            save_values(channel, GOING_ON, _rounds(session, inputs_going_on(kept))[0])
+            save_values(channel, GOING_ON, _rounds(session, inputs_going_on(kept), _CPU_GOING_ON)[0])
 
 
-def _rounds(session: Session, inputs: Iterator[int]) -> tuple[list[Stepped], bool]:
+def _rounds(session: Session, inputs: Iterator[int], cpu_seconds: float = _CPU_SECONDS) -> tuple[list[Stepped], bool]:
     """Run rounds until one fails, or time or memory runs out: then their number is a power of two. Return also whether
     none failed and each is told."""
     steps: list[Stepped] = []
-    time_left, held = TimeLeft(_CPU_SECONDS, _SECONDS), 0
+    time_left, held = TimeLeft(cpu_seconds, _SECONDS), 0
     try:
         for number in inputs:
             step = _round(session, number)
