@@ -1,0 +1,39 @@
+"""Findings of captures that differ, from answers as the children give them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graphsafe.capture.answers.build import Built
+from graphsafe.capture.answers.events import Diagnosis, StepEvent
+from graphsafe.capture.answers.probes import Diagnosed
+from graphsafe.capture.parent.findings import findings_of
+from graphsafe.capture.parent.probes import Seen
+from graphsafe.capture.shared.told import Told, written
+from graphsafe.report.model import CallSite
+from graphsafe.report.probes import Probes
+from graphsafe.report.probes.capture import Capture
+from graphsafe.report.probes.replay import Replay
+from graphsafe.report.probes.twin import Difference, Twin
+from graphsafe.rulebook.book import load_rulebook
+
+FILE = str(Path(__file__))
+AFTER = (CallSite(FILE, 3, "step"),)
+"The line that reads what the other stream has made."
+OTHER_MEMORY = Difference(0, "address", "aten::add", "self", "self in other memory", frames=AFTER)
+
+
+@pytest.mark.parametrize("diagnosed", [True, False])
+def test_work_on_another_stream_explains_other_memory_after_it(diagnosed: bool) -> None:
+    escaped = StepEvent("allocation", "aten::mul", (CallSite(FILE, 2, "step"),))
+    told = Told(written(Built(CallSite(FILE, 1, "step"))))
+    if diagnosed:
+        told |= Told(written(Diagnosed(Diagnosis("foreign-stream", escaped))))
+    twin = Twin("fail", differences=(OTHER_MEMORY,))
+    probes = Probes(capture=Capture("pass"), replay=Replay("fail"), twin=twin)
+    findings, _ = findings_of(Seen("cuda:0", "capture", "not-ready", probes, told), load_rulebook())
+    found = [(one.code, one.location.line) for one in findings]
+    assert found == ([("GS604", 2)] if diagnosed else [("GS702", 3)])
+    assert not twin.explains
