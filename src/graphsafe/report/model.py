@@ -214,7 +214,7 @@ class Segment:
     kind: Literal["graph", "eager"]
     operations: int | None = None
     kernels: int | None = None
-    "Nodes of the graph."
+    "The number of nodes of the graph."
     ms: float | None = None
     module: str | None = None
     "The innermost module that contains all operations."

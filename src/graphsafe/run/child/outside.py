@@ -53,7 +53,7 @@ class Memory:
         self._outlived: set[int] = set()
         "The names that referred to another tensor while something else held the memory."
         self.instead: CallSite | None = None
-        "The line that made the tensor that has the name now."
+        "The line that made the tensor to which the name of the lost memory now refers."
         self.heir: str | None = None
         "The type and shape of a tensor that has since received the lost memory."
         self._asked = 0

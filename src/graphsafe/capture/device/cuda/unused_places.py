@@ -91,7 +91,8 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
         # Its argument begins with the strides of all tensors; their addresses and a small function follow.
         yield from _strides(argument, 0, (len(argument) - _SIZES) // (_STRIDES + _WORD))
     elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
-        # It ends with: source, two destinations, three buffers, a base, two flags and the number of destinations.
+        # A reduction's argument ends with its source, two destinations, three buffers, a base, two flags and the number
+        # of destinations.
         if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
             yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
         # Before the source, which begins at a whole word, are the strides of one input and of two outputs.

@@ -78,7 +78,8 @@ def len_of(span: Span) -> tuple[int, int]:
 
 
 def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
-    """Yield the calls in the innermost statement that runs this line, except those in its blocks."""
+    """Yield the calls in the innermost statement that runs this line. Calls in the statement's own blocks are left
+    out."""
     region = function.statement_at(line)
     place = None if region is None else function.place(region)
     for statement in () if place is None else place.statements:

@@ -53,8 +53,8 @@ def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], loo
 
 @functools.lru_cache(maxsize=1024)
 def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
-    """Return the containers into which a function puts the return value of its call at `place` and nothing else, with
-    the line, and whether it puts a tuple or a list there."""
+    """Return one entry for each container to which a function adds only the return value of its call at `place`: the
+    container's expression, the line that adds the value, and whether the added value is a tuple or a list."""
     tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
     if tree is None or call is None:
         return ()
