@@ -112,7 +112,7 @@ def _block(entry: Entry) -> str:
 
 
 def _value(value: str | int | datetime.date) -> str:
-    """Write a value. JSON's texts are TOML's, except that TOML escapes DEL."""
+    """Write a value. JSON's strings are valid TOML, except that TOML escapes DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     return str(value)
@@ -133,7 +133,7 @@ def _entry(document: Document, key: str, value: object) -> Entry:
 
 
 def _any_text(document: Document, key: str, value: object) -> str:
-    """Check a text, which may be empty: a finding may be about a whole file."""
+    """Check a string, which may be empty, because a finding may be about a whole file."""
     return value if value == "" else document.text(key, value)
 
 

@@ -21,7 +21,7 @@ from graphsafe.rulebook.book import UNREADABLE
 from graphsafe.rulebook.rule import Rule
 
 MOST = 100
-"The largest number of characters; longer code is replaced by its beginning and a hash."
+"The largest number of characters of an entry's code; longer code is replaced by its beginning and a hash."
 _STRING_OR_COMMENT = re.compile(
     r"""(?P<string>\"{3}(?s:.)*?\"{3}|'{3}(?s:.)*?'{3}|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")|\#[^\n]*"""
 )
@@ -51,7 +51,8 @@ def normalised(code: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return one line of printable characters of bounded length that still tells texts apart."""
+    """Return the text as one line of printable characters, of bounded length; different texts still give different
+    lines."""
     line = "".join(character if character.isprintable() else "?" for character in text)
     if len(line) <= MOST and line == text:
         return line

@@ -1,8 +1,8 @@
 """A GPU as a source: PyTorch's own callbacks before each wait and allocation, and a dispatch mode.
 
 A callback runs on the thread that waits, counts only for watched threads, and raises nothing. The mode names the
-operation, follows autograd onto its threads, and sees copies that PyTorch calls asynchronous though their memory is
-pageable. The mode does not change how code is compiled or runs.
+operation, follows autograd onto its threads, and sees copies that PyTorch treats as asynchronous although their memory
+is pageable. The mode does not change how code is compiled or runs.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _COMPILERS = {
     "/torch/_inductor/cudagraph_trees.py": ("cudagraphify", "record_function", "run_eager"),
     "/torch/_inductor/runtime/triton_heuristics.py": None,
 }
-"""Code that compiles, tunes and records graphs on first use, by file and function (None for all functions). It waits,
-but is not part of the step."""
+"""Code that compiles, tunes and records graphs on first use, by file and function (None for all functions). Such code
+waits, but it is not part of the step."""
 
 _LOW = 0xFFFFFFFF
 "Bits of a thread's identity that CUPTI keeps."

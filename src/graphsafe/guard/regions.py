@@ -61,7 +61,7 @@ class _Entered:
     region: Region
     rules: Rules | None
     outer: int = 0
-    "Number of the user's frames outside of the block."
+    "The number of the user's frames outside of the block."
     begun: CallSite | None = None
     events: list[StepEvent] = field(default_factory=list)
     counting: ExitStack = field(default_factory=ExitStack)

@@ -22,7 +22,8 @@ class Launches:
 
 class Listener(Protocol):
     def wants(self, kind: StepEventKind) -> bool:
-        """Return whether to make an event of this kind: it takes time to read the stack."""
+        """Return whether to make an event of this kind. The question saves time, because an event has to read the
+        stack."""
 
     def told(self, event: StepEvent) -> None: ...
 

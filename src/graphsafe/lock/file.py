@@ -47,7 +47,7 @@ def _checked(data: Mapping[str, Any], path: str) -> dict[str, dict[Key, Proven]]
 
 
 def check_place(path: Path) -> None:
-    """Raise RequestError for a lock that is a link to another folder, since a repository may contain one."""
+    """Raise RequestError for a lock that is a link to another folder, since a repository may contain such a link."""
     if leads_out(path, path.parent):
         raise RequestError(f"{path}: leads out of the project; remove the link")
 
@@ -124,7 +124,7 @@ def _key(name: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + "}"
-    if isinstance(value, str):  # JSON's strings are TOML's, but for one character
+    if isinstance(value, str):  # JSON's strings are valid TOML, except for one character
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
 

@@ -15,7 +15,7 @@ Key = tuple[str, str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The rounds of one measurement: the median, and the tenth and ninetieth percentile."""
+    """The result of the rounds of one measurement: the median, and the tenth and ninetieth percentile."""
 
     median: float
     low: float

@@ -200,7 +200,8 @@ def _probes_of(entry: Proven, report: Report) -> Probes:
 
 
 def _cause(report: Report, kind: str, introduced: Introduced) -> str:
-    """Return the first lines that stand in the way on this kind of device, or say that the cause is not known."""
+    """Return the first lines that prevent a better verdict on this kind of device, or a sentence that the cause is not
+    known."""
     known = report.environment
     errors = [one for one in failing(report, "error") if one.device is None or kind_of(one.device, known) == kind]
     if errors:

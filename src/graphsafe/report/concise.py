@@ -1,5 +1,5 @@
-"""The concise form, one line per finding, as editors and grep read it: `path:line:col: CODE message`. A warning or note
-has its level between code and message. Fresh buffers come last, one line per file."""
+"""The output format `concise`, one line per finding, for editors and grep: `path:line:col: CODE message`. A warning or
+note has its level between code and message. Fresh buffers come last, one line per file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from graphsafe.report.text import printable
 
 
 def render_concise(reports: Sequence[Report]) -> str:
-    """Return unsuppressed findings, findings without a line come after the target's name. A capture's verdict follows
-    them, as `target: verdict`, with the reason if there is no finding."""
+    """Return unsuppressed findings. A finding without a line begins with the target's name. A capture's verdict follows
+    its findings, as `target: verdict`, with the reason if there is no finding."""
     from graphsafe.report.capture_text import verdict_text
 
     lines = []

@@ -25,7 +25,7 @@ class ExecutedFile:
 
     path: str
     digest: str
-    "The digest of the file's content at that time: after an edit the line numbers may mean other lines."
+    "The digest of the file's content when the step ran: after an edit the line numbers may mean other lines."
     lines: tuple[LineRun, ...]
 
 
@@ -36,7 +36,7 @@ class HotLines:
     all: int
     ran: int
     changed: tuple[str, ...]
-    "Files that have changed since; their statements do not count."
+    "Files that have changed since the step ran; their statements do not count."
 
     def text(self) -> str:
         """Return the share in words."""

@@ -1,4 +1,5 @@
-"""The registry of forms. Each form is a pure function from reports to text, imported when it is first used."""
+"""The registry of output formats (forms). Each form is a pure function from reports to text, imported when it is first
+used."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _TRACE = "trace.json"
 
 
 def form_of(file: str) -> str | None:
-    """Return the form that a file's name says, or None."""
+    """Return the form that a file's name stands for, or None."""
     name = file.replace("\\", "/").rpartition("/")[2].lower()
     if name == _TRACE or name.endswith(f".{_TRACE}"):
         return "trace"

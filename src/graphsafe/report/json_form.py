@@ -1,4 +1,4 @@
-"""The JSON form: writes reports, and reads saved ones."""
+"""The JSON format: writes reports, and reads saved reports."""
 
 from __future__ import annotations
 

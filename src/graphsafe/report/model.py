@@ -111,7 +111,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A fact that could not be known, varied, seen or run."""
+    """A limit of the report: something that could not be known, varied, seen or run."""
 
     kind: str
     what: str
@@ -187,7 +187,7 @@ class Proven:
 
     level: str
     max_query_len: int | None
-    "The largest number of tokens per request that is proven for uniform batches; None if there is none."
+    "The largest number of tokens per request that is proven for uniform batches; None if no such batch is proven."
     buckets: tuple[Mapping[str, Any], ...]
     "The axes of the buckets that are ready."
 
@@ -214,7 +214,7 @@ class Segment:
     kind: Literal["graph", "eager"]
     operations: int | None = None
     kernels: int | None = None
-    "Nodes of the graph."
+    "The number of nodes of the graph."
     ms: float | None = None
     module: str | None = None
     "The innermost module that contains all operations."
@@ -301,7 +301,7 @@ class Report:
 
 
 def facts_of(report: Report) -> dict[str, str | None]:
-    """Return the versions, devices and settings with which a report was made, by their names for readers."""
+    """Return the versions, devices and settings with which a report was made, each under its readable name."""
     it = report.environment
     return {
         "graphsafe": report.tool.version,

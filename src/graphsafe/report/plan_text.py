@@ -62,7 +62,8 @@ def headline(plan: Plan) -> str:
 
 
 def piece_texts(plan: Plan) -> list[str]:
-    """Return the pieces in order. The same piece in other calls (one layer after the other) is described once."""
+    """Return the pieces in order. A piece that occurs in several calls (in each layer, for example) is described
+    once."""
     texts = [_piece(segment) for segment in plan.segments]
     return [text if times == 1 else f"{text} ({times} times)" for text, times in Counter(texts).items()]
 

@@ -22,7 +22,7 @@ class PoolBucket:
 
     axes: Axes
     pool_bytes: int | None
-    "Bytes by which the pool grew at its capture."
+    "The bytes by which the pool grew at the bucket's capture."
     held: Held | None
     "The memory that this capture took from the pool."
     alone_bytes: int | None
@@ -46,7 +46,7 @@ class Overwritten:
     by: Axes
     outputs: tuple[str, ...]
     static: bool
-    "Whether one of the outputs lies in memory from before the capture."
+    "Whether the memory of one of the outputs was allocated before the capture."
 
 
 @dataclass(frozen=True, slots=True)

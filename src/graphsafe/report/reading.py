@@ -15,7 +15,7 @@ Data = TypeVar("Data")
 def read(kind: type[Data], data: Any) -> Data:
     """Return `data` as the dataclass `kind`; nothing else is checked. Keys that are no fields of the dataclass are
     ignored. If the data lacks a key, or has a null that the type excludes, the field gets its default, else None. A
-    dataclass with an older form of data has `upgraded(data)`."""
+    dataclass whose data had another structure in older versions has `upgraded(data)`."""
     found: Data = _read(kind, data)
     return found
 

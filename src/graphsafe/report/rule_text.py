@@ -1,4 +1,4 @@
-"""The texts of a rule that a form may show; the rulebook's rules have this shape."""
+"""The texts of a rule that an output format may show; the rulebook's rules have these attributes."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _DEEPEST = 64
 
 
 class ReportError(RequestError):
-    """A saved report cannot be read; the text is one printable line."""
+    """A saved report cannot be read; the message is one printable line."""
 
     def __init__(self, line: str) -> None:
         super().__init__(without_commands(printable(line)))
@@ -44,7 +44,7 @@ def check(saved: Any, kind: Literal["report", "ledger"], where: str) -> None:
 
 
 def _check_values(value: Any, depth: int) -> None:
-    """Refuse numbers and nesting that no report has, also in parts that the schema leaves open."""
+    """Refuse numbers that are too large and nesting that is too deep, also where the schema allows any value."""
     if isinstance(value, (dict, list)):
         if depth == _DEEPEST:
             raise ReportError("not a report: nested too deeply")

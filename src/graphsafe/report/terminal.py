@@ -79,7 +79,7 @@ _MOST_FILES = 20
 _MOST_LINES = 8
 """The largest number of notes that are shown, since a reader does not need all of them."""
 _MANY = 50
-"""If there are at least this many findings, each is shown on one line, without its code: an overview then matters
+"""If there are more findings than this, each is shown on one line, without its source line: an overview then matters
 more."""
 _FIRST = 5
 """The number of findings that are proposed as a start."""

@@ -147,7 +147,7 @@ def listed(parts: Iterable[str], most: int = 12) -> str:
 
 
 def _head(word: str, room: int) -> str:
-    """Return as much of the word's beginning as fits, at least one character."""
+    """Return the longest beginning of the word that fits, at least one character."""
     if word.isascii():
         return word[: max(room, 1)]
     taken = 0

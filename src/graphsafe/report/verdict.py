@@ -65,7 +65,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 def _beyond_plan(probes: Probes) -> tuple[str, ...]:
-    """Return the reasons that make the step not ready and that a plan cannot cut out."""
+    """Return the reasons that make the step not ready even with a plan."""
     reasons = []
     if probes.construct.left_capturing is True:
         reasons.append("construction left a random-number generator capturing")
@@ -151,7 +151,7 @@ _FROZE = {
 
 
 def _doubts(probes: Probes) -> tuple[str, ...]:
-    """Return the doubts that prevent the verdict ready, although nothing disproves it."""
+    """Return the doubts that prevent the verdict `ready`, although nothing disproves that the step is ready."""
     construct, step, capture, replay, twin = probes.construct, probes.step, probes.capture, probes.replay, probes.twin
     if construct.built is False:
         return (f"the target was not built{_because(construct)}",)

@@ -65,7 +65,7 @@ class Rulebook:
     home: Path
     "The folder of the op table."
     digest: str
-    "A hash that changes with any rule; part of every cache's key."
+    "A hash that changes if any rule changes; it is part of the key of every cache."
     index: Mapping[tuple[str, str], tuple[tuple[Rule, Match], ...]]
     libraries: Libraries
 
@@ -96,7 +96,7 @@ class Rulebook:
     def selected(self, select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
         """Return the codes to report: the selected ones, by default all, without the ignored. Raises RulebookError.
 
-        UNREADABLE is always selected: no selected rule has looked at a file that cannot be read.
+        UNREADABLE is always selected, because no other rule has looked at a file that cannot be read.
         """
         chosen = self.codes(select, "select") | {UNREADABLE} if select else frozenset(self.rules)
         return chosen - self.codes(ignore, "ignore")

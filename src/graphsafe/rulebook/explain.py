@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, str] = {
 _PREFIX = re.compile(r"[A-Z]+\d{0,2}")
 _CUDA_CODE = re.compile(r"(?:E|(?:CUDA )?error (?:code )?)(?P<named>\d{1,3})|(?P<plain>\d{3})", re.IGNORECASE)
 _LEAST_WORDS = 3
-"An error text with fewer words could be part of any text."
+"The least number of words of a known error text: a shorter one could occur in any text."
 
 
 def page_for(text: str, rulebook: Rulebook) -> str:
@@ -120,7 +120,7 @@ def _speaks_of(text: str, known: Sequence[str]) -> bool:
 
 
 def _words(text: str) -> str:
-    """Return the words without case, punctuation and numbers, which differ from one report to the next."""
+    """Return the words in lower case, without punctuation and numbers: these differ from one report to the next."""
     return " ".join("n" if word.isdigit() else word for word in re.findall(r"\w+", text.lower()))
 
 

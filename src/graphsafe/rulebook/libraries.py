@@ -34,7 +34,7 @@ class Libraries:
     called: tuple[str, ...] = ()
     "Patterns of names that rules match themselves."
     _by_last: Mapping[str, list[tuple[str, LibraryModel]]] = field(default_factory=dict, repr=False)
-    "Last part of a pattern -> pattern and model. Patterns whose last part has wildcards are under the empty text."
+    "Last part of a pattern -> pattern and model. Patterns whose last part has wildcards are under the empty string."
 
     _found: dict[str, LibraryModel | None] = field(default_factory=dict, init=False, repr=False, compare=False)
     _matched: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)

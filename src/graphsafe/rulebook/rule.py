@@ -1,4 +1,4 @@
-"""A rule as data: everything that one rule file says of its rule."""
+"""A rule as data: everything that a rule file says about one rule."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Reads a rule file: YAML -> checked plain data. No code of its author runs. The data can be stored as JSON. It is
-checked once, when the package is built or first used, and then only loaded."""
+"""Reads a rule file: YAML -> checked plain data. No code of the file's author runs. The data can be stored as JSON. A
+rule file is checked once, when the package is built or first used; later only the stored data is loaded."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Options:
 @dataclass(frozen=True, slots=True)
 class Part:
     token: str
-    "The identity of the process: its pid, which the system may reuse, and a random number."
+    "The identity of the process: its pid and a random number, since the system may reuse the pid."
     parent: str
     started: int
     "The start in nanoseconds since 1970."

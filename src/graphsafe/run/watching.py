@@ -23,7 +23,8 @@ from graphsafe.run.part import Options
 
 
 class Watching:
-    """Watches captures and replays of this process inside `with`; under `graphsafe run` it adds nothing."""
+    """Watches captures and replays of this process inside `with`; under `graphsafe run`, which watches already, it does
+    nothing."""
 
     def __init__(self, options: Options, book: Rulebook) -> None:
         self._options = options

@@ -163,7 +163,8 @@ def _serve(driver: Driver, connection: Connection) -> None:
 
 
 def _take_part(driver: Driver, connection: Connection, sent: set[Step]) -> None:
-    """Take files and steps, and send the steps that they lead to, until there are no more."""
+    """Receive files and steps, examine them, and send back the steps that follow from them. End when None is
+    received."""
     while (items := connection.recv()) is not None:
         files = [item for item in items if isinstance(item, str)]
         found = [driver.look_into(item) if isinstance(item, str) else driver.take(item) for item in items]

@@ -69,6 +69,7 @@ class Mixed:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """All padded replays so far. The child sends this after each way of filling, and once before the first."""
+    """All padded replays so far. The padding is filled in several ways, for instance with zeros. The child sends this
+    object before the first way and after each way."""
 
     entries: tuple[Padded, ...] | None = None

@@ -23,8 +23,9 @@ def last_place(values: torch.Tensor) -> float | None:
 def nudge(tensor: torch.Tensor, up: bool) -> None:
     """Move every finite number other than zero by one unit, in place: neighbours in opposite directions.
 
-    The bits of a float, read as an integer, count its magnitude, so adding one moves it by one unit away from zero. A
-    tensor whose dtype or layout does not allow this (float8, expanded memory) stays unchanged.
+    The bits of a float, read as an integer, grow with its magnitude, so adding one to this integer moves the float by
+    one unit away from zero. A tensor whose dtype or layout does not allow this (float8, expanded memory) stays
+    unchanged.
     """
     plain = tensor.detach()
     if plain.is_complex():

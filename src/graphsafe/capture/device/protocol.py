@@ -1,9 +1,8 @@
 """The protocol that CUDA and the simulated device implement; a probe uses only this protocol.
 
-An implementation lives in one child process, is entered once, and makes at most one capture attempt. Everything of the
-user's (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through
-`to_host`, `copied`, `store`, `poison` and `digests`, which are invisible to `watch`, to a recording and to the user's
-modes.
+An implementation lives in one child process, is entered once, and makes at most one capture attempt. All of the user's
+code (import, factory, steps) runs inside `entered()`; the probes' own reads and writes of tensors go through `to_host`,
+`copied`, `store`, `poison` and `digests`, which are invisible to `watch`, to a recording and to the user's modes.
 """
 
 from __future__ import annotations
@@ -93,10 +92,11 @@ class Recording(Replayable, Protocol):
         """Return the number of nodes whose arguments the driver does not show."""
 
     def release(self) -> None:
-        """Give the graph and its memory back."""
+        """Free the graph and its memory."""
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return work of the step that is known to have run outside the capture, and so is missing from the graph."""
+        """Return work of the step that is known to have run outside the capture. This work is missing from the
+        graph."""
 
 
 class Pieces(Protocol):
@@ -125,10 +125,10 @@ class Device(Protocol):
     "The backend for collectives of several ranks."
 
     def meet(self) -> None:
-        """Wait on the device until all ranks are here. Needs a process group."""
+        """Wait on the device until all ranks have reached this call. Needs a process group."""
 
     def entered(self) -> AbstractContextManager[None]:
-        """Enter the device, around everything of the user's: make it current, or install the modes (sim)."""
+        """Enter the device before any of the user's code runs: make the device current, or install the modes (sim)."""
 
     def label(self) -> str:
         """Return the name in the environment block: `cuda:0 NVIDIA H200`, `sim:0`."""
@@ -152,7 +152,8 @@ class Device(Protocol):
         """Put a fresh generator state with the old seed and offset in place of a broken state."""
 
     def capture_stream(self) -> AbstractContextManager[None]:
-        """Enter the stream for warm-up and capture; it joins the current stream at both ends."""
+        """Enter the stream for warm-up and capture. The stream and the current stream wait for each other at both
+        ends."""
 
     def stands_on(self) -> str:
         """Return the current device and stream, by symbolic name (`cuda:0, default stream`; `cuda:0, side stream`)."""
@@ -189,7 +190,7 @@ class Device(Protocol):
         """Return a pool for several recordings, to be replayed one at a time: they use the same memory."""
 
     def pieces(self) -> Pieces:
-        """Return pieces, for a step that is captured in segments."""
+        """Return a `Pieces` object, for a step that is captured in segments."""
 
     def diagnose(self, step: Callable[[], Any]) -> Diagnosis | None:
         """Repeat, in another process, an attempt that failed, and watch every operation."""
@@ -209,7 +210,7 @@ class Device(Protocol):
         """Return whether the tensor is in memory that only the host can write: on the host and not pinned."""
 
     def to_host(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a plain detached host copy of the values, whatever device the tensor is on, or stands for."""
+        """Return a plain detached host copy of the values, whatever device the tensor is on or represents."""
 
     def store(self, tensor: torch.Tensor, values: torch.Tensor) -> None:
         """Copy a host tensor or a result of `copied`, of the same shape and dtype, into `tensor` in place."""
@@ -231,8 +232,8 @@ class Device(Protocol):
         """Allocate and free blocks of many sizes filled with poison: reads of freed memory then show."""
 
     def reuse_freed(self) -> None:
-        """Overwrite memory that has no owner any more, even if a graph still uses it. This is stronger than `churn`,
-        but hides causes: use it only in runs whose differences are not explained afterwards."""
+        """Overwrite free memory, even if a graph still uses this memory. This is stronger than `churn`, but hides the
+        cause of a difference: use it only in runs whose differences are not explained afterwards."""
 
     def memory(self) -> DeviceMemory: ...
 
@@ -254,4 +255,4 @@ class Device(Protocol):
         stands for True, one and all elements of a mask; 0 stands for False, zero and no element of a mask."""
 
     def unknown_operations(self) -> tuple[str, ...]:
-        """Return the operations that ran with unknown effects; any makes a verdict inconclusive."""
+        """Return the operations that ran with unknown effects; a single one makes the verdict inconclusive."""

@@ -2,8 +2,8 @@
 operation's schema. Marks tensors whose values are not computed: shapes mode knows their shapes, dtypes and shared
 memory.
 
-The mark sits on the Python object of the tensor's storage, so views share it. Most marked memory lies on torch's meta
-device and takes no room. Real memory that is marked keeps its room, but its values no longer count.
+The mark sits on the Python object of the tensor's storage, so views share it. Most marked memory is on torch's meta
+device and takes no space. Real memory that is marked keeps its room, but its values no longer count.
 """
 
 from __future__ import annotations

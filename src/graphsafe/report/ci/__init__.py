@@ -1,1 +1,1 @@
-"""The forms that CI systems read: annotations, code-quality reports, test results."""
+"""The output formats that CI systems read: annotations, code-quality reports, test results."""

@@ -12,7 +12,8 @@ _SEVERITIES: Mapping[Level, str] = {"error": "major", "warning": "minor", "note"
 
 
 def render_gitlab(reports: Sequence[Report]) -> str:
-    """Return one issue per fingerprint: if several devices or targets report it, the text of the first one is used."""
+    """Return one issue per fingerprint. If several devices or targets report a finding, the issue has the text of the
+    first."""
     issues: dict[str, dict[str, Any]] = {}
     for report in reports:
         for finding in unsuppressed(report):

@@ -23,8 +23,8 @@ _ABOUT = "https://docs.pytorch.org/docs/stable/notes/cuda.html#constraints"
 
 
 def render_sarif(reports: Sequence[Report], rules: RuleTexts) -> str:
-    """Return the text. `rules` gives the help texts of the codes that were found; a code without one is shown by its
-    name only."""
+    """Return the SARIF text. `rules` gives the help texts of the codes that were found; a code without a help text is
+    shown by its name only."""
     runs = [_run(report, rules) for report in reports]
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False) + "\n"
 

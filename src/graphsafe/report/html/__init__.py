@@ -1,1 +1,1 @@
-"""The HTML form: one self-contained page, without script, font or network."""
+"""The output format HTML: one self-contained page that loads no script, no font and nothing from the network."""

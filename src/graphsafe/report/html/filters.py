@@ -22,7 +22,7 @@ _LEAST = 2
 class _Property:
     name: str
     letter: str
-    "The beginning of the names of the filter's classes."
+    "The prefix of the names of the filter's CSS classes."
     of: Callable[[Finding], str]
 
 
@@ -57,7 +57,7 @@ class Filters:
         return self._classes[_FILE][path]
 
     def boxes(self, findings: Sequence[Finding]) -> str:
-        """Return the boxes over these findings; none if there is no choice."""
+        """Return the select boxes for these findings; nothing if there is no choice."""
         if len(findings) < _LEAST:
             return ""
         return f'<form class="filters">{"".join(self._box(each, findings) for each in _PROPERTIES)}</form>'

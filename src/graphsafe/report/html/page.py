@@ -16,7 +16,7 @@ from graphsafe.report.source import Lines
 from graphsafe.report.text import count, level_counts, listed, part_name
 
 _MOST = 8
-"Number of rows in a table; the findings below are complete."
+"The largest number of rows in a table; the list of findings below the tables is complete."
 
 
 def summary_html(report: Report, shown: Sequence[Finding], suppressed: int) -> str:

@@ -1,1 +1,1 @@
-"""The ledger: the findings of `graphsafe run` about the CUDA graphs of a running program, and its forms."""
+"""The ledger, which has the findings of `graphsafe run` about the CUDA graphs of a program, and its output formats."""

@@ -1,4 +1,4 @@
-"""The ledger's HTML form: the page of its findings, with its processes on top."""
+"""The ledger in HTML: the page of its findings, with its processes at the top."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ class Outside:
     access: Access
     status: OutsideStatus
     where: Location | None
-    "The line that freed, moved or rebound it."
+    "The line that freed, moved or rebound the memory."
     replays_since: int
-    "Number of replays after that."
+    "The number of replays after the memory was freed, moved or rebound."
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Process:
     memory: Held
     idle: Idle | None = None
     order: tuple[Turn, ...] | None = None
-    "The first 1,000 turns of the replays of a rank; None for a process without a rank."
+    "The first 1,000 runs of successive replays of one graph in a rank; None for a process without a rank."
 
     def is_late(self, graph: Graph) -> bool:
         """Return whether a graph was captured after the process's first replay."""

@@ -15,9 +15,9 @@ class Capture(Probe):
     was empty. `skipped`: warm-up raised, or memory ran out because other children held the device."""
 
     phase: str | None = None
-    "The last phase that the child announced. Death in the phase `capture` is a failed capture."
+    "The last phase that the child announced. If the child died in the phase `capture`, the capture failed."
     nodes: Mapping[str, int] | None = None
-    "Kind of node -> number of such nodes in the graph."
+    "The number of nodes of each kind in the graph."
     first_error: Error | None = None
     empty: bool | None = None
     misses_work: bool | None = None

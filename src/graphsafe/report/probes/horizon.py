@@ -39,7 +39,7 @@ class Horizon(Probe):
     in one."""
 
     steps: int | None = None
-    "Number of further steps that ran the same operations."
+    "The number of further steps that ran the same operations."
     departure: Departure | None = None
     files_read: tuple[str, ...] | None = later(())
     """Files that later steps read. Their contents could not be changed, so they forbid `ready`: Python may decide by

@@ -43,7 +43,7 @@ class Held:
 
     @property
     def largest_place(self) -> str:
-        """The place of the line that held most memory."""
+        """The place of the line whose allocations held most memory."""
         return _place(self.lines[0]) if self.lines else "no line"
 
 
@@ -58,7 +58,7 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """State that moved to other memory, and the replay after which that was seen."""
+    """State that moved to other memory, and the replay after which the move was seen."""
 
     path: str
     replay: int

@@ -25,8 +25,8 @@ class Check:
 
     name: str
     result: Outcome | None = "equal"
-    """`equal`: bit for bit. `rounding`: within chance or rounding. `different`: beyond that. null: no number bounds the
-    difference."""
+    """`equal`: bit for bit. `rounding`: no larger than chance or rounding explains. `different`: larger than chance or
+    rounding explains. null: the difference has no bound."""
     equal: bool | None = True
     max_abs: float | None = 0.0
     floor: float | None = 0.0

@@ -71,7 +71,7 @@ class Picture:
 
 
 def pictures(report: Report) -> list[Picture]:
-    """Return the timelines of a report; devices and buckets without one have a picture without lanes."""
+    """Return the timelines of a report; a device or bucket without a timeline has a picture without lanes."""
     found = []
     for number, device in enumerate(report.devices or ()):
         for at, part in enumerate(device.parts):

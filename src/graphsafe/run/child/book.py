@@ -220,8 +220,8 @@ class Book:
             record.next_look = ended + _PATIENCE * (ended - begun)
 
     def _returned(self, record: GraphRecord) -> CallSite | None:
-        """Return the line that keeps results which are memory outside the graph's pool, updated by each replay. A GPU's
-        kernels do not show what they update."""
+        """Return the line that keeps results whose memory is outside the graph's pool and is updated by each replay. On
+        a GPU, memory that kernels update is left out, because kernels do not show which memory they write."""
         updates = ("write", "both") if self.sight.evidence == "predicted" else ("write",)
         updated = [use.memory for use in record.uses if use.access in updates and use.certain]
         storages = frozenset(memory.number for memory in updated if memory.is_there)
@@ -237,7 +237,7 @@ class Book:
             self._tell(False)
 
     def stepping(self, optimizer: torch.optim.Optimizer) -> None:
-        """Look for gradients that graphs write, but that the optimizer does not have although it is about to make an
+        """Look for gradients that a graph writes but the optimizer does not have. The optimizer is about to make an
         eager step."""
         for record in self.graphs:
             watched = record.gradients if record.dropped is None else None

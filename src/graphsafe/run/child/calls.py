@@ -27,7 +27,7 @@ from graphsafe.run.child.names import elements_of, locals_of, weak_to
 from graphsafe.run.child.steps import Shapes, Step, Steps
 
 _DEEPEST = 8
-"Number of nested calls that are followed."
+"The largest number of nested calls that are followed."
 _MOST_PARAMETERS = 16
 "The largest number of a module's parameters whose `requires_grad` is read."
 _UNFINISHED = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
@@ -49,7 +49,7 @@ class _Call:
     frames: tuple[CallSite, ...]
     "The calls that led to the step."
     nodes: int
-    "Number of nodes that were recorded during the call."
+    "The number of nodes that were recorded during the call."
 
 
 class _Region:

@@ -23,7 +23,7 @@ class _Witness:
 
     def __init__(self, frame: FrameType | None, tell: Callable[[CallSite], None]) -> None:
         self._stack = [(id(one), id(one.f_code)) for one in frames_from(frame)][::-1]
-        "The identities of the frames, outermost first."
+        "The ids of the frames, outermost first."
         self._tell = tell
 
     def __del__(self) -> None:

@@ -40,7 +40,7 @@ class Registered:
 
     generator: torch._C.Generator
     holders: tuple[tuple[str, weakref.ref[Any], str], ...]
-    "Each with its name, the object and the attribute."
+    "The attributes that held the generator: for each the name, the object and the attribute."
     name: str
     calls: tuple[CallSite, ...] = ()
     "The calls that registered it."
@@ -83,13 +83,13 @@ class Draws:
         self.is_known = False
         "Whether a replay has shown which generators the graph draws from."
         self.replaced: tuple[str, tuple[CallSite, ...]] | None = None
-        """An attribute that held a registered generator and that holds another one at a replay, with the calls of the
-        replay, or the line that replaced it."""
+        """An attribute that held a registered generator and holds another generator at a replay; with the line that
+        replaced the generator, or else the calls of the replay."""
         self.is_replacing_known = False
         self.misplaced: tuple[CallSite, ...] = ()
         "The calls that registered a generator while another device was current."
         self.reseeded: tuple[CallSite, ...] = ()
-        "The call that sets the same seed before each replay; the calls of the replay if it is not known."
+        "The call that sets the same seed before each replay. If the call is not known: the calls of the replay."
         self.is_line_known = True
 
     def replaying(self, graph: Any, frames: Sequence[FrameType], calls: tuple[CallSite, ...]) -> bool:

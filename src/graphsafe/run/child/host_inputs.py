@@ -1,4 +1,5 @@
-"""Finds writes to pinned host memory while a replay, or an eager asynchronous copy, may still read it.
+"""Finds writes to pinned host memory at a time when a replay, or an eager asynchronous copy, may still read this
+memory.
 
 PyTorch does not see writes by NumPy or by a library's thread. So the contents are compared before each wait of the host
 and before each replay. Memory that has changed between two comparisons was written without a wait. Memory that a device

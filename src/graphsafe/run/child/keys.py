@@ -29,14 +29,14 @@ _SCALARS = (bool, int, float, str)
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A number or text whose value was different when the graph was captured."""
+    """A number or string whose value was different when the graph was captured."""
 
     name: str
     captured: str
     now: str
     at: CallSite | None = None
-    """The line that froze the value, or that decides whether there is a graph for it; the capture's line if neither is
-    known."""
+    """The line that froze the value, or that decides whether there is a graph for the value. If neither line is known:
+    the capture's line."""
     frames: tuple[CallSite, ...] = ()
     "The frames of the replay."
 
@@ -187,7 +187,7 @@ def _like(one: Frozen, keys: Iterable[Key]) -> list[Frozen]:
 
 
 def _arguments(frame: FrameType) -> dict[str, Any]:
-    """Return the numbers and texts with which a function was called."""
+    """Return the numbers and strings with which a function was called."""
     names = parameters(frame.f_code)
     shown = locals_of(frame) if names else {}
     return {name: shown[name] for name in names if type(shown.get(name)) in _SCALARS}

@@ -45,15 +45,15 @@ class Memory:
         self.frames: tuple[CallSite, ...] = ()
         "The calls that led to the line where the memory was lost, outermost first."
         self._left: tuple[CallSite, ...] = ()
-        "The same for the last line that moved a tensor to another storage."
+        "The calls that led to the last line that moved a tensor to another storage."
         self._deaths: dict[int, tuple[CallSite, ...]] = {}
-        "The same for the tensors that have died, by the number of their name."
+        "The calls that led to the line where a tensor was freed, by the number of the tensor's name."
         self._before: set[int] = set()
         "The names whose tensors had died before the line of `frames`."
         self._outlived: set[int] = set()
         "The names that referred to another tensor while something else held the memory."
         self.instead: CallSite | None = None
-        "The line that made the tensor that has the name now."
+        "The line that made the tensor to which the name of the lost memory now refers."
         self.heir: str | None = None
         "The type and shape of a tensor that has since received the lost memory."
         self._asked = 0
@@ -82,8 +82,8 @@ class Memory:
 
     def _gone(self, name: int | None, _: Any) -> None:
         """Record the running line: the storage, or a tensor that had a name, has died. The memory is lost with the last
-        of its tensors. A tensor that dies while the memory is still held (the dying tensor itself holds it) counts as
-        later than tensors that died before."""
+        of its tensors. If a tensor is freed while the memory is still held (the tensor itself holds it), its line
+        counts as later than the lines of tensors that were freed before."""
         if sys.is_finalizing() or self.status != "alive":
             return
         with contextlib.suppress(Exception):
@@ -133,7 +133,7 @@ class Memory:
 
     @property
     def seeks_heir(self) -> bool:
-        """Whether to look for a tensor that has the memory now; this is done at some of the checks after the loss."""
+        """Whether this check looks for a tensor that has the memory now; only some of the checks after the loss do."""
         return self.status != "alive" and self.heir is None and self._asked < _MOST_ASKED
 
     def found_heir(self, heir: str | None) -> None:

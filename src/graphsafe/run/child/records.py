@@ -28,7 +28,7 @@ _TOLD = (
 )
 "The fields of a graph's record that become facts unchanged."
 _HELD = ("collected", "is_keeper_known", "compared", "overwritten")
-"The same for its outputs."
+"The fields of a record's outputs that become facts unchanged."
 
 
 @dataclass(eq=False, slots=True)
@@ -39,7 +39,7 @@ class Use:
     access: Access
     certain: bool
     let_go: LetGo | None = None
-    "The fate of the attributes that held it, if it is known."
+    "The state of the attributes that held the memory, if it is known."
     lost_after: int | None = None
     "The number of replays before the memory was lost."
 
@@ -80,7 +80,7 @@ class GraphRecord:
     "The `id` of the exception that was being handled when the capture began."
     seconds: float = 0.0
     contents: Contents = field(default_factory=Contents)
-    "The contents of the graph, without storages, which a touch keeps alive."
+    "The contents of the graph, without its touches: a touch would keep a storage alive."
     uses: list[Use] = field(default_factory=list)
     outputs: Outputs = field(default_factory=Outputs)
     overwrites: list[tuple[GraphRecord, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Finds writes to memory that graphs read, and whether streams order them against the replays.
+"""Finds writes to memory that graphs read, and tells whether streams order these writes relative to the replays.
 
 Each stream has a clock, which shows how much of every other stream's work comes before the stream's next work. Waiting
 for an event or a stream joins the clocks. A wait of the host joins them for all later launches.
@@ -41,7 +41,7 @@ class Refills:
         self._host: Clock = {}
         self._events = weakref.WeakKeyDictionary() if events is None else events
         self._used: set[int] = set()
-        "Storages outside graphs' pools that graphs use, and the storages from which these are filled."
+        "Storages outside graphs' pools that graphs use, and the storages from which the program copies into them."
         self._fed: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._reads: dict[int, _Work] = {}
         self._writes: dict[int, _Work] = {}

@@ -1,8 +1,8 @@
 """Finds buffers that captured code lets change places: `self.front, self.back = self.back, self.front`.
 
 Python changes the names once, at the capture, and each replay uses the buffers of the capture. So a second replay in a
-row begins with the values with which the first one began, unless the program writes into the buffers in between. Graphs
-for each order that are replayed in turn are sound.
+row begins with the values with which the first one began, unless the program writes into the buffers in between. A
+program is sound if it has a graph for each order of the buffers and replays these graphs in turn.
 """
 
 from __future__ import annotations

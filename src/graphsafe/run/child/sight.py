@@ -41,7 +41,7 @@ class Touch:
 
 @dataclass(eq=False, slots=True)
 class LetGo:
-    """A tensor that a graph reads, with the names outside of containers that hold it."""
+    """A tensor that a graph reads, with the names under which objects hold the tensor. Containers do not count."""
 
     names: Sequence[Name]
     capture: int
@@ -50,7 +50,7 @@ class LetGo:
     lost_after: int | None = None
     "The number of replays before the first replay at which the object held another tensor."
     is_meant: bool = False
-    "Whether the program may know that the graph reads the old one."
+    "Whether the program may know that the graph reads the old tensor."
     instead: CallSite | None = None
     "The line that made the tensor that the object holds now, if that was after the capture."
 

@@ -22,8 +22,8 @@ Shapes = tuple[tuple[int, ...], ...]
 Stack = tuple[CallSite, ...]
 _MOST_SHAPES = 10_000
 _ENOUGH = 8
-"""A graph counts as turned off after this many eager steps of its size without a replay in between. The place of eager
-steps is also read again after this many."""
+"""A graph counts as turned off after this many eager steps of its size without a replay in between. After this many
+eager steps, their place is also read again."""
 
 
 class Played(Protocol):
@@ -80,7 +80,7 @@ class _Seen:
 
 class Steps:
     def __init__(self, played: Played | None = None) -> None:
-        """Without `played`, steps of captured sizes are not counted."""
+        """If `played` is not given, steps of captured sizes are not counted."""
         self._played = played
         self._seen: dict[Key, _Seen] = {}
         self.names: set[str] = set()
@@ -88,7 +88,8 @@ class Steps:
         self._left: set[Key] = set()
 
     def leave(self, keys: Collection[Key]) -> None:
-        """Count no steps with these keys any longer, because what they identify runs several times in one step."""
+        """Stop counting steps with these keys, because the operation or function that they identify runs several times
+        in one step."""
         self._left.update(keys)
         left = {id(self._seen[key]) for key in keys if key in self._seen}
         self._seen = {key: seen for key, seen in self._seen.items() if id(seen) not in left}

@@ -20,7 +20,7 @@ _UUID_BYTES = 96
 
 
 class NvmlError(Exception):
-    """Raised if NVML cannot be used; the text says why."""
+    """Raised if NVML cannot be used; the message says why."""
 
 
 class _Utilization(ctypes.Structure):

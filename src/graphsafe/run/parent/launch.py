@@ -30,7 +30,7 @@ class Ran:
 
 
 def parsed_devices(texts: Sequence[str]) -> tuple[str, ...]:
-    """Check the texts of `--device` and return the devices; none means all GPUs. Raises RequestError."""
+    """Check the values of `--device` and return the devices; an empty result means all GPUs. Raises RequestError."""
     devices = tuple(dict.fromkeys(map(parse_device, texts))) or ("cuda",)
     if len({device.startswith("sim") for device in devices}) > 1:
         named = " ".join(f"--device {device}" for device in devices)

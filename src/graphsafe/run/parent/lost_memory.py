@@ -59,7 +59,7 @@ def _place(graph: SeenGraph, use: Facts) -> tuple[Sequence[Facts], str]:
     """Return the calls that lead to the line which a finding names, and the way in which the memory was lost there."""
     frames, captured, status = use["frames"], graph.facts["frames"], use["status"]
     is_return = bool(frames) and frames == captured[: len(frames)] and len(frames) < len(captured)
-    if is_return and status != "rebound":  # what is rebound is no variable here, so the line is unknown
+    if is_return and status != "rebound":  # the rebound name is no variable of this function, so the line is unknown
         # Python frees a function's variables when it has returned, on the line of its caller.
         returned = captured[len(frames)]
         bound = _line_of(returned, use["what"])

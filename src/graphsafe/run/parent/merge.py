@@ -89,8 +89,8 @@ def _is_cut_off(process: SeenProcess) -> bool:
 
 
 def _cut_off(process: SeenProcess) -> Limit:
-    """Return a limit that says that a process reported nothing about its last second, and what its counters show of
-    it."""
+    """Return the limit of a process that did not report its last second. It gives what the counters show of that
+    second."""
     known = {graph.facts["number"] for graph in process.graphs}
     runs = [(number, times) for number, times in process.order.runs if number not in known and times]
     why = "a signal, os._exit or a crash ended it: what it learned in its last second is not known, except replays"

@@ -15,7 +15,7 @@ before the first replay."""
 _REPLAYS = 2
 "A capture with fewer replays than this costs more than it saves."
 _REPLAYS_EACH = 3
-"The same limit for captures that one graph with a static input could replace."
+"The least number of replays for captures that one graph with a static input could replace."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,7 @@ def _of_line(same: Sequence[SeenGraph]) -> Recapture | None:
 
 def _is_over(graph: SeenGraph, later: SeenGraph, last: SeenGraph) -> bool:
     """Return whether a graph was dropped while its line went on capturing, or was replaced by a later graph for the
-    same arguments. A graph for other arguments may be replayed again, and at its exit a program drops all graphs."""
+    same arguments. A graph for other arguments does not count, because it may be replayed again; nor does a graph that
+    the program drops at its exit."""
     dropped, begun = graph.facts["dropped"], last.facts["begun"]
     return (dropped is not None and bool(dropped <= begun)) or graph.facts["key"] == later.facts["key"]

@@ -1,4 +1,4 @@
-"""Finds copies into a graph's input on a separate stream that nothing orders with the replays.
+"""Finds copies into a graph's input that run on a separate stream and are not ordered relative to the graph's replays.
 
 The copying stream must wait for the last replay, which may still read the old values, and the replaying stream must
 wait for the copy. Streams and events are known by their names: a local name within its function, an attribute of `self`

@@ -58,7 +58,8 @@ class Regions:
         # In a project without captures, users may capture an engine's entry points and functions that look like steps.
         # In a project with captures, these count as host code.
         around = (AROUND_GRAPHS, HANDED, *BY_FORM)
-        # Users of a project with modules capture the modules; its public functions may run inside or around the graph.
+        # If a project has modules, its users capture the modules. The project's public functions may run inside or
+        # outside the graph.
         with_modules = any(why in (FORWARD, WAY) for why in record.roots.values())
         begun = [
             ref

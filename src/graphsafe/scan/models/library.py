@@ -187,8 +187,8 @@ def _replaced(frame: Frame, node: ast.Call, arguments: Arguments) -> Value:
         if moved is not None:
             fields.update((name, moved) for name, value in fields.items() if as_tensor(value)[0] is not None)
     fields.update(arguments.keywords)
-    # A tensor of unknown place comes from the old object, so it does not show where objects of the class keep their
-    # tensors.
+    # If it is not known whether a tensor is on the host or on the device, the tensor comes from an attribute of the old
+    # object. Such a tensor is not passed on, because it shows nothing about the attributes of the class.
     told = {name: value for name, value in fields.items() if type(value) is not Tensor or value.where != "any"}
     made = frame.call_value(node, ClassValue(old.ref), Arguments(keywords=told))
     if type(made) is not Instance:

@@ -30,7 +30,7 @@ AMD_NAME = re.compile(
 """
 _ON_ROCM = replace(ON_CUDA, const=False)
 NO_VERSION = Number(None, overridable_by="platform", type="str")
-"The version of ROCm in a build of PyTorch for CUDA: this is None, and a text only on another platform."
+"The version of ROCm in a build of PyTorch for CUDA: None. Only a build for another platform has a string there."
 PINNABLE = re.compile(r"(^|\.)_?is_pin(ned)?_memory_(available|supported)$")
 "Functions that ask whether host memory can be pinned, which is true on every machine with CUDA graphs."
 

@@ -120,7 +120,7 @@ def _write_replaced(frame: Frame, made: Instance, text: str, node: ast.AST, writ
 
 
 def outlasts(frame: Frame, owner: Instance, holder: str) -> bool:
-    """Return whether an object that the code calls `holder` is the same in all steps."""
+    """Return whether all steps use the same object under the name `holder`."""
     root = holder.partition(".")[0]
     return (
         root == "self"

@@ -28,7 +28,8 @@ _CALENDARS = ("localtime", "gmtime", "ctime")
 
 @contextmanager
 def clocks_ahead(seconds: float) -> Iterator[None]:
-    """Let the clocks of `time` and `datetime` run `seconds` ahead inside. Timers run out at once, and for good."""
+    """Let the clocks of `time` and `datetime` run `seconds` ahead inside. A timer that was started before
+    has run out inside."""
     put_back: list[Callable[[], object]] = []
     nanoseconds = int(seconds * 1_000_000_000)
     ahead: dict[int, Any] = {

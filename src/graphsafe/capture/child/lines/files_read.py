@@ -19,7 +19,7 @@ _sinks: list[set[str]] = []
 
 @contextmanager
 def files_read_seen(found: set[str]) -> Iterator[None]:
-    """Add the path of each file that user code opens inside to read it to a set."""
+    """While the context is active, add to `found` the path of each file that user code opens for reading."""
     _listen()
     _sinks.append(found)
     try:

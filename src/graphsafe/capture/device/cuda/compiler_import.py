@@ -1,7 +1,8 @@
 """Looks at memory and kernels without importing torch's compiler.
 
 Memory snapshots and the profiler ask `hasattr(torch, "_inductor")`, which torch answers by importing it: a second in
-each process (H100, torch 2.11). They work without the compiler if nothing has imported it before.
+each process (H100, torch 2.11). Snapshots and the profiler also work without the compiler, if nothing has imported the
+compiler before.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class _Detective:
             self.last = event
 
     def check(self) -> None:
-        """If the capture became invalid since the last check, blame the event that ran last."""
+        """If the capture has become invalid since the last check, record the last event as the guilty one."""
         if self.guilty is None and self.last is not None and capture_status(self.stream) == INVALIDATED:
             self.guilty = Diagnosis("operation", self.last)
 

@@ -111,7 +111,8 @@ class CudaRecording:
         return sum(int(segment["total_size"]) for segment in segments if tuple(segment["segment_pool_id"]) == pool)
 
     def escaped(self) -> tuple[StepEvent, ...]:
-        """Return nothing: a plain capture does not know of such work; `diagnose` looks for it."""
+        """Return nothing: a plain capture does not record work outside of the capture; `diagnose` looks for such
+        work."""
         return ()
 
 
@@ -122,7 +123,7 @@ class CudaPieces:
         self._pool = torch.cuda.graph_pool_handle()
         self._graph: torch.cuda.CUDAGraph | None = None
         self._ended: list[torch.cuda.CUDAGraph] = []
-        """The ended graphs, including empty ones. They are kept alive because torch refuses a pool that no graph uses
+        """The ended graphs, including empty graphs. All are kept alive because torch refuses a pool that no graph uses
         any more."""
 
     def begin(self) -> None:

@@ -16,7 +16,7 @@ import torch
 from graphsafe.capture.device.bits import bytes_digest
 
 _GROUP_WORDS = 1 << 21
-"Number of words hashed at once; intermediate results take several times as much memory."
+"The number of words that are hashed at once; intermediate results take several times the memory of these words."
 _WORD = 8
 
 

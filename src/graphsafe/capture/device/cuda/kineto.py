@@ -40,7 +40,7 @@ def timeline_of(plain: Sequence[Event], named: Sequence[Event] = (), places: Seq
     """Return the timeline of the step that was profiled as `plain`.
 
     `named` is another profile of the same step, with marks around the lines that `places` lists. The times in `named`
-    are useless, but it gives the lines of the calls that both profiles have.
+    are not used, but `named` gives the lines of the calls that both profiles have.
     """
     step = _step(plain)
     if step is None:
@@ -104,7 +104,7 @@ def _kind(name: str) -> OperationKind | None:
 
 
 def _calls(events: Iterable[Event], step: _Span) -> list[_Span]:
-    """Return the calls within the step, in order. A call that another call makes counts as part of that one."""
+    """Return the calls within the step, in order. A call inside another call counts as part of the outer call."""
     found: list[_Span] = []
     last: dict[object, float] = {}
     for event in sorted(_timed(events), key=lambda event: (float(event["ts"]), -float(event["dur"]))):

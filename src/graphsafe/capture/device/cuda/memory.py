@@ -54,8 +54,8 @@ def churn(device: torch.device, *streams: torch.cuda.Stream) -> None:
 
 
 def fill_freed(device: torch.device, *streams: torch.cuda.Stream) -> None:
-    """Overwrite every block that the allocator keeps and nobody owns, on the streams on which the step may have freed
-    blocks. Each request has the size of a free block, and so gets that block, until no free block is left."""
+    """Overwrite every free block that the allocator keeps, on the streams on which the step may have freed blocks. Each
+    request has the size of a free block, and so gets that block, until no free block is left."""
     segments = memory_segments()
     own = [one for one in segments if one["device"] == device.index and tuple(one["segment_pool_id"]) == (0, 0)]
     used = (torch.cuda.default_stream(device), torch.cuda.current_stream(device), *streams)

@@ -151,7 +151,7 @@ def _memories(before: int, after: int, pools: tuple[Pool, Pool], segments: Segme
 
 
 def _numbers(before: int, after: int) -> tuple[str, str]:
-    """Write two words for people: only the half that differs, as an integer or as a float32."""
+    """Write two words as readable text: only the half that differs, as an integer or as a float32."""
     halves = [(word & 0xFFFF_FFFF, word >> 32) for word in (before, after)]
     differing = [half for half in (0, 1) if halves[0][half] != halves[1][half]]
     if len(differing) == 2:

@@ -27,7 +27,8 @@ _STRIDES = 4 * _MOST_DIMENSIONS
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """The room for tensors in one argument. Each tuple has a number for each number of lists, from one to five."""
+    """The number of tensors for which one argument has room. Each tuple has an entry for one, two, three, four and five
+    lists."""
 
     tensors: tuple[int, ...]
     with_scalars: tuple[int, ...]
@@ -50,7 +51,7 @@ class _Layout:
     tensors: int
     "The number of tensors that there is room for."
     numbers: int
-    "The byte at which each block's tensor is listed."
+    "The offset of the list with the index of each block's tensor."
     index: int
     blocks: int
     tail: int = 0
@@ -63,8 +64,9 @@ class _Layout:
 
 
 def without_unused_places(kernel: str, grid: tuple[int, ...], argument: bytes) -> bytes:
-    """Return a kernel's argument with zeros in the places that hold no tensor; other arguments as they are. `kernel` is
-    the mangled name, and `grid` the number of blocks of the launch in each direction."""
+    """Return a kernel's argument with zeros in the places that hold no tensor. An argument without such places is
+    returned unchanged. `kernel` is the mangled name, and `grid` the number of blocks of the launch in each
+    direction."""
     if len(argument) <= _WORD:
         return argument  # most arguments are one address or number
     cleared = bytearray(argument)
@@ -88,10 +90,11 @@ def _unused(kernel: str, grid: tuple[int, ...], argument: bytes) -> Iterator[tup
         if len(argument) > room > grid[1] * _WORD:
             yield grid[1] * _WORD, room
     elif "18elementwise_kernel" in kernel:
-        # Its argument begins with the strides of all tensors; their addresses and a small function follow.
+        # This kernel's argument begins with the strides of all tensors; their addresses and a small function follow.
         yield from _strides(argument, 0, (len(argument) - _SIZES) // (_STRIDES + _WORD))
     elif "ReduceOp" in kernel and len(argument) > 8 * _WORD:
-        # It ends with: source, two destinations, three buffers, a base, two flags and the number of destinations.
+        # A reduction's argument ends with its source, two destinations, three buffers, a base, two flags and the number
+        # of destinations.
         if _numbers(argument, len(argument) - 4, 4, 1) == [1]:
             yield len(argument) - 6 * _WORD, len(argument) - 5 * _WORD
         # Before the source, which begins at a whole word, are the strides of one input and of two outputs.

@@ -1,4 +1,4 @@
-"""Finds every line of an eager step that waits for the device, copies, or queries the device's progress, in one run.
+"""Finds, in one run of an eager step, every line that waits for the device, copies, or queries the device's progress.
 
 PyTorch's GPU trace calls back before each wait inside PyTorch, with the live Python stack; sync-debug mode warns of a
 subset of these waits. It does not report queries, which are patched here, or pageable copies with `non_blocking=True`,

@@ -70,7 +70,7 @@ def _of_group(
 
 def run_functional(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], index: int) -> Any:
     """Run an operation of `torch.distributed._functional_collectives`, which DTensor uses."""
-    # The operation only wraps a result in a tensor that waits at its first use
+    # The operation only wraps a result in a tensor whose first use waits for the collective
     if func._schema.name.startswith(f"{NAMESPACE}::_"):
         return func(*args, **kwargs)
     if func._schema.name == f"{NAMESPACE}::wait_tensor":
@@ -215,7 +215,7 @@ _sent: deque[Any] = deque(maxlen=256)
 
 
 class SimWork:
-    """A `torch.distributed.Work` of a finished collective; the program has to wait for some of gloo's copies."""
+    """A `torch.distributed.Work` of a finished collective. For some of gloo's copies the program still has to wait."""
 
     def __init__(self, event: Event, done: Any = None) -> None:
         """Make the work object; in a capture, `event` is recorded after the collective."""

@@ -153,7 +153,7 @@ def _run(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _again(world: World, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], known: Repeated) -> Any:
-    """Run a call whose form is known."""
+    """Run a call that has the same form as an earlier call."""
     device, kind, capturing = known.device, known.kind, world.session
     world.touched.add(device)
     frozen = None
@@ -232,7 +232,7 @@ def _frozen(capturing: Session, args: Sequence[Any], kwargs: Mapping[str, Any], 
 
 
 def _on_device(entry: Op | None, result: Any) -> list[torch.Tensor]:
-    """Return the tensors of an operation's result that lie on the device."""
+    """Return the tensors of an operation's result that are on the device."""
     on_host = () if entry is None else entry.host_results
     return [tensor for at, tensor in enumerate(tensors_in(result)) if at not in on_host]
 

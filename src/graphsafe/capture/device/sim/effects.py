@@ -321,7 +321,7 @@ def _identity(tensor: torch.Tensor) -> str:
 
 
 def _argument(value: Any, texts: bool) -> Argument:
-    """Return an argument in the op table's form; with `texts`, a tensor has a text that identifies it."""
+    """Return an argument in the op table's form; with `texts`, a tensor becomes a string that identifies it."""
     if value is None:
         return Argument("none", None)
     if isinstance(value, torch.Tensor):

@@ -1,7 +1,7 @@
 """Checks the memory that simulated graphs use: finds races among their nodes, by the order that streams and events
 give, and poisons memory that nothing else holds.
 
-Memory is poisoned because a GPU's allocator would give it away. On the simulated device a graph keeps its storages
+Memory is poisoned because a GPU's allocator would reuse it. On the simulated device a graph keeps its storages
 alive, so the other holders of a storage are counted. Memory that was allocated in a capture belongs to the graph's pool
 and is never given away while the graph lives.
 """

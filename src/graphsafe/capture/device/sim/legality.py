@@ -2,7 +2,7 @@
 
 There are two kinds. If the CUDA runtime refuses, the capture becomes invalid: every later operation on its streams
 fails, so does `capture_end`, and (torch <= 2.11) the generator is left capturing. If one of PyTorch's own checks
-refuses, CUDA sees nothing and the capture goes on. The texts are those of torch 2.11 on an H200.
+refuses, CUDA sees nothing and the capture goes on. The messages are those of torch 2.11 on an H200.
 """
 
 from __future__ import annotations

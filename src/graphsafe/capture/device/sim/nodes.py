@@ -30,7 +30,7 @@ class Lane:
     "Zero for the device's default stream."
     priority: int = field(default=0, compare=False)
     foreign: bool = field(default=False, compare=False)
-    "Whether another library made the stream and may use it at any time."
+    "Whether another library made the stream and may use the stream at any time."
 
     @property
     def key(self) -> tuple[int, int]:
@@ -64,7 +64,7 @@ class Node:
     "Whether autograd recorded the operation."
 
     def arguments(self) -> tuple[torch.Tensor, ...]:
-        """Return the tensors that it reads and writes."""
+        """Return the tensors that the operation reads and writes."""
         return *tensors_in([self.args, dict(self.kwargs)]), *self.written
 
     def call(self) -> Any:

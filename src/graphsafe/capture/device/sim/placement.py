@@ -1,4 +1,4 @@
-"""Handlers of `SimFunctionMode` that answer where a tensor lies, and the default device of new tensors."""
+"""Handlers of `SimFunctionMode` that return a tensor's device, and the default device of new tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CPU = torch.device("cpu")
 
 @functools.lru_cache(maxsize=1)
 def constructors() -> frozenset[Any]:
-    """Return the functions that a default device applies to."""
+    """Return the functions to which a default device applies."""
     return frozenset(_device._device_constructors())
 
 

@@ -21,7 +21,7 @@ class _Memory:
     def __init__(self, born_on: Lane) -> None:
         self.born_on = born_on
         self.aliases = 0
-        "Number of tensors of nodes that hold the memory."
+        "The number of tensors of recorded nodes that hold the memory."
         self.uses: list[Placed] = []
         "Nodes on other streams that use the memory."
 
@@ -65,7 +65,7 @@ class Reuse:
                     memory.uses.append(placed)
 
     def defer(self, tensor: torch.Tensor) -> None:
-        """Record a call of `record_stream`: the memory is not given away before the capture ends."""
+        """Record a call of `record_stream`: the memory is not reused before the capture ends."""
         self._catch_up()
         for storage in storages(tensor):
             self._memory.pop(storage._cdata, None)

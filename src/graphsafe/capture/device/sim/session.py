@@ -1,4 +1,4 @@
-"""A capture under way (`Session`), and what it leaves for replays (`Graph`).
+"""A capture under way (`Session`), and its result, which is replayed (`Graph`).
 
 A graph holds the operations with their storages and Python values fixed. A GPU runs nothing during a capture; here the
 operations are run, because the code needs shapes, and existing memory that they wrote is restored when the capture

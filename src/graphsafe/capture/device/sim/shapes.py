@@ -22,7 +22,7 @@ from graphsafe.capture.device.structures import drop_values, each_tensor, is_val
 from graphsafe.capture.shared.frames import Way, running_while
 
 LARGEST = 1 << 16
-"Number of elements up to which a tensor's values are computed."
+"The values of a tensor are computed only if it has at most this many elements."
 _MOST_FILLED = 1 << 24
 """If the shape of an operation's result depends on values, the operation runs on made-up values, but only with at most
 this many elements in its arguments."""
@@ -46,7 +46,8 @@ class Shapes:
         """The number of times that a `while` loop asked each question. The memory of a frame is reused for the next
         call, so two calls of one function count together."""
         self.repeated: dict[tuple[Any, ...], Repeated] = {}
-        "Earlier calls by their forms: layers and steps repeat these forms, and much has to be found out for each form."
+        """Earlier calls by their forms (operation, shapes and other arguments). Layers and steps repeat the same forms,
+        and the analysis of a new form is slow."""
 
     def perform(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: int) -> Any:
         """Run an operation whose result lies on the device `target`. Call it with torch functions disabled."""
@@ -151,7 +152,8 @@ def repeated(device: int, kind: NodeKind | None, inputs: Sequence[torch.Tensor],
 
 
 def form_of(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], scope: Scope) -> tuple[Any, ...] | None:
-    """Return all that decides a call's results and effects; None if it writes, draws or reads values."""
+    """Return everything that determines a call's results and effects. Return None if the call writes, draws or reads
+    values."""
     if not _is_repeatable(func):
         return None
     asks = scope.via, scope.place, scope.explicit, scope.literal, scope.source is None
@@ -174,7 +176,8 @@ def _is_repeatable(func: Any) -> bool:
 
 
 def _form(value: Any) -> Any:
-    """Return a value with each tensor replaced by its form. Raises TypeError if a form says too little."""
+    """Return a value with each tensor replaced by its form. Raises TypeError if the form of an object does not
+    determine the call's result."""
     if isinstance(value, torch.Tensor):
         if type(value) not in _PLAIN or value.layout is not torch.strided or value.dtype.is_complex:
             raise TypeError("not a plain tensor")

@@ -207,7 +207,7 @@ def _deepcopy(world: World, real: Callable[..., Any], tensor: torch.Tensor, memo
 
 
 def _reduce(world: World, real: Callable[..., Any], tensor: torch.Tensor, proto: Any) -> Any:
-    """Pickle a tensor as a host copy; unpickling gives a host tensor."""
+    """Pickle a tensor as a host copy; the unpickled tensor is on the host."""
     index = played(tensor)
     if index != HOST:
         with world.via("torch.Tensor.__reduce_ex__"):

@@ -38,7 +38,7 @@ class Slots:
         self._paths = paths
         reach = reach_of(subject) if paths else None
         self.before: Mapping[str, torch.Tensor | None] = {}
-        "The tensors that the places held at the first visit of the break."
+        "The tensors that these places held at the first visit of the break."
         self._places: dict[str, tuple[Any, Any]] = {}
         if reach is not None:
             self.before = {path: reach.tensors.get(path) for path in paths}
@@ -72,7 +72,8 @@ class Slots:
 
 
 class GuardBroken(Exception):
-    """Raised if a break gives another value than in the captured pass, which later graphs hold."""
+    """Raised if a break returns another value than in the captured pass. Later graphs hold the value of the captured
+    pass."""
 
     def __init__(self, number: int, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -162,7 +163,7 @@ class Call:
         return result
 
     def compare(self, later: Call) -> None:
-        """Raise GuardBroken if the same visit in another step gives other values than this visit gave."""
+        """Raise GuardBroken if the same visit in another step returns other values than this visit returned."""
         for name, first in self._first.items():
             self._pairs(name, first, later._first[name])
 

@@ -29,15 +29,15 @@ class Cause:
     code: str
     reason: str
     frames: tuple[CallSite, ...]
-    "The user's calls, outermost first, to the line that is to blame."
+    "The user's calls, outermost first, that lead to the line to blame."
     derived: bool = False
     "Whether the cause follows from another cause: its line uses the result of a break."
     guarded: bool = False
-    "Whether only some steps reach the line. The line that makes this decision then also runs eagerly."
+    "Whether only some steps reach the line. The line that decides whether a step reaches it then also runs eagerly."
     span: Span | None = None
     "The expression of the line, where it is known."
     asked: bool = False
-    "Whether the expression is a tensor whose truth value the line tests."
+    "Whether the value of the expression is a tensor whose truth value the line tests."
 
     @property
     def line(self) -> CallSite:

@@ -1,7 +1,7 @@
 """Copies between the tensors of a captured pass and later tensors, and the modes that `with` blocks and decorators set
 around a break: a replay does not run these statements, so each break sets the modes again.
 
-Emitted code has a copy of this text; it imports nothing of graphsafe.
+Emitted code contains a copy of this module's source, because emitted code does not import graphsafe.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from graphsafe.capture.plan.shared.regions import Region, function_of, function_
 from graphsafe.report.model import CallSite
 
 Group = tuple[object, ...]
-"The visit of a break, or the candidate, in which operations run; empty for captured operations."
+"""The group of an operation: the visit of a break, or the candidate, in which the operation runs. Empty for captured
+operations."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -32,7 +32,7 @@ from graphsafe.capture.shared.places import line_text, shown
 from graphsafe.report.source import file_lines
 
 _RUNTIME = ("copies.py", "emitted_runtime.py")
-"Emitted code begins with the code of these files and their imports."
+"Emitted code begins with the source of these files and their imports."
 _TARGET = "graphsafe_target_"
 _OF_RUNTIME = ("Any", "SimpleNamespace", "eager", "returned")
 "Names of the runtime that the generated functions use."
@@ -59,7 +59,7 @@ class Unemittable(Exception):
 
 
 def emitted(session: Session, search: Search, headline: str) -> str:
-    """Return the text of a Python file, which compiles. Raises Unemittable."""
+    """Return the source of a Python file; it is known to compile. Raises Unemittable."""
     text = _Writer(session, search).text(headline)
     try:
         compile(text, "<emitted>", "exec")

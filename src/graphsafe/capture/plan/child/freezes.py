@@ -216,7 +216,8 @@ def _unhanded(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
 
 
 def _beside(log: Log) -> Iterator[Need]:
-    """Yield the needs of work that a capture leaves out: work on other GPUs, host random numbers and host writes."""
+    """Yield the needs of work that is missing from a capture: work on other GPUs, host random numbers and host
+    writes."""
     for op in log.ops:
         if op.visit is None and op.elsewhere:
             yield Need("statement", "GS604", "it works on another device", op.frames)
@@ -226,7 +227,7 @@ def _beside(log: Log) -> Iterator[Need]:
 
 
 def _kept(log: Log, handed: Mapping[int, Handed]) -> Iterator[Need]:
-    """Return a need for each operation that a backward pass in a break goes back through.
+    """Return a need for each operation whose gradient a backward pass in a break computes.
 
     The backward frees the autograd graph, and only an eager forward makes a new one in each step. Such an operation's
     results pass from break to break, since a copy has no autograd graph.

@@ -51,7 +51,7 @@ def cut(regions: Sequence[Region], hook: Hook) -> Iterator[None]:
                 raise Uncuttable(next(iter(chosen.values())), "no function object holds its code")
             for function in functions:
                 code = _rewritten(source, chosen, function.__code__)
-                # Another cut may be in force around this one.
+                # The function's code may already be replaced by that of another rewrite.
                 originals.append((function, function.__code__, function.__globals__.get(HOOK)))
                 function.__globals__[HOOK] = hook
                 function.__code__ = code

@@ -153,7 +153,7 @@ class Split:
         )
 
     def part(self, frame: CallSite, span: Span | None) -> Span | None:
-        """Return an expression's place in the target's file, or the place of the part that holds it."""
+        """Return an expression's place in the target's file, or the place of the part that holds the expression."""
         if frame.path not in self._origins:
             return span
         line, start, *end = self._origins[frame.path][1][frame.line - 1]
@@ -165,7 +165,7 @@ class Split:
         return self._origins[path][0] if path in self._origins else path
 
     def location(self, region: Region) -> Location:
-        """Return the place of the statements in the target's file, or of the parts of one."""
+        """Return the place in the target's file of these statements, or of these parts of one statement."""
         function = function_with(region)
         place = function.place(region)
         statements = [function.node] if place is None else place.statements

@@ -20,7 +20,7 @@ class Flat:
 
     tensors: tuple[torch.Tensor, ...]
     hosts: tuple[Any, ...]
-    """`(path, text)` of plain values and of the structure. Other objects are compared by type only."""
+    """Pairs `(path, text)` for plain values and for the structure. Other objects are compared only by type."""
 
 
 def flat(value: Any) -> Flat:

@@ -39,7 +39,7 @@ class Memory:
     """The place of a tensor, as far as it can be compared with another step."""
 
     born: int | None
-    "The number of the operation of this step that made it; None for memory from before."
+    "The number of the operation of this step that allocated the memory; None for memory from before the step."
     address: int | None
     path: str | None
     "The path of the state that held the tensor when the step began."
@@ -68,7 +68,7 @@ class Op:
     visit: int | None
     "The visit of a break in which the operation ran; None if it would be captured."
     after: int
-    "Number of visits before the operation."
+    "The number of visits of breaks before the operation."
     scalars: tuple[str, ...]
     arguments: tuple[Argument, ...]
     module: str
@@ -109,7 +109,7 @@ class Visit:
     changed: tuple[str, ...] = ()
     "The visit's variables that hold containers changed by the break, or iterators, which a break advances."
     handed: frozenset[int] = frozenset()
-    "Storages that the break hands over."
+    "Storages that the break passes to captured code."
     private: frozenset[int] = frozenset()
     "The handed storages that are copies of the target's own memory."
 

@@ -161,8 +161,8 @@ def compiled_text(compiled: Compiled, plan: Plan | None) -> str:
 
 
 def learned(known: Sequence[SegmentFailure], failure: SegmentFailure) -> list[SegmentFailure]:
-    """Return the failures that the next child starts from. A statement that fails again is no longer taken apart. If
-    that does not help, the call around it is blamed, and so on."""
+    """Return the failures that the next child starts from. A statement that fails again is no longer divided into
+    parts. If it still fails, the call of its function becomes the line to blame, and so on."""
     frames = failure.frames
     while frames and any(one.whole and one.frames == frames for one in known):
         frames = frames[:-1]

@@ -1,5 +1,5 @@
-"""Statements taken apart: each operation on the way to a marked expression gets its own line, in execution order, so
-that a break can be a part of a statement.
+"""Divides statements into parts: each operation on the way to a marked expression gets its own line, in execution
+order, so that a break can be a part of a statement.
 
 `return self.head(x * scale_of(x))` with `scale_of(x)` marked becomes `part_1 = scale_of(x)`, `part_2 = x * part_1` and
 `return self.head(part_2)`. A branch or the body of a comprehension stays in the line that decides whether it runs.
@@ -78,7 +78,8 @@ def len_of(span: Span) -> tuple[int, int]:
 
 
 def calls_on(function: Function, line: int) -> Iterator[ast.expr]:
-    """Yield the calls in the innermost statement that runs this line, except those in its blocks."""
+    """Yield the calls in the innermost statement that runs this line. Calls in the statement's own blocks are left
+    out."""
     region = function.statement_at(line)
     place = None if region is None else function.place(region)
     for statement in () if place is None else place.statements:

@@ -71,7 +71,7 @@ class Function:
         self.line = begin(node)
         self.place: Callable[[Region], Place | None] = functools.cache(self._place)
         self.legal: Callable[[Region], Region | None] = functools.cache(self._legal)
-        "Returns the region, grown until no jump leaves it; None if the function cannot be cut there at all."
+        "Returns the region, grown until no jump leaves it; None if no region of the function can be cut out there."
         self.reads: Callable[[Region, str], bool] = functools.cache(self._reads)
         "Returns whether the range may read the variable before it assigns it."
 

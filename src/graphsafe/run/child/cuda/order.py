@@ -1,8 +1,9 @@
 """Checks on a GPU whether writes to graphs' inputs and replays are ordered; runs only with `--waits`.
 
 PyTorch counts the versions of a tensor. The versions are compared whenever the current stream changes, an event is
-recorded or waited for, the host waits, or a replay begins. A new version counts as written on the stream that was
-current until then. Once several threads use streams, the check ends, because a write could belong to any thread.
+recorded or waited for, the host waits, or a replay begins. A new version counts as a write on the stream that was
+current since the last comparison. Once several threads use streams, the check ends, because a write could belong to any
+thread.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from graphsafe.run.child.sight import Touch
 from graphsafe.run.child.source import innermost, written_in_place
 
 _MOST = 256
-"Number of inputs whose versions are compared."
+"The largest number of inputs whose versions are compared."
 
 
 @dataclass(slots=True)
@@ -54,8 +55,8 @@ class CudaOrder:
         "The stream that was current when versions were compared."
 
     def captured(self, reads: Mapping[int, Sequence[Name]], host: Iterable[Touch] = ()) -> None:
-        """Begin to watch what a graph reads, by its storage's number and its names, and the `host` memory that it uses;
-        writes by the capture itself are ignored, because a capture runs nothing."""
+        """Begin to watch the memory that a graph reads, given by storage number and names, and the `host` memory that
+        the graph uses. Writes of the capture itself are ignored, because a capture runs nothing."""
         self.settle()
         self._host.captured(host)
         for number, names in reads.items():
@@ -100,7 +101,7 @@ class CudaOrder:
         self._stream = self._current()
 
     def replaying(self, storages: Collection[int]) -> None:
-        """Record that a graph that reads these storages is about to be replayed."""
+        """Record that a graph is about to be replayed, and that it reads these storages."""
         self.look()
         changed = (self._changed | self._host.watched()).intersection(storages)
         if changed and self.problem is None:

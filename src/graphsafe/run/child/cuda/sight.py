@@ -74,7 +74,7 @@ class CudaSight(Sight):
         """The memory that had a name when the capture began: captured code may drop it although the graph still reads
         it."""
         self._before: frozenset[int] = frozenset()
-        "Addresses of the blocks that the pool held when the last capture into it began."
+        "The addresses of the blocks that a pool held when the last capture into the pool began."
         self._pooled: dict[Pool, list[tuple[weakref.ref[Any], Sequence[int]]]] = {}
         "Pool -> its graphs, each with the addresses in the pool among its nodes' arguments, in order."
         self._unordered: dict[CallSite, Unordered] = {}
@@ -181,9 +181,9 @@ class CudaSight(Sight):
         return "nodes of HIP graphs are not read" if self._calls is None else self._calls.problem
 
     def watch_moves(self, moving: Callable[[int], None], lost: Callable[[int], None]) -> None:
-        """Call `moving` for each storage that is resized. Nothing else is reported: on a GPU a graph holds no storage,
-        so a storage without its tensor dies unless the program holds it, and a storage that has moved has another
-        address."""
+        """Call `moving` for each storage that is resized. Other losses need no report: on a GPU a graph holds no
+        storage, so a storage that no tensor uses is freed unless the program holds the storage, and a moved storage has
+        another address."""
         original = torch.UntypedStorage.resize_
 
         def resize_(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:

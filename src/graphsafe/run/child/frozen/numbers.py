@@ -2,8 +2,7 @@
 
 The captured statements are followed into the program's functions that they call, on the branches that ran. A number
 counts if it is an argument of a tensor operation, the end of a slice, or the number of turns of a loop. A flag counts
-if a branch with operations depends on it; A variable counts if its value is used in another way than as an index or in
-a text.
+if a branch with operations depends on it; A variable counts if its value is used other than as an index or in a string.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Frozen:
     value: Any
     now: Callable[[], Any] | None
     carrier: type | None
-    "The class of the object that holds it, if the program may pass another object to each call."
+    "The class of the object that holds the value, if the program may pass another object to each call."
     attribute: str
     place: tuple[str, int, int]
     "The file and the first and last line of the statement."
@@ -124,7 +123,7 @@ class Walk:
         return isinstance(node, (ast.Return, ast.Raise, ast.Continue, ast.Break))
 
     def _branch(self, node: ast.If | ast.IfExp, arms: list[list[Any]], scope: Scope) -> list[list[Any]]:
-        """Return the arms that ran, as far as that is known."""
+        """Return the branches of the statement that ran, as far as that is known."""
         test = scope.origin(node.test)
         if test.value is MISSING or not isinstance(test.value, PLAIN):
             return arms

@@ -64,7 +64,8 @@ class Origin:
     "The object that has the value as an attribute."
     attribute: str = ""
     variables: tuple[Variable, ...] = ()
-    "The variables of the capturing functions that hold the value; for a partial call, its arguments."
+    """The variables that hold the value, in the functions that led to the capture. For a call of `functools.partial`:
+    the variables among its arguments."""
 
     @classmethod
     def of(cls, value: Any) -> Origin:

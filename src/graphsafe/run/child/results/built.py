@@ -1,6 +1,7 @@
 """Finds the running expression that is building a container of results: `[run(x) for x in batches]`.
 
-No variable has such a container yet, and no object that the garbage collector knows: only the interpreter holds it.
+Such a container is not yet in a variable, nor in an object that the garbage collector knows: only the interpreter holds
+the container.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from graphsafe.run.child.source import called_name, innermost, running_call, unc
 _KINDS = (list, tuple, set, dict, deque)
 _BUILDERS = frozenset(kind.__name__ for kind in _KINDS)
 _DEEPEST = 2
-"Results may lie in the container itself, or in tuples and lists inside it."
+"Results may be items of the container itself, or of tuples and lists inside it."
 
 
 def building_line(

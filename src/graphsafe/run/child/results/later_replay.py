@@ -57,15 +57,15 @@ class _Stale:
     variable: _Variable
     owner: GraphRecord
     replay: tuple[CallSite, ...]
-    "The calls of the replay that wrote over it."
+    "The calls of the replay that overwrote the result."
     by: GraphRecord
     at: CallSite | None = None
-    "The statement that made the replay, if it was a replay of another graph."
+    "The statement that replayed the other graph; None if the same graph was replayed."
     beside: tuple[_Variable, ...] = ()
     "The variables that this statement assigns."
 
     def is_the_same(self, storage: int | None, frame: FrameType) -> bool:
-        """Return whether the result of the other graph lies in the same memory."""
+        """Return whether the result of the other graph has the same memory."""
         return not self.beside or any(one.storage(frame) == storage for one in self.beside)
 
 

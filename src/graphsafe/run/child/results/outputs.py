@@ -92,7 +92,7 @@ _ENOUGH = 3
 """Results count as collected if this many replays after the first each add a holder: programs have fewer variables for
 the last results."""
 _ENOUGH_IN_CONTAINER = 2
-"The same number, for the case that a container is known to hold the same results twice."
+"This number is enough if a container is known to hold the same results twice."
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ class Overwritten:
     by: int
     "The number of the graph that was replayed."
     later: CallSite | None = None
-    "The read, if `read` is the replay of another graph that fills the same buffer."
+    "The later read, if `read` is the replay of another graph that fills the same buffer."
     kept: str = ""
-    "The variable that then keeps the result."
+    "The variable that keeps the result at the read."
 
 
 class Outputs:
@@ -120,7 +120,7 @@ class Outputs:
         "The statement that keeps results, or the calls of the replay that overwrote kept results."
         self.is_keeper_known = True
         self.compared: tuple[CallSite, ...] = ()
-        "The place where a result was compared with an earlier result, which lies in the same memory."
+        "The place where a result was compared with an earlier result that has the same memory."
 
         self.overwritten: Overwritten | None = None
         "The first read of a result after another replay has overwritten it."

@@ -1,8 +1,9 @@
 """Finds reads of a graph's result after a replay of another graph of the same pool has overwritten it.
 
-A result may lie where an earlier graph of the pool has temporary memory, which does no harm if it is no longer needed.
-So reads are watched from a replay of the other graph, while variables hold the result, until its own graph is replayed
-again. `sys.monitoring` (Python 3.12 on) reports when a line that uses such a variable runs.
+The memory of a result may also be temporary memory of a graph that was captured earlier into the same pool. A replay of
+that graph then overwrites the result. This does no harm if the program no longer needs the result. So reads of the
+result are watched from a replay of the earlier graph until the result's own graph is replayed again, as long as
+variables hold the result. `sys.monitoring` (Python 3.12 on) reports when a line that uses such a variable runs.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ class Previous:
     def replaying(
         self, graph: int, owns: Callable[[torch.Tensor], bool], frames: Sequence[FrameType]
     ) -> tuple[CallSite, str] | None:
-        """Return a line that reads an earlier result of the graph, with the name that keeps it; or None. The graph is
-        about to be replayed; `owns` says whether a tensor is one of its outputs."""
+        """Return a line that reads an earlier result of the graph, with the name that keeps this result; or None. The
+        graph is about to be replayed; `owns` says whether a tensor is one of the graph's outputs."""
         if self._searches >= _MOST_SEARCHES:
             return None
         self._searches += 1

@@ -1,4 +1,4 @@
-"""Finds results that are kept although they lie in memory outside the graph's pool that each replay updates:
+"""Finds kept results whose memory is outside the graph's pool and is updated by each replay:
 `images.append(run(x))`, where `run` returns the buffer that the graph updates in place.
 
 Such memory also has intended holders: a queue of requests may hold a cache many times. So a result counts only if a
@@ -29,7 +29,7 @@ from graphsafe.run.child.source import base_of, lines_of, running_call, tree_of_
 _ENOUGH = 3
 "The number of times that a container must hold the same memory."
 _ENOUGH_BUILT = 2
-"The same for a container that is being built: nothing but results is in it."
+"The number of times for a container that is being built: such a container holds only results."
 _SEARCHED = frozenset({4, 8, 16, 32, 64})
 "The numbers of the checks at which all objects are searched for such a container."
 _MOST_ITEMS = 64
@@ -53,8 +53,8 @@ def returned_and_kept(storages: frozenset[int], frames: Sequence[FrameType], loo
 
 @functools.lru_cache(maxsize=1024)
 def _puts(code: CodeType, place: Span | None) -> tuple[tuple[ast.expr, int, bool], ...]:
-    """Return the containers into which a function puts the return value of its call at `place` and nothing else, with
-    the line, and whether it puts a tuple or a list there."""
+    """Return one entry for each container to which a function adds only the return value of its call at `place`: the
+    container's expression, the line that adds the value, and whether the added value is a tuple or a list."""
     tree, call = tree_of_code(code), None if place is None else running_call(code.co_filename, place)
     if tree is None or call is None:
         return ()

@@ -38,7 +38,7 @@ class Outdated:
     frames: tuple[CallSite, ...] = ()
     "The calls that wrote the source."
     replays: int = 0
-    "Number of replays since the write."
+    "The number of replays since the write."
 
 
 class Derived:
@@ -147,7 +147,7 @@ class _Growth:
 
     times: int
     replays: int
-    "Number of replays of all graphs when it last grew."
+    "The number of replays of all graphs at the time when the tensor last grew."
     copied: int
     "The total number of bytes that were copied."
 

@@ -1,4 +1,4 @@
-"""Finds weights that an object no longer holds although a graph reads them, and that something else keeps alive: a bank
+"""Finds weights that a graph reads, that their object no longer holds, and that another container keeps alive: a bank
 of adapters, a list of versions, a state dict.
 
 The object must have held the tensor at the graph's first replay, and must hold another one with other values later.

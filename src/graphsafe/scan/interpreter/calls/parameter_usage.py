@@ -74,7 +74,7 @@ class _Uses:
         self.places: set[tuple[str, int]] = set()
         "Functions of torch and possible methods of tensors, each with the position of the name among the arguments."
         self.foreign_methods: set[str] = set()
-        "Its methods that are called and that tensors do not have: names with an underscore, `sort(key=len)`."
+        "Called methods that no tensor has: private methods, or calls with other arguments, as in `sort(key=len)`."
 
 
 _NO_USES = _Uses()
