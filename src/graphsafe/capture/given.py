@@ -1,4 +1,4 @@
-"""Writes a step or a factory that exists only as an object to disk, so that other processes can build it.
+"""Writes a step or a factory to disk, if it exists only as an object, so that other processes can build it.
 
 An object that cannot be imported (from `__main__`, a notebook cell, a closure) is pickled by value. Tensors keep their
 views of one another. Their bytes go through the host, so the running process may already have used its GPU.
@@ -157,7 +157,8 @@ def _not_importable(what: Any) -> Iterator[ModuleType]:
 
 
 def _cells() -> dict[str, list[str]]:
-    """Return the source lines of code without a file (a notebook's cells), by Python's name of the file."""
+    """Return the source lines of code that was not read from a file (a notebook's cells), by the file name that Python
+    made up for it."""
     return {
         name: list(entry[2])
         for name, entry in list(linecache.cache.items())

@@ -1,1 +1,1 @@
-"""Calls of git, and the changes of a repository's lines."""
+"""Calls of git, and the lines of a repository that have changed."""

@@ -26,7 +26,7 @@ class PoolBucket:
     held: Held | None
     "The memory that this capture took from the pool."
     alone_bytes: int | None
-    "The bytes of the bucket's graph if it has a pool of its own."
+    "The bytes that the bucket's graph takes when it is captured alone, in a pool of its own."
 
 
 @dataclass(frozen=True, slots=True)

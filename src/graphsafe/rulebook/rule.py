@@ -47,7 +47,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class AroundGraphs:
-    """The texts of a rule in region `step`: the cost of the line there, and the code to write instead."""
+    """The texts of a rule for host code around graphs (region `step`): the cost of the line, and the code to write
+    instead."""
 
     why: str
     fix: str
@@ -77,7 +78,7 @@ class Rule:
     torch: str = ""
     "Torch versions for which the rule holds; empty means all."
     matches: tuple[Match, ...] = ()
-    "The events; empty for a rule that only `capture` or graphsafe itself reports."
+    "The events that the rule matches; empty for a rule that only `capture` or graphsafe itself reports."
     bad: tuple[Case, ...] = ()
     good: tuple[Case, ...] = ()
     evidence: tuple[Evidence, ...] = ()

@@ -139,7 +139,8 @@ def _processes(driver: Driver, count: int) -> Iterator[list[Connection]]:
 def _run(driver: Driver, connection: Connection, others: Sequence[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for end in others:
-        # A process that inherits a copy of the connection would not notice the end of the first process.
+        # As long as this process holds copies of the others' connections, the others do not notice that the first
+        # process has exited.
         end.close()
     # After any error, the first process reads everything itself, and then also reports the error.
     with suppress(Exception):

@@ -126,7 +126,7 @@ def _heard(messages: list[str]) -> Iterator[None]:
 @contextmanager
 def _compiled_anew() -> Iterator[None]:
     """Compile without Inductor's caches of graphs: earlier children filled these caches, and Inductor's log says
-    nothing about a graph that comes from a cache. Compiled kernels may come from a cache."""
+    nothing about a graph that comes from a cache. The caches of compiled kernels stay in use."""
     functorch: Any = importlib.import_module("torch._functorch.config")
     inductor: Any = importlib.import_module("torch._inductor.config")
     with (

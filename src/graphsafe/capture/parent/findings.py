@@ -208,7 +208,8 @@ class _Writer:
             self.add("GS619", frames, race.span if race.frames else None, value=other, data=data)
 
     def capture_aware(self) -> None:
-        """Add findings at lines that ask whether a capture is under way, if the step then computes something else."""
+        """Add findings at lines that ask whether a capture is under way, if the captured step computes something other
+        than the eager step."""
         reference = self._told[Reference]
         if not reference.differs or self._probes.capture.status != "pass":
             return

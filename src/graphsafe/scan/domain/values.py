@@ -95,7 +95,7 @@ class DeviceValue:
     where: Where
     literal: str | None = None
     maybe_host: bool = False
-    "The device of a tensor that may be on the host."
+    "Whether this is the device of a tensor that may be on the host."
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ AUTOCAST = frozenset(
 _MOVES = frozenset("to cuda eval train half float double bfloat16 requires_grad_".split())
 "Methods of a module that return the module and call no kernel of its `forward`."
 TEST = re.compile(r"(^|\.)test_")
-"The name of a module or function of a test, which captures on one known device."
+"Matches the names of test modules and test functions. Tests capture on one known device."
 WARM_UP = re.compile("warm", re.IGNORECASE)
 CURRENT_DEVICE = re.compile(r"""["']cuda(:0)?["']|\.cuda\(\)|\bcurrent_device\(\)""")
 "Texts that code uses for the current device; device 0 is current from the start."

@@ -14,8 +14,8 @@ from graphsafe.scan.hazards.graph_syntax import Function, functions_in, own_node
 
 
 def spelled_out(tree: ast.Module) -> ast.Module:
-    """Return a copy of the file's tree in which the attributes of `self` have no other names; all nodes keep their
-    places."""
+    """Return a copy of the file's tree in which `self.x` stands wherever a local name stood for it; all nodes keep
+    their positions."""
     if not any(map(_names, functions_in(tree))):
         return tree
     copied = _copied(tree)

@@ -159,8 +159,8 @@ class Regions:
         )
 
     def captures_after(self, ref: str, line: int) -> bool:
-        """Return whether a function may capture after a line that changes weights, or each of its callers does so in
-        the statements that follow the call."""
+        """Return whether a capture may follow a line that changes weights: in the function itself, or, in each of its
+        callers, in the statements after the call."""
         captures = self._captures_of(ref)
         if captures:
             return not self._loops_after(ref, line, max(captures))

@@ -297,7 +297,7 @@ class Project:
 
 
 def is_module_base(base: str) -> bool:
-    """Return whether an element of a class's order of bases is a library's class of torch modules."""
+    """Return whether a base of a class, as the method resolution order names it, is a module class of a library."""
     return "::" not in base and (base.startswith(("torch.nn.", "nn.")) or base.endswith(MODULE_SUFFIXES))
 
 

@@ -144,7 +144,7 @@ class Outputs:
         tensors = (tensor for reference in self._tensors if (tensor := reference()) is not None)
         storages, frames = storage_numbers(tensors), user_frames_now(sys._getframe(1))
         line = keeping_line(storages, frames)
-        if line is None and more >= _ENOUGH:  # only once, since it goes through all objects
+        if line is None and more >= _ENOUGH:  # the search goes through all objects
             line = building_line(frames, storages, lambda items: _count(items, storages) >= _ENOUGH_TIMES)
         if line is not None:
             self.collected = (line,)
