@@ -11,8 +11,8 @@ DISTRIBUTIONS = "torch.distributions."
 UNCHECKED = "[validate_args=False]"
 "The suffix of a distribution's name if its methods do not check values."
 ON_HOST = "[on the host]"
-"""The suffix of a distribution's name if its parameters are on the host. Such a distribution waits only for the checks of
-values that are on the device."""
+"""The suffix of a distribution's name if its parameters are on the host. Such a distribution waits only for the checks
+of values that are on the device."""
 _TURNS_CHECKS_OFF = re.compile(r"\.set_default_validate_args\((?:value=)?False\)")
 _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))")
 
