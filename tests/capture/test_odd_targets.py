@@ -38,7 +38,7 @@ EXPECTED = {
     "untold_error": ("inconclusive", {BAD_REQUEST}),
     "untold_error_in_capture": ("not-ready", set()),
     "surrogate_error": ("inconclusive", {BAD_REQUEST}),
-    "unwritable": ("ready", set()),
+    "unwritable": ("ready", {"constant"}),
     "hostile_module_table": ("ready", set()),
     "contains_itself": ("ready", set()),
     "removed_folder": ("ready", set()),
