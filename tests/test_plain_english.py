@@ -21,8 +21,8 @@ PAGES = sorted(
     ]
 )
 
-_RIDDLE = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Whatever)\b[^.?]*(?:[.;:]|$)")
-"A sentence whose subject is a question word; a question is none."
+_RIDDLE = re.compile(r"(?:^|[.;:] )(?:What|Who|Whoever|Whatever|Those|That(?= (?:is|was)\b))\b[^.?]*(?:[.;:]|$)")
+"A sentence whose subject is a question word, or points at something; a question is none."
 _FRAGMENT = re.compile(r"(?:None|Empty|True|False) (?:where|for|if)\b|Where\b|Whether\b|That\b|(?:Of|As|By|From) \w")
 "Beginnings of a docstring that leave out the thing which it describes."
 
@@ -74,7 +74,7 @@ def test_no_sentence_of_the_source_has_a_question_word_as_its_subject() -> None:
     found = [
         f"{name}:{line}: {sentence}"
         for name, text in texts().items()
-        if re.search(r"\bWh(?:at|o)", text)  # others need not be taken apart
+        if re.search(r"\b(?:Wh(?:at|o)|Th(?:ose|at))", text)  # others need not be taken apart
         for line, sentence in said(text, parsed(name))
         if _RIDDLE.search(sentence)
     ]
@@ -95,7 +95,12 @@ def test_no_sentence_of_a_page_has_a_question_word_as_its_subject() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["What a report calls it.", "Who measures steps waits for them, and is none.", "Seconds. What is left goes."],
+    [
+        "What a report calls it.",
+        "Who measures steps waits for them, and is none.",
+        "Seconds. What is left goes.",
+        "Words. Those of rules are data.",
+    ],
 )
 def test_a_riddle_is_seen(text: str) -> None:
     assert _RIDDLE.search(text)

@@ -49,8 +49,8 @@ def failure_text(report: Report) -> str:
 
 
 _TAKES_MEMORY = (
-    "Every block that is taken from the device's allocator counts here, the result of an operation too. What the block "
-    "needs must be there before it."
+    "Every block that is taken from the device's allocator counts here, the result of an operation too. Make the "
+    "memory that the block needs before it."
 )
 
 

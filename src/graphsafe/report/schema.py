@@ -24,7 +24,7 @@ def report_schema() -> dict[str, Any]:
     """Return the schema of one report (`graphsafe/report/1`), of many, and of a ledger, in draft 2020-12."""
     schema: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
     schema["$defs"]["probes"] = {
-        "description": "What each probe saw; a probe may say more than is listed.",
+        "description": "The facts that each probe saw; a probe may say more than is listed.",
         "type": "object",
         # An older report may lack a newer probe, because that probe did not run.
         "properties": {name: {**_schema_of(kind), "default": {"status": "skipped"}} for name, kind in PROBES.items()},

@@ -1,6 +1,7 @@
 """The words of rule files: the events that scan emits, the words of their messages, and the fixes.
 
-Each kind, and how it happens. Those of Alloc, Rng, StreamOp and AttrWrite are explained by the rules that match them.
+Each kind, and how it happens. The rules that match Alloc, Rng, StreamOp and AttrWrite explain the words of
+these four.
 
 HostRead    method (`.item() .tolist()`), cast (`int float bool complex`, `math.*`, `operator.index`), index (a 0-d
             device tensor as an index), format (print, f-string, str, logging), hidden (an op of the table that waits

@@ -20,6 +20,8 @@ class Series:
     _start: Snapshot
     _nudge: int | None = None
     """The direction in which parameters and inputs are moved by one unit in the last place, or None."""
+    _is_first: bool = False
+    "Whether to note the state that step 1 makes or fills. Other series would only read all state again."
     _warm: dict[str, str] = field(default_factory=dict)
     "Digests of the state after the warm-up."
     steps: list[Stepped] = field(default_factory=list)
@@ -39,11 +41,8 @@ class Series:
         if session.job.warmup:
             session.seed(FIRST_SEED)
             session.step()
-            after = reach_of(session.subject)
-            self.born = born(session, self._start, before, after)
-            sizes = {path: size for path, (_, size) in after.caches.items() if size}
-            self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
-            del after  # the variable would keep tensors alive that the target drops
+            if self._is_first:
+                self._note_first_step(before)
         session.warm_up(done=1)
         session.channel.phase(name)
         self._warm = warm = session.device.digests(reach_of(session.subject).tensors)
@@ -53,8 +52,17 @@ class Series:
         self._inputs(PAIR, vary)
         self._step(warm)
         self._step(warm)
-        reach = reach_of(session.subject)
-        self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
+        if self._is_first:
+            reach = reach_of(session.subject)
+            self.settled = {**reach.hosts, **session.device.digests(reach.tensors)}
+
+    def _note_first_step(self, before: Reach) -> None:
+        """Note the state that step 1 made or filled. In a method of its own, because the variables would keep tensors
+        alive that the target drops."""
+        after = reach_of(self._session.subject)
+        self.born = born(self._session, self._start, before, after)
+        sizes = {path: size for path, (_, size) in after.caches.items() if size}
+        self.filled = {path: size for path, size in sizes.items() if before.caches.get(path, (None, 1))[1] == 0}
 
     def after_event(self, k: int) -> None:
         self._inputs(k, vary=True)

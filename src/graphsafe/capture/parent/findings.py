@@ -54,12 +54,12 @@ def findings_of(seen: Seen, book: Rulebook) -> tuple[list[Finding], list[Limit]]
     writer.construction()
     writer.events()
     writer.state()
+    writer.escaped()
     writer.frozen()
     writer.horizon()
     writer.races()
     writer.capture_aware()
     writer.failed_capture()
-    writer.escaped()
     writer.collectives()
     writer.replay()
     writer.launch_choices()
@@ -173,9 +173,7 @@ class _Writer:
         """Add findings for values that Python froze at capture, which differing captures prove."""
         if self._twin.status == "fail" and self._twin.differences:
             values = FrozenValues(self._twin, self._probes.state.changed or (), self._told[Ran].host_calls, self._entry)
-            diagnosis = self._told[Diagnosed].diagnosis
-            is_foreign = diagnosis is not None and CODE_OF_CAUSE.get(diagnosis.cause) == "GS604"
-            for code, frames, told in values.told(escaped=is_foreign or bool(self._told[EscapedWork].operations)):
+            for code, frames, told in values.told(escaped=any(key[0] == "GS604" for key in self.table.found)):
                 self.add(code, frames, **told)
 
     def horizon(self) -> None:

@@ -151,8 +151,8 @@ class GraphRecord:
         return {"names": [name.text for name in names], "at": self.key.rebinding(names)}
 
     def repeats(self, earlier: GraphRecord) -> bool:
-        """Return whether both graphs do the same work but read a different input tensor of equal size. That tensor must
-        be held by a function's variable, because graphs of two layers also differ only in weights."""
+        """Return whether both graphs do the same work but read a different input tensor of equal size. A function's
+        variable must hold the tensor, because graphs of two layers also differ only in weights."""
         ours, theirs = ({use.memory: use for use in one.uses} for one in (self, earlier))
         new = [use for memory, use in ours.items() if memory not in theirs]
         old = [use for memory, use in theirs.items() if memory not in ours]

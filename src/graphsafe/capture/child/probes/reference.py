@@ -143,7 +143,7 @@ class _Runs:
 
     def _first_run(self) -> Series:
         """Run the first series along the path of captures, or as plain steps if the path cannot be run eagerly."""
-        series = Series(self._session, self._start)
+        series = Series(self._session, self._start, _is_first=True)
         error = None
         try:
             with self._capture_path():
@@ -154,7 +154,7 @@ class _Runs:
         if not refusals:
             return series
         self._start.put_back()
-        plain = Series(self._session, self._start)
+        plain = Series(self._session, self._start, _is_first=True)
         plain.run("eager, run 1, as if nothing were captured")
         self.refused = error or refusals[0]
         return plain

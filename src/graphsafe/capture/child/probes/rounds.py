@@ -128,9 +128,11 @@ class _Compared:
 def _may_be_chance(checks: Sequence[Check], step: Stepped) -> bool:
     """Return whether values differ, but all by little: sums of atomics differ so, now and then also between eager
     steps, and the difference grows in rounds that go on from each other. A fault seldom begins so small."""
-    values = {**step.outputs, **{f"state {path}": value for path, value in step.values.items()}}
     different = [check for check in checks if check.result == "different"]
-    return bool(different) and all(_is_small(check.max_abs, values.get(check.name)) for check in different)
+    if not different:
+        return False
+    values = {**step.outputs, **{f"state {path}": value for path, value in step.values.items()}}
+    return all(_is_small(check.max_abs, values.get(check.name)) for check in different)
 
 
 def _is_small(difference: float | None, value: torch.Tensor | None) -> bool:

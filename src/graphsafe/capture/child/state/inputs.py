@@ -61,10 +61,10 @@ def _tensors_of(subject: Subject, in_objects: bool) -> dict[str, torch.Tensor]:
 def opaque_inputs_of(subject: Subject) -> list[str]:
     """Return the paths of arguments that hold data of the host and cannot be varied: queues, ctypes objects, files,
     shared memory, and arrays of anything but numbers."""
-    varied, found = inputs_of(subject), dict(_arguments(subject))
-    shared = {path: one for path, one in _arguments(subject, in_objects=True) if _is_shared(type(one))}
-    opaque = {path: one for path, one in found.items() if _is_opaque(type(one))}
-    return [path for path in {**opaque, **shared} if path not in varied]
+    varied = inputs_of(subject)
+    opaque = [path for path, value in _arguments(subject) if _is_opaque(type(value))]
+    shared = [path for path, value in _arguments(subject, in_objects=True) if _is_shared(type(value))]
+    return [path for path in dict.fromkeys((*opaque, *shared)) if path not in varied]
 
 
 def _is_shared(kind: type) -> bool:

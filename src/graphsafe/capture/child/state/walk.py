@@ -97,7 +97,7 @@ class Walk:
             item = variables[name]
             inner = variables_of(item)
             if inner is None:
-                if not issubclass(type(item), types.BuiltinFunctionType) and not _is_of_library(item):
+                if not _is_code(item):
                     self.look_at([(f"{dot}{name}", item, variables, name)])
                 continue
             file = file_of(item)
@@ -105,8 +105,7 @@ class Walk:
                 of_module = sorted(names & inner.keys())
                 self.reach.containers.append(Variables(inner, tuple(sorted(names))))
                 for part in of_module:
-                    kinds = (types.ModuleType, types.BuiltinFunctionType)
-                    if not issubclass(type(inner[part]), kinds) and not _is_of_library(inner[part]):
+                    if not _is_code(inner[part]):
                         self.look_at([(f"{dot}{name}.{part}", inner[part], inner, part)])
 
     def look_at(self, items: Iterable[Item]) -> None:
@@ -146,8 +145,10 @@ class Walk:
                     self.take_names(dot, method.__globals__, names_in(method.__code__))
 
 
-def _is_of_library(item: Any) -> bool:
-    """Return whether this is a class that no file of the project defines."""
+def _is_code(item: Any) -> bool:
+    """Return whether this is a module, a function written in C, or a class that no file of the project defines."""
+    if issubclass(type(item), (types.ModuleType, types.BuiltinFunctionType)):
+        return True
     if not issubclass(type(item), type):
         return False
     file = file_of(sys.modules.get(module_name(item)))

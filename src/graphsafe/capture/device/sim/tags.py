@@ -32,7 +32,7 @@ def holders(number: int) -> int | None:
 @functools.cache
 def _objects_last() -> bool:
     """Return whether a storage keeps the same Python object as long as it lives, so that this object counts as a
-    holder. That is so in torch 2.12, but not in 2.9."""
+    holder. Torch 2.12 keeps one object, torch 2.9 does not."""
     if _use_count is None:
         return True
     tensor = torch.empty(0)
