@@ -94,9 +94,15 @@ def spread(left: torch.Tensor, right: torch.Tensor) -> Spread:
 
 
 def test_what_chance_does_to_one_output_bounds_all_of_them_by_their_size() -> None:
-    found = spread(torch.tensor([100.0]), torch.tensor([100.00001]))
-    assert found.bound("y", torch.tensor([1.0])) == pytest.approx(3e-7, rel=0.1)
+    found = spread(torch.tensor([100.0]), torch.tensor([100.00002]))
+    assert found.bound("y", torch.tensor([1.0])) == pytest.approx(9.2e-7, rel=0.1)
     assert found.bound("y", torch.tensor([1, 2])) == 0.0
+
+
+def test_chance_in_small_elements_allows_a_unit_in_the_largest_one() -> None:
+    values = torch.tensor([1.0, 1e-3])
+    found = spread(values, torch.tensor([1.0, 1.0000002e-3]))
+    assert torch.finfo(torch.float32).eps <= (found.bound("y", values) or 0.0) < 1e-6
 
 
 @pytest.mark.parametrize(

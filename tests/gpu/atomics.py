@@ -1,4 +1,4 @@
-"""Twelve sound steps that add with float atomics, so that two runs of one step differ in their last bits.
+"""Fourteen sound steps that add with float atomics, so that two runs of one step differ in their last bits.
 
 Each adds thousands of values to few places, in an order that a GPU chooses anew: in `forward`, in a backward pass, or
 with a graph's weights kept from an earlier step.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+import graphsafe
 
 NODES, EDGES, WIDTH = 64, 20_000, 16
 
@@ -174,3 +176,33 @@ def build_running_histogram(device):
         return total / total.abs().sum()
 
     return step, (torch.randint(0, NODES, (EDGES,), device=device), torch.rand(EDGES, device=device))
+
+
+def build_trained_words(device):
+    """Plain gradient descent; each refresh draws other words, so that many rounds are compared."""
+    embed, head = nn.Embedding(50, 8, padding_idx=0).to(device), nn.Linear(8, 2).to(device)
+    weights = [*embed.parameters(), *head.parameters()]
+
+    def step(words, kind):
+        loss = F.cross_entropy(head(embed(words).mean(1)), kind)
+        with torch.no_grad():
+            torch._foreach_add_(weights, torch.autograd.grad(loss, weights), alpha=-0.5)
+        return loss.detach()
+
+    def refresh(args, kwargs, k):
+        args[0].copy_(torch.randint(50, (64, 64)))
+        args[1].copy_((args[0][:, 0] > 20).long())
+
+    words = torch.randint(50, (64, 64), device=device)
+    return graphsafe.Step(step, (words, torch.zeros(64, dtype=torch.long, device=device)), refresh=refresh)
+
+
+def build_refreshed_messages(device):
+    def step(x, edge):
+        return x + 0.1 * torch.zeros_like(x).index_add_(0, edge[1], x[edge[0]])
+
+    def refresh(args, kwargs, k):
+        args[0].normal_()
+        args[1].random_(NODES)
+
+    return graphsafe.Step(step, (torch.randn(NODES, WIDTH, device=device), edges(device)), refresh=refresh)

@@ -92,7 +92,10 @@ class Spread:
         """Return how far a further run of this result may differ from `values`; None if nothing bounds it."""
         if name in self.unbounded:
             return None
-        return 0.0 if values is None else _MARGIN * self.units * _unit(values)
+        if values is None or not self.units:
+            return 0.0
+        # Where small elements differ by chance, larger ones may differ by a unit of their own.
+        return _MARGIN * max(self.units, 1.0) * _unit(values)
 
 
 def _unit(values: torch.Tensor) -> float:

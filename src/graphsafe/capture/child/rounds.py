@@ -15,10 +15,12 @@ fails.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from graphsafe.capture.child.events import fire
 from graphsafe.capture.child.expected import Expected, Stepped
@@ -72,17 +74,28 @@ class Kept:
         self._copies = copies_of(session.device, self._tensors)
 
     def put_back(self) -> None:
-        for tensor, values in zip(self._tensors, self._copies, strict=True):
+        self._put_back(zip(self._tensors, self._copies, strict=True))
+
+    def put_back_in_order(self) -> None:
+        """Put back what the device itself can put back, after the work that is still pending there. Memory of the host
+        stays as it is, because pending work may write it."""
+        pairs = zip(self._tensors, self._copies, strict=True)
+        self._put_back(pair for pair in pairs if all(self._session.device.is_on_device(one) for one in pair))
+
+    def _put_back(self, pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        for tensor, values in pairs:
             if tensor.shape == values.shape:  # else the refresh has given it another size
                 self._session.device.store(tensor, values)
 
 
-def late_rounds(session: Session, run: Callable[[], Any]) -> list[Stepped]:
+def late_rounds(session: Session, kept: Kept, run: Callable[[], Any]) -> list[Stepped]:
     """Run rounds in which the device is behind the host, without waits that the program does not make. In one half of
     them the refresh meets a busy device, in the other half the step does. The device itself copies the results, in
-    order. Return nothing if this device cannot run behind the host."""
+    order, and puts its state back before each round, so that a difference follows from the delay alone. Return nothing
+    if this device cannot run behind the host."""
     found = []
     for number in LATE_INPUTS:
+        kept.put_back_in_order()
         meets_refresh = number % 2 == 0
         if meets_refresh and not session.device.fall_behind():
             return []

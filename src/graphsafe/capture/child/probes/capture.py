@@ -61,9 +61,9 @@ def run(job: Job, channel: Channel) -> None:
             channel.tell(Replay(reason="there is nothing in the graph", checks=()))
             return
         channel.tell(Twin("crashed", "it was not reached"))
-        _replay(session, answer, unmatched, built)
+        chance = _replay(session, answer, unmatched, built)
         channel.tell(Twin("crashed", "the process died while capturing the step again"))
-        channel.tell(compare_captures(session, answer, constants))
+        channel.tell(compare_captures(session, answer, constants, chance))
         channel.tell(Order("crashed", "the process died while the order of nodes was checked"))
         channel.tell(_order(session, answer))
 
@@ -77,15 +77,17 @@ def _order(session: Session, recording: Recording) -> Order:
     return Order("fail" if races else "pass", races=races)
 
 
-def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> None:
+def _replay(session: Session, recording: Recording, unmatched: list[str], built: Mapping[str, torch.Tensor]) -> float:
+    """Compare replays with the reference. Return how far eager steps differ by chance, in units in the last place."""
     session.channel.phase("wait for the reference")
     reference = reference_of(session)
     if session.ranks.any(reference is None or bool(unmatched)) or reference is None:
         why = "two builds of the target differ in " + ", ".join(unmatched[:3]) if unmatched else NO_REFERENCE
         session.channel.tell(Replay(reason=why, checks=()))
-        return
+        return 0.0
     session.channel.tell(Replay(reason="the replays did not end", reference="independent"))
     Replays(session, recording, reference, tell=session.channel.tell).run(built)
+    return reference.noise.units
 
 
 def take_over(session: Session, built: Mapping[str, torch.Tensor]) -> list[str]:

@@ -59,7 +59,7 @@ def run(job: Job, channel: Channel) -> None:
         kept = Kept(session, rounds.put_back)
         rounds.steps, rounds.is_whole = _rounds(session, inputs_of_rounds(session, kept))
         if rounds.is_whole:
-            rounds.late = _late_rounds(session)
+            rounds.late = _late_rounds(session, kept)
         save_values(channel, ROUNDS, rounds)
         # A device that fails in what follows takes nothing of the above away.
         if rounds.is_whole and goes_on(session, reference):
@@ -105,9 +105,9 @@ def _holds_addresses(value: torch.Tensor) -> bool:
     return value.dtype == torch.int64 and bool((value > ADDRESS).any())
 
 
-def _late_rounds(session: Session) -> list[Stepped]:
+def _late_rounds(session: Session, kept: Kept) -> list[Stepped]:
     try:
-        return late_rounds(session, lambda: session.path_step(wait=False))
+        return late_rounds(session, kept, lambda: session.path_step(wait=False))
     except TargetError:
         return []
 

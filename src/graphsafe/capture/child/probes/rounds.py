@@ -71,7 +71,7 @@ class _Compared:
         try:
             self._compare(rounds.steps, inputs_of_rounds(self._session, kept))
             if rounds.late:
-                self._told = replace(self._told, late=self._compare_late(rounds.late))
+                self._told = replace(self._told, late=self._compare_late(kept, rounds.late))
             goes = rounds.is_whole and goes_on(self._session, self._reference) and not self._differs
             if goes and comes(self._session, GOING_ON, EAGER_ROUNDS):
                 steps = load_values(self._session.channel.folder / GOING_ON)
@@ -114,9 +114,9 @@ class _Compared:
         name = event_since(self._session, number - 1)
         return () if name is None else (Fired(name, place_of_event(self._session, name), elsewhere, checks),)
 
-    def _compare_late(self, steps: Sequence[Stepped]) -> tuple[Check, ...]:
+    def _compare_late(self, kept: Kept, steps: Sequence[Stepped]) -> tuple[Check, ...]:
         replays = Replays(self._session, self._recording, replace(self._reference, steps=steps))
-        found = late_rounds(self._session, self._replay)
+        found = late_rounds(self._session, kept, self._replay)
         checks = [replays.compared(number, one.outputs) for number, one in enumerate(found, start=1)]
         return checks[-1] if checks else ()
 

@@ -58,9 +58,10 @@ class _Result:
     digests: Mapping[str, str]
 
 
-def compare_captures(session: Session, decisive: Recording, constants: Constants) -> Twin:
+def compare_captures(session: Session, decisive: Recording, constants: Constants, chance: float = 0.0) -> Twin:
     """Capture the step again and again, and compare with the recording that was replayed. Return the probe `twin`. It
-    changes the session's state further, so a child does this last.
+    changes the session's state further, so a child does this last. `chance` says how far eager steps of the reference
+    differ by chance, in units in the last place: a few replays may not show it.
 
     Of the state before the decisive capture only the `constants` of the host are kept, such as numbers: memory that the
     graph reads and nobody owns must be free for others to overwrite.
@@ -69,15 +70,16 @@ def compare_captures(session: Session, decisive: Recording, constants: Constants
     gc.collect()
     gc.freeze()
     try:
-        return Twins(session, decisive, constants).run()
+        return Twins(session, decisive, constants, chance).run()
     except NotComparable as error:
         return Twin(reason=str(error))
 
 
 class Twins:
-    def __init__(self, session: Session, decisive: Recording, constants: Constants) -> None:
+    def __init__(self, session: Session, decisive: Recording, constants: Constants, chance: float = 0.0) -> None:
         self._session = session
         self._constants = constants
+        self._chance_units = chance
         self._captures = 1
         self._opaque = bool(decisive.opaque_nodes())
         self._before = Before(session)
@@ -169,7 +171,7 @@ class Twins:
             return []
         session.channel.phase("replay both captures")
         snapshot = Snapshot(session.device, session.subject, clear_caches=False)
-        noise = Spread()
+        noise = Spread(self._chance_units)
         effective: list[Difference] = []
         try:
             for k in range(1, REPLAYS + 1):
