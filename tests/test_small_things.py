@@ -69,6 +69,9 @@ def test_codes_in_lower_case(capsys: pytest.CaptureFixture[str]) -> None:
         ("  # graphsafe: ignore[scalar-read] by its name", ["GS101", "GS901", "GS201"]),
         ("  # graphsafe: ignore[] everything", ["GS101", "GS901", "GS201"]),
         ("  # graphsafe: ignored since May", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore(GS101) once a request", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore GS101 once a request", ["GS101", "GS901", "GS201"]),
+        ("  # graphsafe: ignore: GS101", ["GS101", "GS901", "GS201"]),
     ],
 )
 def test_noqa_with_codes(comment: str, found: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,10 @@ from dataclasses import dataclass, replace
 
 from graphsafe.scan.sources.source import Source
 
-_COMMENT = re.compile(r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\]]*\w[^\]]*)\]|(?!\s*\[|\w))(?P<reason>.*)$", re.I)
+_COMMENT = re.compile(
+    r"#\s*graphsafe:\s*ignore(?:\s*\[(?P<codes>[^\]]*\w[^\]]*)\]|(?!\s*(?:[\[({<=:,]|GS\d)|\w))(?P<reason>.*)$", re.I
+)
+"Matches a suppression. Codes that are not in brackets are a mistake: the comment must not suppress every code."
 _NOQA = re.compile(r"#\s*noqa:\s*(?P<codes>[A-Z]+\d+(?:[,\s]+[A-Z]+\d+)*)(?P<reason>[^#]*)", re.I)
 """The comment form of other linters, which is read but never written.
 
