@@ -137,7 +137,7 @@ class Driver:
         self._replaying: set[str] = set()
         "The files that capture or replay a graph."
         self._preparing: set[str] = set()
-        "The files with code that fills memory for a capture."
+        "The files that may assign different tensors for a capture and for the steps (made_twice.py)."
         self._whys: dict[str, Reason] = {}
         self._looked_for_roots: list[str] = []
         "The files that this process has to read."
@@ -319,7 +319,7 @@ class Driver:
         return steps
 
     def _is_doubtful(self, step: Step) -> bool:
-        """Return whether findings of a step, and of the code that it leads to, are only possible."""
+        """Return whether findings in the code of a step, and in all code that it leads to, are only `possible`."""
         return self._is_uncalled(step) or self._whys.get(step.ref, NO_REASON)[2] == PASSING_HOOK
 
     def _is_uncalled(self, step: Step) -> bool:

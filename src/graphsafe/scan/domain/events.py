@@ -62,6 +62,6 @@ def span_of(node: Any) -> Span:
 
 
 def precedence(guard: str | None, confidence: Confidence) -> tuple[bool, bool]:
-    """Return the rank of an event among those at one place. An unguarded event ranks higher, then a more
-    certain one."""
+    """Return the rank of an event among those at one place. An unguarded event ranks above a guarded one, and then a
+    `likely` event above a `possible` one."""
     return guard is None, confidence != "possible"

@@ -1,4 +1,4 @@
-"""The join of abstract values: one value that describes both of them."""
+"""The join of two abstract values: one value that describes both."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def join_all(values: Iterable[Value]) -> Value:
 
 
 def join(a: Value, b: Value) -> Value:
-    """Return one value that describes both values. Which of them exists at run time depends on the path taken."""
+    """Return one value that describes both values. At run time, the path taken decides which of the two exists."""
     if a is b:
         return a
     kind, other = type(a), type(b)

@@ -13,11 +13,12 @@ from graphsafe.scan.domain.values import Dict, Instance, Sequence, Tensor, Union
 HOST_NAME = re.compile(r"(^|_)(cpu|host|np|numpy|pinned|pin|list)(_|$|s$)")
 "Words that engines use in names of the host's copy of a tensor."
 SIDE_NAME = re.compile(r"(^|_)(cpu|host)(_|$)")
-"Words that count even if other facts about the value are known. Other words of HOST_NAME may also name a list."
+"""Words that count even if other facts about the value are known. The other words of HOST_NAME do not, because they may
+also name a list."""
 GRID_NAME = re.compile(r"(^|_)(grid_?(thw|hw|sizes?)s?|image_sizes?|spatial_shapes?)$")
 "Names of image sizes. Engines keep them on the host; transformers sends them to the device."
 SIZES_NAME = re.compile(r"(^|_)(image|img|target|tgt)_(sizes?|shapes?)$")
-"Names of sizes. Such a tensor counts as being on the device only if something other than its name says so."
+"Names of sizes. A tensor with such a name counts as a device tensor only if something other than the name shows it."
 MASK_NAME = re.compile(r"^(?!(?:use|return|apply|need|with|enable|output|should)s?_)(?:.*_)?mask(s|_bool)?$")
 "Names of masks. `use_attention_mask` is not one of them, because it is a switch."
 

@@ -252,7 +252,7 @@ class Queries:
         self._changed |= certain
         doubted = set(certain)
         settled = [*reversed(dict.fromkeys(reversed(self._settled)))]
-        # In the order in which they were settled, an answer comes after the answers on which it depends.
+        # An answer is settled after the answers on which it depends, and `settled` keeps this order.
         for number in settled:
             asked = self._asked[number] or ()
             if number in doubted or not doubted.isdisjoint(asked):

@@ -95,7 +95,7 @@ class Effects:
     "Attribute or constructor parameter of a class -> the values that calls of the class give to it."
 
     def has_used(self, since: int) -> bool:
-        """Return whether state of the host is used in the items after the first `since` ones."""
+        """Return whether state of the host is used in the items from index `since` on."""
         # The length is compared first, because most conditions record nothing.
         return len(self.items) > since and any(map(has_uses, self.items[since:]))
 

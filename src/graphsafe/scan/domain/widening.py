@@ -1,6 +1,6 @@
 """Widening of arguments: details that seldom matter are dropped, so that a few summaries serve many calls.
 
-Which details are dropped depends on the argument alone, never on the number of other arguments.
+The argument alone decides which of its details are dropped, never the number of other arguments.
 """
 
 from __future__ import annotations

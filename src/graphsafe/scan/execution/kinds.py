@@ -1,4 +1,5 @@
-"""Limits the number of kinds of arguments for which a function is read or a constructed object is kept separate.
+"""Limits for how many kinds of arguments a function is read, and how many kinds of constructed objects are kept
+separate.
 
 If each function calls the next one with several kinds of arguments, the number of combinations grows without bound. The
 limit keeps the work of a scan in proportion to the number of functions. Once there are far more readings than usual, no

@@ -48,7 +48,7 @@ def lines(found: Tables) -> Iterator[Line]:
 
 
 def _other_weights(table: GraphTensors) -> Iterator[Line]:
-    """Yield lines of later methods that give a new tensor to a module which the captured block calls."""
+    """Yield lines of later methods that assign a new tensor in a module which the captured block calls."""
     called = {
         text for call in table.captured_calls if (text := place(call.func)) is not None and text.startswith("self.")
     }
@@ -175,7 +175,8 @@ def _walks(target: ast.expr, walked: ast.expr) -> Iterator[tuple[ast.expr, ast.C
 
 
 def _weight_put(node: ast.AST) -> str | None:
-    """Return the module or parameter that a line gives another tensor: `net.w = Parameter(…)`, `setattr(net, …)`."""
+    """Return the module or parameter to which a line assigns another tensor: `net.w = Parameter(…)`,
+    `setattr(net, …)`."""
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
         holder, value = node.targets[0], node.value
         is_new = holder.attr == "data" or _makes_parameter(value)

@@ -1,7 +1,7 @@
 """Finds callers that keep an output of a graph past the next replay.
 
-A function gives an output if it returns the output itself (not a copy), alone or in a tuple, or if it returns the
-result of another function that gives an output.
+A function gives an output if it returns the output itself (not a copy), alone or in a tuple. It also gives an output if
+it returns the result of another function that gives one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from graphsafe.scan.symbols.index import dotted, elements
 _GRAPHED = "<graphed>."
 "The prefix for names of callables whose graphs PyTorch captures."
 _COMPILED = f"{_GRAPHED}<compiled>."
-"The prefix for callables made by torch.compile. A call invalidates their last outputs before it copies inputs."
+"The prefix for callables made by torch.compile. A call invalidates the last outputs before it copies inputs."
 KEEPS = frozenset(("append", "appendleft", "add", "put", "insert"))
 HANDS_OUT = frozenset(("set_result", "put_nowait"))
 "Methods that pass a value to code which may read the value at any later time."
@@ -193,7 +193,7 @@ def _graphed(found: Tables) -> Iterator[tuple[str, ast.Call]]:
             continue
         name = _end(place(node.targets[0]) or "")
         own = any(_end(function) == name for function, _, _ in found.functions)
-        # After `step = torch.compile(step, …)`, calls by the function's name run the graphed one.
+        # After `step = torch.compile(step, …)`, calls by the function's name run the compiled function.
         if name and makes_graphs(node.value) and (not own or [place(one) for one in node.value.args[:1]] == [name]):
             compiled = dotted(node.value.func) == "torch.compile"
             yield f"{_COMPILED if compiled else _GRAPHED}{name}", node.value

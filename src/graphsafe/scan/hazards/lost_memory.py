@@ -94,7 +94,7 @@ def _expressions(node: ast.AST) -> Iterator[ast.expr]:
 
 def _makes(value: ast.expr, makers: Mapping[str, Function]) -> bool:
     """Return whether an expression makes a tensor that nothing else holds: `torch.arange(n)`, or a call of a function
-    of the file that computes its result."""
+    in the same file whose result is computed there."""
     # Examples are `torch.ones(n, n).tril()` and `(a >= b).float()`.
     is_tensor = False
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and dotted(value.func) is None:

@@ -94,7 +94,7 @@ def _given(
 
 
 def _constructed(value: ast.expr) -> str | None:
-    """Return the class of which an expression makes an object. A class is recognised by its capital letter."""
+    """Return the class of the object that an expression makes. A class is recognised by its capital letter."""
     name = (dotted(value.func) or "").rpartition(".")[2] if isinstance(value, ast.Call) else ""
     return name if name[:1].isupper() else None
 

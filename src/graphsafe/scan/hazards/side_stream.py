@@ -142,8 +142,8 @@ class _Side:
         )
 
     def is_joined(self) -> bool:
-        """Return whether something waits for the side stream after the block, or whether an event for which others can
-        wait is recorded on the stream."""
+        """Return whether something waits for the side stream after the block. An event that is recorded on the stream
+        counts too, because other code can wait for it."""
         early = {self._text(event) for event in self._recorded_early()}
         for call in self._after:
             name = call.func.attr if isinstance(call.func, ast.Attribute) else ""

@@ -305,7 +305,7 @@ class Interpreter:
         try:
             value = work()
         except (RecursionError, MemoryError):
-            # How much stack is left depends on the calls around this one, so the answer is not memoised.
+            # The remaining stack depends on the calls around this one, so the answer is not memoised.
             self.queries.rest_on_all()
             self.note(Failure("not-followed", ref, "nested too deeply to be followed"))
             value = UNKNOWN

@@ -58,7 +58,7 @@ _PARAM_GROUPS = held_in(
 _PROPERTIES = frozenset(("property", "cached_property", "functional_property"))
 _MOMENTS = frozenset(("mean", "stddev", "variance", "mode"))
 _RECURRENT = re.compile(r"\.(RNN|LSTM|GRU)(Base|Cell)?$")
-"Matches modules whose `bias` is a flag. The names of their parameters contain a layer's number."
+"Matches modules whose `bias` is a flag. The parameters of such modules have a layer's number in their names."
 
 
 def attribute(frame: Frame, node: ast.AST, owner: Value, name: str, text: str | None) -> Value:

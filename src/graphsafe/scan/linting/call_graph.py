@@ -25,16 +25,16 @@ class CallGraph:
                     self._callees[caller] = {callee: None}
 
         doubtful = {ref for ref, why in record.roots.items() if why in DOUBTFUL}
-        # If a certain root reaches a doubtful root, only certain roots count as roots for it.
+        # A doubtful root that a certain root reaches does not count as a root.
         reached = self.reached(record.roots.keys() - doubtful, frozenset()) if doubtful else doubtful
         self._roots = {ref: why for ref, why in record.roots.items() if ref not in doubtful & reached}
 
     def unguarded(self, caller: str) -> Iterator[str]:
-        """Yield the functions that a function calls on lines that captures reach."""
+        """Yield the functions that `caller` calls on lines which captures reach."""
         return (callee for _, callee, edge in self._calls.get(caller, ()) if not edge.guarded)
 
     def called_in(self, caller: str, blocks: Sequence[tuple[int, int]]) -> Iterator[str]:
-        """Yield the functions that a function calls inside these blocks, given by their first and last lines."""
+        """Yield the functions that `caller` calls inside these blocks, which are given by first and last lines."""
         for line, callee, _ in self._calls.get(caller, ()):
             if any(first <= line <= last for first, last in blocks):
                 yield callee

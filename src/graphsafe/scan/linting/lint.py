@@ -73,8 +73,8 @@ class Linter:
         self._texts: dict[tuple[str, int], str] = {}
         "Path as shown, and line -> the source code of the line, for each finding."
         self._hidden: dict[str, list[tuple[int, int, str]]] = {}
-        """Path -> first line, last line and code of each match that is not reported, because it is too uncertain or in
-        a region that is not selected."""
+        """Path -> first line, last line and code of each match that is not reported. Such a match is too uncertain, or
+        in a region that is not selected."""
 
     def findings(self, paths: Iterable[str], read: Iterable[str]) -> list[Finding]:
         """Return the findings of these files, fingerprinted and in order. Suppressed findings are marked, not dropped.

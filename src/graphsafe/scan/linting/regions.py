@@ -161,8 +161,8 @@ class Regions:
         )
 
     def captures_after(self, ref: str, line: int) -> bool:
-        """Return whether a capture may follow a line that changes weights. It may be in the same function or, for each
-        caller, in the statements after the call."""
+        """Return whether a capture may follow a line that changes weights. The capture may be in the same function or,
+        for each caller, in the statements after the call."""
         captures = self._captures_of(ref)
         if captures:
             return not self._loops_after(ref, line, max(captures))

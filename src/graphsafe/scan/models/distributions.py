@@ -18,8 +18,8 @@ _SETS_CHECKS = re.compile(rb"\.set_default_validate_args\((?!(?:value=)?True\))"
 
 
 def checks_are_off(frame: Frame) -> bool:
-    """Return whether the file turns off the checks of distributions, or its package may do so by passing a value that
-    the code does not show."""
+    """Return whether the checks of distributions are turned off: by the file itself, or perhaps by its package, with a
+    value that the code does not show."""
     files = frame.project.files
     package, _, inside = frame.file.module.partition(".")
 

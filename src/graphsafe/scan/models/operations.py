@@ -194,7 +194,8 @@ class _Called:
 
     @property
     def is_of_host(self) -> bool:
-        """Whether all arguments are numbers or tensors, but not containers of them."""
+        """Whether all arguments are None, numbers or tensors. The caller has checked that the tensors are on
+        the host."""
         plain = (Number, NoneValue)
         return all(type(value) in plain or type(value) is Tensor for value in self._everything)
 

@@ -256,8 +256,8 @@ def _applied(packages: Mapping[str, Sequence[str]], files: Files, public: Set[st
 
 
 def _is_script(path: str, data: bytes) -> bool:
-    """Return whether a file is run as a script, and either is at the top of the project or has the name of a script
-    that runs a model."""
+    """Return whether a file is run as a script and is at the top of the project. Elsewhere, it must have the name of a
+    script that runs a model."""
     folders, stem = Path(path).parts[:-1], Path(path).stem
     is_named = SCRIPT.fullmatch(stem) is not None and (OUTSIDE_STEPS - {"scripts"}).isdisjoint(folders)
     is_script = is_named or (not folders and TOOL.fullmatch(stem) is None)

@@ -27,7 +27,7 @@ from graphsafe.scan.symbols.index import FileIndex
 from graphsafe.scan.symbols.project import Project, ref_of
 
 _FACTORY = re.compile(rb"^def build\w*\(\s*device\b", re.M)
-"The signature by which a factory is recognised without a configuration."
+"Matches the signature by which a factory is recognised without a configuration."
 
 ARGUMENT = "an argument"
 "The name of the state that stands for dicts which a factory returns as arguments of its step."

@@ -108,8 +108,8 @@ def decode(data: bytes) -> str:
 def encoded(text: str) -> bytes:
     """Return the bytes that an editor would save for a string. `decode` gives the string back.
 
-    A string that has no such bytes (it has a lone surrogate, or a letter that is not in its declared encoding) is
-    written as UTF-8.
+    A string without such bytes is written as UTF-8: it contains a lone surrogate, or a letter that its declared
+    encoding does not have.
     """
     data = text.encode("utf-8", "surrogatepass")
     if ENCODING.match(data):

@@ -39,8 +39,8 @@ class Comment:
     understood: bool = True
     "False if the comment is malformed. It then suppresses nothing."
     first: int = 0
-    """The first of the consecutive lines, up to the comment's own, that cannot hold a comment because they are in a
-    string or end in a backslash."""
+    """The first line for which the comment stands. It also stands for the lines directly above it that cannot hold a
+    comment, because they are in a string or end in a backslash."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -163,8 +163,8 @@ def holds_anything(value: Value) -> bool:
 
 
 def cached(write: Write) -> Event | None:
-    """Return the event of device tensors that may be freed while a graph uses them, because some code empties their
-    table or replaces them for an input of another shape."""
+    """Return the event of device tensors that may be freed while a graph uses them: some code empties their table, or
+    replaces them for an input of another shape."""
     dropped = write.lazy and write.keyed and not write.grows and write.dropped
     if not (dropped or (write.remade and not write.borrowed and not _is_view(write.value))):
         return None
@@ -219,8 +219,8 @@ def rebound(write: Write, flow: StateFlow, log: StateLog) -> Event | None:
         return None
     before, _ = one_or_several(write.before) if write.before is not None else (None, False)
     read_first = write.reads_self or write.place in log.read_before
-    # If an attribute is None between steps, a step usually sets and resets it. If a step reads such an attribute of its
-    # own object first, another step left the value.
+    # If an attribute is None between steps, a step usually sets and resets it. If a step first reads such an attribute
+    # of its own object, another step has left the value there.
     empty_before = write.before is not None and may_be_none(write.before) is not False
     left_by_another = write.reads_self or (read_first and write.lasting)
     if before is None and not (write.reads_self or (empty_before and left_by_another)):

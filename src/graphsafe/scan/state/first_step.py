@@ -13,7 +13,7 @@ from graphsafe.scan.symbols.index import dotted, is_none
 
 FIRST_STEP = "a test that only a first step passes"
 ENTRIES = "entries of "
-"The prefix for the name of a table with a flag that says whether its entries are ready: `if not cache['is_init']:`."
+"The prefix for the name of a table that has a flag for the readiness of its entries: `if not cache['is_init']:`."
 READY_FLAG = re.compile(
     r"(^|[._])(is_)?(ready|init(ialized|ialised|ed)?|built|planned|first(_\w+)?|done|cached|prepared|warm(ed)?(_up)?|compiled|setup|set_up)\w*$"
 )

@@ -88,7 +88,7 @@ def is_handed_on(frame: Frame, name: str) -> bool:
 
 
 def is_table_of_flag(frame: Frame, name: str) -> bool:
-    """Return whether a name is a table of the caller with an entry which says that the table is not filled yet."""
+    """Return whether a name is a table of the caller, and a flag in the table says that it is not filled yet."""
     flagged = any(test.target == f"{first_step.ENTRIES}{name}" for test in frame.lazy)
     return flagged and frame.node is not None and name not in _assignments(frame.node)
 
@@ -183,8 +183,8 @@ def _choices(test: ast.expr) -> Iterator[ast.BoolOp]:
 
 
 def _asks_place(test: ast.expr) -> bool:
-    """Return whether a test compares devices or dtypes. Only a first step passes it, because all steps run on one
-    device."""
+    """Return whether a test compares devices or dtypes. Only a first step passes such a test, because all steps run on
+    one device."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], (ast.NotEq, ast.IsNot))

@@ -13,8 +13,8 @@ from graphsafe.scan.symbols.project_files import Files, outermost_package
 _OTHER = rb"""(?!\s*["'](?:cpu|meta)\b)"""
 _SET = re.compile(rb"\bset_default_device\(" + _OTHER + rb"""|\bset_default_tensor_type\(\s*(?:["']?torch\.)?cuda\.""")
 _ENTERED = re.compile(rb"with (?:torch\.device\(" + _OTHER + rb"|[\w.]*device\s*[:,])")
-"""Matches `with device:`. It may also match if the current device is entered, which decides nothing here. The pattern
-begins with fixed characters, which makes the search fast."""
+"""Matches `with torch.device(…)` and `with device:`. The latter may also name the current device, which decides nothing
+here. The pattern begins with fixed characters, which makes the search fast."""
 TESTS = frozenset(("test", "tests"))
 _IMPORTED = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.M)
 

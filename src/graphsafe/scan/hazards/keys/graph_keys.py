@@ -203,8 +203,8 @@ def _captures_for(
 def _made_by(
     key: ast.expr, origins: Set[str], function: Function, functions: Functions
 ) -> tuple[str, str, ast.expr | ast.stmt] | None:
-    """Return the line of another function in the file that makes a key, if the source of the missing value is passed to
-    that function: `key = self.key_of(batch)`."""
+    """Return the line of another function in the file that makes a key: `key = self.key_of(batch)`. The call must pass
+    the source of the missing value to this function."""
     for _, node in own_nodes(function) if isinstance(key, ast.Name) else ():
         call = node.value if isinstance(node, ast.Assign) and [*map(place, node.targets)] == [place(key)] else None
         if isinstance(call, ast.Call) and any(place(one) in origins for one in _known_to(call)):

@@ -37,8 +37,8 @@ def _takes(engine: Engine, method: str | None, keywords: Seq[ast.keyword]) -> bo
 
 
 def fits(engine: Engine, value: Value, arguments: Arguments) -> bool:
-    """Return whether a function of the project accepts these arguments. A call of a function that does not would raise
-    an error."""
+    """Return whether a function of the project accepts these arguments. A call of any other function would raise an
+    error."""
     node = engine.project.function_node(value.ref) if type(value) is Function and value.node is None else None
     if node is None or arguments.open or value.partial or value.partial_keywords:  # type: ignore[union-attr]
         return True

@@ -265,7 +265,7 @@ class _Parameter:
 
 def _of_declared_class(frame: Frame, passed: Instance, annotation: ast.expr) -> Value:
     """Return the passed object. If its class is not related to the declared class, the call must be a call of another
-    function, and the result is an object of the declared class."""
+    function. The result is then an object of the declared class."""
     declared = annotated(frame.engine, frame.file, annotation)
     classes = [option for option in options(declared) if type(option) is Instance]
     mro = frame.project.mro
